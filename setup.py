@@ -1,0 +1,68 @@
+"""Builds the compiled fast path. All else about the package is in pyproject.toml.
+
+Two kinds of module are compiled, all into the package fumarole.fastpath:
+
+- each fastpath/*.pyx, under its own name;
+- core/index.py, plain Python, a second time under the name fumarole.fastpath.index. Its C types stand in
+  fastpath/index.pxd, which Cython finds by that name, and nowhere else: annotations are left to the type checker.
+
+Generated C goes to build/cython. Where there is no C compiler the package installs without these modules.
+"""
+
+from pathlib import Path
+
+from Cython.Build import cythonize
+from Cython.Compiler.Errors import CompileError
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+FASTPATH = Path("src/fumarole/fastpath")
+GENERATED = Path("build/cython")
+INDEX, INDEX_TYPES = Path("src/fumarole/core/index.py"), FASTPATH / "index.pxd"
+
+
+def extension(name: str, source: Path) -> Extension:
+    return Extension(f"fumarole.fastpath.{name}", [str(source)], extra_compile_args=["-O3"])
+
+
+def compiled(extensions: list[Extension], *, force: bool = False, **directives: object) -> list[Extension]:
+    try:
+        return cythonize(
+            extensions,
+            include_path=["src"],
+            build_dir=str(GENERATED),
+            compiler_directives={"language_level": 3, **directives},
+            force=force,
+        )
+    except CompileError as error:
+        raise SystemExit(f"fumarole: Cython does not accept {error}; its reasons stand above.") from None
+
+
+def fastpath_modules() -> list[Extension]:
+    modules = compiled([extension(source.stem, source) for source in sorted(FASTPATH.glob("*.pyx"))])
+    if INDEX.exists() and INDEX_TYPES.exists():
+        # Cython notices by itself that index.py has changed, but not that its types have: they are in another folder.
+        in_c = GENERATED / INDEX.with_suffix(".c")
+        types_changed = in_c.exists() and in_c.stat().st_mtime < INDEX_TYPES.stat().st_mtime
+        modules += compiled([extension("index", INDEX)], force=types_changed, annotation_typing=False)
+    for module in modules:
+        module.optional = True  # set here because cythonize makes new extensions without it
+    return modules
+
+
+class BuildFastpath(build_ext):
+    """Says so where a module could not be compiled, and leaves no older form of it behind."""
+
+    def run(self) -> None:
+        if self.inplace:
+            for old in FASTPATH.glob("*.so"):
+                old.unlink()
+        super().run()
+        missing = [module.name for module in self.extensions if not Path(self.get_ext_fullpath(module.name)).exists()]
+        if missing:
+            print(f"fumarole: not compiled: {', '.join(missing)}. Plain Python takes its place: the same, but slower.")
+        elif self.extensions:
+            print("fumarole: the fast path is compiled.")
+
+
+setup(ext_modules=fastpath_modules(), cmdclass={"build_ext": BuildFastpath})

@@ -1,0 +1,1 @@
+"""Configuration, wiring, command line, logs."""

@@ -1,0 +1,119 @@
+"""One broker, wired together from its settings: node, doors, credentials, TLS, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import signal
+import ssl
+import sys
+import uuid
+from collections.abc import Callable
+
+from fumarole import __version__
+from fumarole.app.credentials import Credentials
+from fumarole.app.settings import Settings, Tls
+from fumarole.core.errors import FumaroleError
+from fumarole.doors.nats import NatsDoor
+from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.node import Node
+from fumarole.fastpath import engine
+
+log = logging.getLogger(__name__)
+
+UNPAUSED_WRITES = {(3, 12, 1), (3, 13, 0)}
+"""Versions of Python whose transports never pause a writer (CVE-2024-12254)."""
+
+
+class CannotServeError(FumaroleError):
+    """The broker cannot start; the text says why, for a person."""
+
+
+class Broker:
+    """`start`, then serve until `stop`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.engine = engine.best()
+        namespaces = Namespaces(
+            outbox_limit=settings.limits.outbox,
+            rules=settings.namespaces,
+            allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
+            parts=self.engine.parts,
+        )
+        self.node = Node(
+            name=f"fumarole-{uuid.uuid4().hex[:12]}",
+            version=__version__,
+            limits=settings.limits,
+            namespaces=namespaces,
+            parts=self.engine.parts,
+            authentication=settings.users is not None,
+        )
+        self.doors: list[NatsDoor] = []
+
+    async def start(self) -> None:
+        """Opens every door. Raises CannotServeError, with none of them left open."""
+        _allow_many_files()
+        settings = self._settings
+        tls = None if settings.tls is None else _tls_context(settings.tls)
+        check = None
+        if settings.users is not None:
+            credentials = Credentials(settings.users)
+            check = lambda given: credentials.check(given.user, given.password, given.token)  # noqa: E731
+        for address in settings.doors.nats:
+            door = NatsDoor(self.node, self.engine.nats_reader, tls, check)
+            try:
+                await door.open(address.host, address.port)
+            except OSError as error:
+                await self.stop()
+                raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
+            self.doors.append(door)
+            host, port = door.address
+            log.info("NATS door open on %s:%d%s", host, port, " with TLS" if tls else "")
+
+    async def stop(self) -> None:
+        """Drains every door: no new connections, outboxes flushed, then closed."""
+        seconds = self._settings.limits.drain
+        await asyncio.gather(*(door.drain(seconds) for door in self.doors))
+        self.doors.clear()
+
+
+async def serve(settings: Settings, started: Callable[[Broker], None] | None = None) -> None:
+    """Runs a broker until SIGINT or SIGTERM."""
+    if sys.version_info[:3] in UNPAUSED_WRITES:
+        log.warning("this Python has CVE-2024-12254: slow TLS clients can use up memory; any other release is better")
+    broker = Broker(settings)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    await broker.start()
+    log.info("fumarole %s, hot path: %s", __version__, broker.engine.name)
+    if started is not None:
+        started(broker)
+    await stopping.wait()
+    log.info("stopping: %d connections to drain", broker.node.connections)
+    await broker.stop()
+
+
+def _allow_many_files() -> None:
+    """Every connection is a file; the soft limit is often far below what the system would allow."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _tls_context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.certificate, tls.key)
+        if tls.client_authority is not None:
+            context.load_verify_locations(tls.client_authority)
+    except (OSError, ssl.SSLError) as error:
+        raise CannotServeError(f"TLS certificate, key or authority not usable: {error}") from None
+    wanted = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+    context.verify_mode = wanted[tls.client_certificates]
+    return context

@@ -1,0 +1,164 @@
+"""What must hold between settings that are right one by one.
+
+Works on the tree that `schema` read, so that one wrong value hides no other mistake: what could not be read is absent,
+and nothing is said about it twice.
+"""
+
+import os
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+from fumarole.app.mistakes import KeyPath, Report, key_text, nearest, shown
+from fumarole.app.schema import Tree
+from fumarole.app.values import Address, Secret
+from fumarole.core.errors import PatternError
+from fumarole.core.topic import Grammar, parse_pattern
+from fumarole.exchange.namespaces import DEFAULT
+from fumarole.exchange.permissions import Permissions
+
+
+def check_consistency(tree: Tree, report: Report) -> None:
+    """Adds to the report what does not fit together."""
+    _check_data(tree, report)
+    _check_doors(tree.get("doors", {}), report)
+    if "tls" in tree:
+        _check_tls(tree["tls"], report)
+    for name in tree.get("namespaces", {}):
+        _check_allowed(name, ("namespaces", name), tree, report)
+    _check_users(tree, report)
+
+
+def _check_data(tree: Tree, report: Report) -> None:
+    folder = tree.get("data")
+    if folder is not None and _is_something_else(folder):
+        found = f"{shown(str(folder))}, which is no folder"
+        report.add(("data",), found, "a folder, or a path where there is nothing yet")
+
+
+def _is_something_else(folder: Path) -> bool:
+    try:
+        return folder.exists() and not folder.is_dir()
+    except OSError:
+        return True
+
+
+def _check_doors(doors: Tree, report: Report) -> None:
+    taken: dict[Address, KeyPath] = {}
+    for door, addresses in doors.items():
+        if not addresses:
+            report.add(("doors", door), "an empty list", "at least one address; a door that is not named stays closed")
+        for index, address in enumerate(addresses):
+            path: KeyPath = ("doors", door, index)
+            if address is None or address.port == 0:
+                continue
+            if address in taken:
+                report.add(path, f"'{address}', which {key_text(taken[address])} has too", "an address of its own")
+            taken.setdefault(address, path)
+
+
+def _check_tls(tls: Tree, report: Report) -> None:
+    readable = {}
+    for name in ("certificate", "key", "client_authority"):
+        if name in tls and not _is_readable_file(tls[name]):
+            report.add(("tls", name), f"{shown(str(tls[name]))}, which cannot be read", "a file")
+        elif name in tls:
+            readable[name] = tls[name]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if "certificate" in readable and "key" in readable:
+        try:
+            context.load_cert_chain(readable["certificate"], readable["key"], password=lambda: b"")
+        except (ssl.SSLError, OSError, ValueError) as error:
+            if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+                report.add(("tls", "key"), "the key of another certificate", "the key of tls.certificate")
+            else:
+                report.add(("tls", "certificate"), "what OpenSSL cannot use", "PEM, the key without a password")
+    if "client_authority" in readable:
+        try:
+            context.load_verify_locations(readable["client_authority"])
+        except (ssl.SSLError, OSError, ValueError):
+            report.add(("tls", "client_authority"), "a file that OpenSSL cannot use", "certificates in a PEM file")
+    _check_client_certificates(tls, report)
+
+
+def _check_client_certificates(tls: Tree, report: Report) -> None:
+    path: KeyPath = ("tls", "client_certificates")
+    if "client_certificates" not in tls and path in report.origins:
+        return
+    wanted = tls.get("client_certificates", "none")
+    if wanted != "none" and ("tls", "client_authority") not in report.origins:
+        report.add(path, f'"{wanted}" without tls.client_authority', "the authority to check them by")
+    # Failing open otherwise: an authority that looks as if it kept strangers out.
+    if wanted == "none" and "client_authority" in tls:
+        report.add(path, '"none", though there is a tls.client_authority', '"optional" or "required"')
+
+
+def _is_readable_file(path: Path) -> bool:
+    try:
+        return path.is_file() and os.access(path, os.R_OK)
+    except OSError:
+        return False
+
+
+def _check_users(tree: Tree, report: Report) -> None:
+    names: dict[str, KeyPath] = {}
+    tokens: dict[Secret, KeyPath] = {}
+    for index, user in enumerate(tree.get("users", [])):
+        if user is None:
+            continue
+        path: KeyPath = ("users", index)
+        if user.get("name") in names:
+            first = report.origin(names[user["name"]])
+            report.add((*path, "name"), f"{shown(user['name'])} again, first at {first}", "another name")
+        elif "name" in user:
+            names[user["name"]] = (*path, "name")
+        if user.get("token") in tokens:
+            report.add((*path, "token"), f"the token of {key_text(tokens[user['token']])}", "a token of its own")
+        elif "token" in user:
+            tokens[user["token"]] = path
+        if not any((*path, secret) in report.origins for secret in ("password", "token")):
+            report.add(path, "neither password nor token", "at least one of them")
+        if "namespace" in user:
+            _check_allowed(user["namespace"], (*path, "namespace"), tree, report)
+        _check_permissions(user, path, tree, report)
+
+
+def _check_allowed(namespace: str, path: KeyPath, tree: Tree, report: Report) -> None:
+    allowed = tree.get("allowed_namespaces")
+    # A name in the list that could not be read may have been meant for this one.
+    if allowed is None or None in allowed or namespace in (*allowed, DEFAULT):
+        return
+    known = ", ".join(dict.fromkeys([DEFAULT, *allowed]))
+    report.add(path, shown(namespace), f"one of allowed_namespaces ({known})", nearest(namespace, allowed))
+
+
+def _check_permissions(user: Tree, path: KeyPath, tree: Tree, report: Report) -> None:
+    grammar = _grammar(user, path, tree, report)
+    if grammar is None:
+        return
+    for place, pattern in _patterns(user, path):
+        try:
+            parse_pattern(pattern, grammar)
+            Permissions(deny=(pattern,))
+        except PatternError as error:
+            report.add(place, shown(pattern), f"a pattern: {error}")
+
+
+def _grammar(user: Tree, path: KeyPath, tree: Tree, report: Report) -> Grammar | None:
+    """The grammar of the user's namespace; None where it could not be read."""
+    if "namespace" not in user and (*path, "namespace") in report.origins:
+        return None
+    namespace = user.get("namespace", DEFAULT)
+    settings = tree.get("namespaces", {}).get(namespace, {})
+    if "grammar" not in settings and ("namespaces", namespace, "grammar") in report.origins:
+        return None
+    grammar: Grammar = settings.get("grammar", Grammar.STRICT)
+    return grammar
+
+
+def _patterns(user: Tree, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    for action in ("publish", "subscribe"):
+        for rule, patterns in user.get(action, {}).items():
+            for index, pattern in enumerate(patterns):
+                if pattern is not None:
+                    yield (*path, action, rule, index), pattern

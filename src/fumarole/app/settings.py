@@ -1,0 +1,98 @@
+"""Everything that can be set, as types: what the rest of the program reads, and what `configuration` fills in.
+
+A setting is one field here: from it come its key in the file, its variable, its flag, its check and its default. A door
+is one field of `Doors`. Defaults are what an empty file gives.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from fumarole.app.values import (
+    Address,
+    FilePath,
+    LineSize,
+    ListenAddress,
+    NamespaceName,
+    PasswordHash,
+    PatternText,
+    Size,
+    Text,
+    TokenDigest,
+)
+from fumarole.core.limits import Limits
+from fumarole.exchange.namespaces import DEFAULT, NamespaceRules
+
+
+def _loopback(port: int) -> tuple[Address, ...]:
+    return (Address("127.0.0.1", port),)
+
+
+class Doors(Struct, frozen=True, kw_only=True):
+    """Where each protocol listens. The defaults are the standard ports; they hold while no door is named."""
+
+    nats: tuple[ListenAddress, ...] = _loopback(4222)
+
+    def addresses(self) -> Iterator[tuple[str, Address]]:
+        """The name of the door and where it listens, for each that is open."""
+        for door in self.__struct_fields__:
+            for address in getattr(self, door):
+                yield door, address
+
+
+class Tls(Struct, frozen=True, kw_only=True):
+    """The server's certificate, and what is asked of clients' certificates."""
+
+    certificate: FilePath
+    key: FilePath
+    client_authority: FilePath | None = None
+    client_certificates: Literal["none", "optional", "required"] = "none"
+
+
+class Log(Struct, frozen=True, kw_only=True):
+    """What is logged, and how it looks."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+class PermissionSettings(Struct, frozen=True, kw_only=True):
+    """Patterns. Without `allow` everything is allowed; with an empty one, nothing. `deny` goes before `allow`."""
+
+    allow: tuple[PatternText, ...] | None = None
+    deny: tuple[PatternText, ...] = ()
+
+
+class UserSettings(Struct, frozen=True, kw_only=True):
+    """Someone who may connect, by password or by token."""
+
+    name: Text
+    password: PasswordHash | None = None
+    token: TokenDigest | None = None
+    namespace: NamespaceName = DEFAULT
+    publish: PermissionSettings = PermissionSettings()
+    subscribe: PermissionSettings = PermissionSettings()
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """One broker's settings."""
+
+    data: FilePath = Path("fumarole-data")
+    allowed_namespaces: tuple[NamespaceName, ...] | None = None
+    """None: a namespace comes to be with its first use (N3)."""
+    doors: Doors = Doors()
+    limits: Limits = Limits()
+    tls: Tls | None = None
+    log: Log = Log()
+    namespaces: Mapping[NamespaceName, NamespaceRules] = {}
+    users: tuple[UserSettings, ...] | None = None
+    """None: authentication is off. Empty: it is on, and nobody gets in."""
+
+
+FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
+    Limits: {"control_line": LineSize, "payload": Size, "outbox": Size},
+    NamespaceRules: {"outbox": Size},
+}
+"""Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

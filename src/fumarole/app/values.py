@@ -1,0 +1,205 @@
+"""The kinds of values that settings have.
+
+Each kind is a type whose reader turns what was written (in TOML, a variable or a flag) into the value, or raises
+`RefusedError` with what it expected. Kinds that hold secrets never repeat them, neither in an error nor in `repr`.
+"""
+
+import ipaddress
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+from fumarole.app.mistakes import kind, shown
+from fumarole.core.errors import NamespaceError
+from fumarole.core.limits import KIB, MIB
+from fumarole.exchange.namespaces import check_name
+
+Reader = Callable[[object], object]
+GIB: Final = 1024 * MIB
+
+
+class RefusedError(ValueError):
+    """A value that its kind does not accept."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(f"found {found}, expected {expected}")
+        self.found = found
+        self.expected = expected
+
+
+class Secret:
+    """A text that is shown only to those who ask for it by `reveal()`."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+class Address(Struct, frozen=True):
+    """Where a door listens. Port 0 is any free port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+# What `[0-9]` says and `int()` does not: no sign, no underscore, no digits of other scripts.
+_SIZE = re.compile(r"([0-9]{1,12}) ?(B|KiB|MiB|GiB)?")
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|min|h)?")
+_COUNT = re.compile(r"[0-9]{1,12}")
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})?)):(?P<port>[0-9]{1,5})")
+_PASSWORD_HASH = re.compile(
+    r"\$argon2id\$v=19\$m=[0-9]{1,7},t=[0-9]{1,3},p=[0-9]{1,3}\$[A-Za-z0-9+/]{11,128}\$[A-Za-z0-9+/]{22,256}"
+)
+_TOKEN_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_BYTES_IN = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
+_SECONDS_IN = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+_LONGEST_TIME: Final = 24 * 3600.0
+
+
+def size_between(lowest: int, highest: int) -> Reader:
+    """Reads a number of bytes: `4096`, `"4 KiB"`."""
+
+    def read(value: object) -> int:
+        size = value if isinstance(value, int) and not isinstance(value, bool) else None
+        if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+            size = int(match[1]) * _BYTES_IN[match[2] or "B"]
+        if size is None or not lowest <= size <= highest:
+            bounds = f"{size_text(lowest)} to {size_text(highest)}"
+            raise RefusedError(shown(value), f'{bounds}, as bytes or as text such as "64 KiB" (B, KiB, MiB, GiB)')
+        return size
+
+    return read
+
+
+def size_text(size: int) -> str:
+    """A number of bytes in the largest unit that divides it: `4 KiB`."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size and size % _BYTES_IN[unit] == 0:
+            return f"{size // _BYTES_IN[unit]} {unit}"
+    return f"{size} B"
+
+
+def read_seconds(value: object) -> float:
+    """Reads a time: `2`, `0.5`, `"500 ms"`."""
+    seconds = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+        seconds = float(match[1]) * _SECONDS_IN[match[2] or "s"]
+    if not 0.001 <= seconds <= _LONGEST_TIME:  # neither is true of NaN
+        raise RefusedError(shown(value), '1 ms to 24 h, as seconds or as text such as "500 ms" (ms, s, min, h)')
+    return float(seconds)
+
+
+def read_count(value: object) -> int:
+    """Reads a whole number above zero."""
+    count = value if isinstance(value, int) and not isinstance(value, bool) else 0
+    if isinstance(value, str) and _COUNT.fullmatch(value):
+        count = int(value)
+    if not 1 <= count < 2**31:
+        raise RefusedError(shown(value), "a whole number, at least 1")
+    return count
+
+
+def read_text(value: object) -> str:
+    """Reads a text that is not empty and has no control characters."""
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise RefusedError(shown(value), "a text, not empty, without control characters")
+    return value
+
+
+def read_pattern_text(value: object) -> str:
+    """Reads a pattern as text. Whether it is one depends on its namespace's grammar, and is asked later."""
+    if not isinstance(value, str):
+        raise RefusedError(shown(value), "a pattern")
+    return value
+
+
+def read_path(value: object) -> Path:
+    """Reads the path of a file or folder."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise RefusedError(shown(value), "a path")
+    return Path(value)
+
+
+def read_address(value: object) -> Address:
+    """Reads where a door listens: `HOST:PORT`, `[v6]:PORT`."""
+    match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match["port"]) > 65535 or not _is_host(match["host"], match["v6"]):
+        raise RefusedError(shown(value), 'HOST:PORT such as "127.0.0.1:4222" or "[::1]:4222" (port 0: any free one)')
+    return Address(match["host"] or match["v6"], int(match["port"]))
+
+
+def _is_host(name: str | None, v6: str | None) -> bool:
+    try:
+        if v6 is not None:
+            ipaddress.IPv6Address(v6)
+        elif name is not None and not re.search("[A-Za-z_]", name):
+            ipaddress.IPv4Address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def read_namespace_name(value: object) -> str:
+    """Reads the name of a namespace (N1)."""
+    expected = "the name of a namespace"
+    if not isinstance(value, str):
+        raise RefusedError(shown(value), expected)
+    try:
+        check_name(value)
+    except NamespaceError as error:
+        raise RefusedError(shown(value), f"{expected}: {error}") from None
+    return value
+
+
+def read_password_hash(value: object) -> Secret:
+    """Reads an argon2 hash. A password as it is typed is refused."""
+    if not isinstance(value, str) or not _PASSWORD_HASH.fullmatch(value):
+        found = "a text that is no such hash (not shown)" if isinstance(value, str) else kind(value)
+        raise RefusedError(found, "an argon2id hash; `fumarole password` makes one from a password")
+    return Secret(value)
+
+
+def read_token_digest(value: object) -> Secret:
+    """Reads the digest of a token. A token as a client gives it is refused."""
+    if not isinstance(value, str) or not _TOKEN_DIGEST.fullmatch(value):
+        found = "a text that is no such digest (not shown)" if isinstance(value, str) else kind(value)
+        raise RefusedError(found, '"sha256:" and 64 hexadecimal digits; `fumarole token` makes a token and this')
+    return Secret(value)
+
+
+def _of(reader: Reader) -> Meta:
+    return Meta(extra={"read": reader})
+
+
+Size = Annotated[int, _of(size_between(1, 512 * MIB))]
+LineSize = Annotated[int, _of(size_between(256, 1 * MIB))]
+Seconds = Annotated[float, _of(read_seconds)]
+Count = Annotated[int, _of(read_count)]
+Text = Annotated[str, _of(read_text)]
+PatternText = Annotated[str, _of(read_pattern_text)]
+FilePath = Annotated[Path, _of(read_path)]
+ListenAddress = Annotated[Address, _of(read_address)]
+NamespaceName = Annotated[str, _of(read_namespace_name)]
+PasswordHash = Annotated[Secret, _of(read_password_hash)]
+TokenDigest = Annotated[Secret, _of(read_token_digest)]

@@ -1,0 +1,1 @@
+"""The meaning of topics, patterns and limits. Pure: nothing but the standard library."""

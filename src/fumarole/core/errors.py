@@ -1,0 +1,21 @@
+"""What can be wrong with what a peer says. Each is the peer's fault and carries a sentence for a person."""
+
+
+class FumaroleError(Exception):
+    """Whatever Fumarole raises on purpose."""
+
+
+class TopicError(FumaroleError):
+    """A topic that the namespace's grammar refuses. `position` is the index of the first wrong character."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(f"{message}, at position {position}")
+        self.position = position
+
+
+class PatternError(TopicError):
+    """A pattern that the dialect or the grammar refuses."""
+
+
+class NamespaceError(FumaroleError):
+    """A namespace name that is malformed, or not one of the allowed ones."""

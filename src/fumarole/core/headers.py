@@ -1,0 +1,40 @@
+"""Header blocks: a status line, then `Name: value` lines, ended by an empty line.
+
+    NATS/1.0
+    Producer: 2f1c…
+    Unit: celsius
+
+The form is that of the NATS protocol, because most headers arrive and leave that way; other doors use `build` and
+`parse` to translate theirs.
+"""
+
+from collections.abc import Iterable
+
+VERSION = b"NATS/1.0"
+LINE_END = b"\r\n"
+
+
+def build(pairs: Iterable[tuple[str, str]], status: str = "") -> bytes:
+    """A block from names and values. One that would break out of its line is refused."""
+    lines = [VERSION + (b" " + status.encode() if status else b"")]
+    for name, value in pairs:
+        if not name or any(c in name for c in ":\r\n\0 ") or any(c in value for c in "\r\n\0"):
+            raise ValueError(f"{name!r} cannot be a header: no line ends, and no colon or space in its name")
+        lines.append(f"{name}: {value}".encode())
+    return LINE_END.join(lines) + LINE_END + LINE_END
+
+
+def parse(block: bytes) -> list[tuple[str, str]]:
+    """The names and values of a block, in order. Lines without a colon are passed over, odd bytes replaced."""
+    pairs = []
+    for line in block.split(LINE_END)[1:]:
+        name, colon, value = line.decode("utf-8", "replace").partition(":")
+        if colon and name:
+            pairs.append((name.strip(), value.strip()))
+    return pairs
+
+
+def status(block: bytes) -> str:
+    """What follows the version in the first line: `503` where nobody can answer, empty in an ordinary message."""
+    first = block.split(LINE_END, 1)[0]
+    return first[len(VERSION) :].decode("ascii", "replace").strip() if first.startswith(VERSION) else ""

@@ -1,0 +1,32 @@
+"""Every bound of the broker (L2), with its default. Each is a setting of the same name."""
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one broker accepts. Sizes are bytes, times are seconds, the rest are counts."""
+
+    control_line: int = 4 * KIB
+    """The longest protocol line, its line end not counted. Bounds topics, patterns and reply topics too."""
+    payload: int = 1 * MIB
+    """The largest payload, headers included."""
+    connections: int = 65_536
+    """Open connections, all doors together."""
+    connections_per_address: int = 20_000
+    """Open connections from one network address."""
+    consumers_per_connection: int = 65_536
+    """Subscriptions that one connection may hold."""
+    outbox: int = 4 * MIB
+    """Bytes that wait for one slow connection before its namespace's overflow policy decides (D6)."""
+    handshake: float = 2.0
+    """From accept to a complete CONNECT."""
+    tls_handshake: float = 3.0
+    """The same where the connection begins with a TLS handshake."""
+    idle: float = 60.0
+    """Silence after which a peer is asked for a sign of life; after two unanswered questions it is cut off."""
+    drain: float = 8.0
+    """What outboxes get to empty themselves when the broker stops."""

@@ -1,0 +1,184 @@
+"""Topics and patterns: what they may look like, and the one definition of when they match.
+
+A topic is words with dots between them; `volcanoes.usa.atka` has three, the empty topic has one (empty) word, `a..b`
+has three (T3). A pattern is words too, some of them wildcards. Two dialects write the same three wildcards
+differently:
+
+    wildcard                              native        AMQP
+    ONE   exactly one word                `*`           `*`
+    SOME  one or more words, last only    `>`           (none)
+    MANY  zero or more words, anywhere    (none)        `#`
+    Glob  part of one word                `foo*`        (none)
+
+`matches` is the definition (T8): slow, small, and meant to be read. Everything faster, `core.index` first, is tested
+for equality with it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from fumarole.core.errors import PatternError, TopicError
+
+
+class Wildcard(Enum):
+    """The three that stand for whole words."""
+
+    ONE = "one"
+    SOME = "some"
+    MANY = "many"
+
+
+ONE: Final = Wildcard.ONE
+SOME: Final = Wildcard.SOME
+MANY: Final = Wildcard.MANY
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """A word with `*` inside: what stands before the first, between, and after the last (T5)."""
+
+    prefix: str
+    middle: tuple[str, ...]
+    suffix: str
+
+    def matches(self, word: str) -> bool:
+        """The definition for one word: each `*` is zero or more characters."""
+        parts = (self.prefix, *self.middle, self.suffix)
+        return re.fullmatch(".*".join(map(re.escape, parts)), word, re.DOTALL) is not None
+
+
+Word = str | Glob | Wildcard
+Pattern = tuple[Word, ...]
+
+
+def matches(pattern: Pattern, words: Sequence[str]) -> bool:
+    """Does the pattern match a topic of these words? The definition."""
+    if not pattern:
+        return not words
+    first, rest = pattern[0], pattern[1:]
+    if first is MANY:
+        return any(matches(rest, words[taken:]) for taken in range(len(words) + 1))
+    if first is SOME:
+        return any(matches(rest, words[taken:]) for taken in range(1, len(words) + 1))
+    return bool(words) and word_matches(first, words[0]) and matches(rest, words[1:])
+
+
+def word_matches(word: Word, text: str) -> bool:
+    """Does this word of a pattern match this word of a topic?"""
+    if isinstance(word, Glob):
+        return word.matches(text)
+    return word is ONE or word == text
+
+
+class Grammar(Enum):
+    """Which characters a namespace's topics may have."""
+
+    STRICT = "strict"
+    CHANNEL = "channel"
+
+
+STRICT: Final = Grammar.STRICT
+CHANNEL: Final = Grammar.CHANNEL
+
+# T1; T2: white space of any script and control characters are out, and wildcards are for patterns.
+_STRICT_TOPIC = re.compile(r"[-_A-Za-z0-9.]*")
+_CHANNEL_TOPIC = re.compile(r"(?![.])[^\s\x00-\x20\x7f-\x9f*>]+(?<![.])")
+_NOT_STRICT = re.compile(r"[^-_A-Za-z0-9.]")
+_NOT_CHANNEL = re.compile(r"[\s\x00-\x20\x7f-\x9f]")
+
+
+def check_topic(topic: str, grammar: Grammar = STRICT) -> None:
+    """Raises TopicError, with the position, where a publication may not carry this topic."""
+    if (_STRICT_TOPIC if grammar is STRICT else _CHANNEL_TOPIC).fullmatch(topic):
+        return
+    for position, character in enumerate(topic):
+        if character in "*>":
+            raise TopicError(f"`{character}` is for patterns, a topic has no wildcards", position)
+    _check_characters(topic, topic, grammar, TopicError)
+    raise AssertionError(topic)
+
+
+def parse_pattern(text: str, grammar: Grammar = STRICT) -> Pattern:
+    """A pattern in the native dialect. Raises PatternError with the position of the fault."""
+    _check_characters(text, text.replace("*", "a").replace(">", "a"), grammar, PatternError)
+    return parse_wildcards(text)
+
+
+def parse_wildcards(text: str) -> Pattern:
+    """A pattern whose characters are nobody's concern: only the places of its wildcards are looked at."""
+    words = text.split(".")
+    position = 0
+    for word in words[:-1]:
+        if ">" in word:
+            raise PatternError("`>` must be the last word", position + word.index(">"))
+        position += len(word) + 1
+    if ">" in words[-1] and words[-1] != ">":
+        raise PatternError("`>` must be a word of its own", position + words[-1].index(">"))
+    return tuple(map(_native_word, words))
+
+
+def _check_characters(text: str, checked: str, grammar: Grammar, error: type[TopicError]) -> None:
+    wrong = (_NOT_STRICT if grammar is STRICT else _NOT_CHANNEL).search(checked)
+    if wrong:
+        at = wrong.start()
+        allowed = "letters, digits, `-`, `_` and `.`" if grammar is STRICT else "no white space, no control characters"
+        raise error(f"{text[at]!r} is not allowed ({allowed})", at)
+    if grammar is CHANNEL:
+        if not text:
+            raise error("a channel cannot be empty", 0)
+        if text[0] == "." or text[-1] == ".":
+            raise error("a channel cannot begin or end with `.`", 0 if text[0] == "." else len(text) - 1)
+
+
+def _native_word(word: str) -> Word:
+    if word == ">":
+        return SOME
+    if "*" not in word:
+        return word
+    parts = word.split("*")
+    middle = tuple(part for part in parts[1:-1] if part)
+    return Glob(parts[0], middle, parts[-1]) if parts[0] or middle or parts[-1] else ONE
+
+
+def split(topic: str) -> list[str]:
+    """The words of a topic, native dialect: never none."""
+    return topic.split(".")
+
+
+def literal_prefix(pattern: Pattern) -> str:
+    """The words before the first wildcard, joined: every topic that the pattern matches begins with them."""
+    literal: list[str] = []
+    for word in pattern:
+        if not isinstance(word, str):
+            break
+        literal.append(word)
+    return ".".join(literal)
+
+
+def parse_amqp(text: str) -> Pattern:
+    """A pattern in the AMQP dialect (T7): every text is one, `*` and `#` count only as whole words."""
+    wildcards: dict[str, Word] = {"*": ONE, "#": MANY}
+    return tuple(wildcards.get(word, word) for word in split_amqp(text))
+
+
+def split_amqp(key: str) -> list[str]:
+    """The words of an AMQP routing key: the empty key has none."""
+    return key.split(".") if key else []
+
+
+def covers(wide: Pattern, narrow: Pattern) -> bool:
+    """Does `wide` surely match every topic that `narrow` matches? Native patterns; in doubt, no."""
+    for at, word in enumerate(wide):
+        if word is SOME:
+            return len(narrow) > at
+        if at >= len(narrow) or narrow[at] is SOME:
+            return False
+        asked = narrow[at]
+        if not (
+            word is ONE or word == asked or (isinstance(word, Glob) and isinstance(asked, str) and word.matches(asked))
+        ):
+            return False
+    return len(narrow) == len(wide)

@@ -1,0 +1,181 @@
+"""The pump: moves bytes between one socket and one session, and does nothing else.
+
+What a connection sends is read into one buffer that all connections share, and goes to its session (or, where there
+is a compiler, to the compiled reader in front of it). That fills outboxes, its own and others'; whoever got something
+is in the node's `ready` list, and is flushed once when the batch is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from fumarole.exchange.node import Node
+from fumarole.exchange.outbox import Outbox
+
+READ_BUFFER = 64 * 1024
+WRITE_CHUNK = 64 * 1024
+CLOSE_DEADLINE = 5.0
+"""Seconds that a closed session's last words may take to leave."""
+LINGER = 1.0
+"""Seconds for the peer to close as well: a socket closed before it was read empty takes our last words back."""
+
+
+class Session(Protocol):
+    """What the pump needs of a session."""
+
+    outbox: Outbox
+    credentials: Any
+
+    def receive_data(self, data: bytes) -> None: ...
+    def receive_eof(self) -> None: ...
+    def close_expected(self) -> bool: ...
+    def tick(self, now: float) -> None: ...
+    def fail(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """Who takes the bytes: the session itself, or the compiled reader before it."""
+
+    def receive_data(self, data: Any) -> None: ...
+
+
+class Pump(asyncio.BufferedProtocol):
+    """One connection."""
+
+    def __init__(self, node: Node, door: PumpOwner) -> None:
+        self._node = node
+        self._door = door
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.session: Session = cast(Session, None)
+        self._reader: Reader = cast(Reader, None)
+        self._outbox: Outbox = cast(Outbox, None)
+        self._send: Callable[[], bool] | None = None
+        self._paused = False
+        self._ended = False
+        self._peer_ended = False
+        self._close_by: float | None = None
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.session is None:
+            self._door.connected(self, self._transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.session is None:
+            return
+        self._reader.receive_data(_buffer[:nbytes])
+        if self.session.credentials is not None:
+            self._transport.pause_reading()
+            self._door.authenticate(self)
+        flush(self._node.ready)
+
+    def eof_received(self) -> bool:
+        if self.session is None:
+            return False
+        self._peer_ended = True
+        self.session.receive_eof()
+        if self.session.close_expected():
+            self._node.ready.append(self)
+        flush(self._node.ready)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._paused = True
+        if self.session is not None:
+            self.session.close()
+            self._door.disconnected(self)
+            flush(self._node.ready)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.flush()
+
+    # What the door calls.
+
+    def begin(self, session: Session, reader: Reader, send: Callable[[], bool] | None) -> None:
+        """The connection has its session. `send` writes the outbox to the socket; False: it would not take all."""
+        self.session = session
+        self._reader = reader
+        self._outbox = session.outbox
+        self._send = send
+        # With `send`, the transport is only used for what the socket did not take, and tells when it is gone.
+        self._transport.set_write_buffer_limits(high=0 if send else WRITE_CHUNK)
+        flush(self._node.ready)
+
+    def upgraded(self, transport: asyncio.Transport) -> None:
+        """TLS has begun on this connection."""
+        self._transport = transport
+        self._paused = False
+        transport.set_write_buffer_limits(high=WRITE_CHUNK)
+        self.flush()
+
+    def admitted(self) -> None:
+        """The credentials were looked at."""
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+        flush(self._node.ready)
+
+    def flush(self) -> None:
+        """Sends what the outbox has and the socket takes."""
+        outbox = self._outbox
+        if outbox.overflowed:
+            self._node.slow_consumers += not self.session.close_expected()
+            self.session.fail("Slow Consumer")
+        while outbox.size and not self._paused:
+            if self._send is not None and self._send():
+                break
+            self._transport.write(outbox.take(WRITE_CHUNK))
+        if not outbox.size and not self._paused and self.session.close_expected():
+            self._end()
+
+    def _end(self) -> None:
+        if self._peer_ended or not self._transport.can_write_eof():
+            self._transport.close()
+        elif not self._ended:
+            self._ended = True
+            self._transport.write_eof()
+
+    def tick(self, now: float) -> None:
+        """Time passes."""
+        self.session.tick(now)
+        if self.session.close_expected():
+            if self._close_by is None:
+                self._close_by = now + (LINGER if self._ended else CLOSE_DEADLINE)
+            elif now > self._close_by:
+                self._transport.abort()
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        self._transport.abort()
+
+
+class PumpOwner(Protocol):
+    """What a pump asks of its door."""
+
+    def connected(self, pump: Pump, transport: asyncio.Transport) -> None: ...
+    def disconnected(self, pump: Pump) -> None: ...
+    def authenticate(self, pump: Pump) -> None: ...
+
+
+# One for all connections: the loop is one thread, and what is read is taken in before anything else is read.
+_buffer = memoryview(bytearray(READ_BUFFER))
+
+
+def flush(ready: list[Any]) -> None:
+    """Flushes every connection that got something. Flushing may close, and closing may make others ready."""
+    while ready:
+        pumps = ready[:]
+        ready.clear()
+        for pump in pumps:
+            pump.flush()

@@ -1,0 +1,1 @@
+"""Who gets a publication: consumers, groups, outboxes, namespaces. Pure: time comes in as a number."""

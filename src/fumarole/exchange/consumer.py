@@ -1,0 +1,41 @@
+"""One subscription, and where its messages go."""
+
+from typing import Protocol
+
+from fumarole.core.publication import Publication
+from fumarole.exchange.permissions import Permissions
+
+
+class Outlet(Protocol):
+    """Where a consumer's messages leave: a connection of some door, or a link to another node."""
+
+    echo: bool
+    """May its consumers hear what it published itself?"""
+
+    def has_room(self, weight: int) -> bool:
+        """Can it take so many bytes without dropping any? That is to be healthy (G3)."""
+
+    def accept(self, consumer: "Consumer", publication: Publication) -> None:
+        """Takes the message for this consumer. Never waits, never fails: what finds no room is dropped and counted."""
+
+
+class Consumer:
+    """A pattern, perhaps a group, and the outlet that asked. `key` is the door's own name for it.
+
+    The compiled form is fastpath/outbox.pyx, with the same attributes.
+    """
+
+    __slots__ = ("accepted", "dropped", "group", "key", "limit", "outlet", "pattern", "sees")
+
+    def __init__(self, outlet: Outlet, pattern: str, group: str, key: bytes, sees: Permissions | None = None) -> None:
+        self.outlet = outlet
+        self.pattern = pattern
+        self.group = group
+        self.key = key
+        self.sees = sees
+        """What this consumer may be shown; None: everything its pattern matches."""
+        self.accepted = 0
+        """Messages routed to it, those dropped later included."""
+        self.dropped = 0
+        self.limit = 0
+        """Unsubscribed after so many; 0: never."""

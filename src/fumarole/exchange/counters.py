@@ -1,0 +1,30 @@
+"""What a namespace has seen (L3)."""
+
+
+class Counters:
+    """Sums since the namespace came to be. The compiled form is fastpath/outbox.pyx."""
+
+    __slots__ = ("overflowed", "received", "received_bytes", "refused", "routed", "unheard")
+
+    def __init__(self) -> None:
+        self.received = 0
+        """Publications taken in."""
+        self.received_bytes = 0
+        """Their payloads and headers."""
+        self.routed = 0
+        """Messages put into outboxes: one for each entity that a publication reached."""
+        self.unheard = 0
+        """Publications that no entity matched (D3)."""
+        self.overflowed = 0
+        """Messages dropped because an outbox was full (D6)."""
+        self.refused = 0
+        """Publications refused: a topic the grammar or the user's permissions do not allow."""
+
+    def report(self) -> dict[str, int | dict[str, int]]:
+        """For people and scripts: received, delivered, dropped by reason."""
+        return {
+            "received": self.received,
+            "received_bytes": self.received_bytes,
+            "delivered": self.routed - self.overflowed,
+            "dropped": {"no consumer": self.unheard, "outbox full": self.overflowed, "refused": self.refused},
+        }

@@ -1,0 +1,73 @@
+"""Namespaces: each has exactly one exchange, and nothing crosses between two (N1–N3)."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from fumarole.core.errors import NamespaceError
+from fumarole.core.topic import Grammar
+from fumarole.exchange.exchange import PURE, Exchange, Parts
+from fumarole.exchange.outbox import Overflow
+
+DEFAULT = "default"
+_NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRules:
+    """What the configuration may say of a namespace."""
+
+    grammar: Grammar = Grammar.STRICT
+    overflow: Overflow = Overflow.DROP_OLDEST
+    outbox: int | None = None
+    """Bytes; None: the broker's own limit."""
+
+
+def check_name(name: str) -> None:
+    """N1."""
+    if not _NAME.fullmatch(name):
+        raise NamespaceError("a namespace is 1 to 63 letters, digits and hyphens, with no hyphen at the ends")
+
+
+class Namespaces:
+    """A namespace comes to be with its first connection and, unless it was configured, goes with its last."""
+
+    def __init__(
+        self,
+        outbox_limit: int = 1 << 22,
+        rules: Mapping[str, NamespaceRules] | None = None,
+        allowed: frozenset[str] | None = None,
+        parts: Parts = PURE,
+    ) -> None:
+        self._outbox_limit = outbox_limit
+        self._rules = dict(rules or {})
+        self._allowed = allowed
+        self._parts = parts
+        self._exchanges: dict[str, Exchange] = {}
+        for name in {DEFAULT, *self._rules}:
+            self._exchanges[name] = self._make(name)
+
+    def __iter__(self) -> Iterator[Exchange]:
+        return iter(self._exchanges.values())
+
+    def join(self, name: str) -> Exchange:
+        """The exchange that a new connection belongs to. Raises NamespaceError."""
+        check_name(name)
+        if self._allowed is not None and name not in self._allowed and name != DEFAULT:
+            raise NamespaceError("this namespace is not one of the allowed ones")
+        exchange = self._exchanges.get(name)
+        if exchange is None:
+            exchange = self._exchanges[name] = self._make(name)
+        exchange.connections += 1
+        return exchange
+
+    def leave(self, exchange: Exchange) -> None:
+        """A connection of this exchange is gone, and its consumers with it."""
+        exchange.connections -= 1
+        if not exchange.connections and exchange.name != DEFAULT and exchange.name not in self._rules:
+            del self._exchanges[exchange.name]
+
+    def _make(self, name: str) -> Exchange:
+        rules = self._rules.get(name, NamespaceRules())
+        outbox = self._outbox_limit if rules.outbox is None else rules.outbox
+        return Exchange(name, rules.grammar, rules.overflow, outbox, self._parts)

@@ -1,0 +1,32 @@
+"""One running broker, as its sessions see it: its limits, its namespaces, and what it says of itself."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fumarole.core.limits import Limits
+from fumarole.exchange.exchange import PURE, Parts
+from fumarole.exchange.namespaces import Namespaces
+
+
+@dataclass(slots=True)
+class Node:
+    """Shared by every session of every door."""
+
+    name: str
+    version: str
+    limits: Limits = field(default_factory=Limits)
+    namespaces: Namespaces = field(default_factory=Namespaces)
+    parts: Parts = PURE
+    authentication: bool = False
+    """Are credentials asked for? Otherwise a user name is just the name of a namespace (N3)."""
+    ready: list[Any] = field(default_factory=list)
+    """Owners of outboxes that something has entered since the last flush."""
+    connections: int = 0
+    refused_connections: int = 0
+    slow_consumers: int = 0
+    """Connections cut off because they did not take what they had asked for."""
+    next_client: int = 0
+
+    def client_id(self) -> int:
+        self.next_client += 1
+        return self.next_client

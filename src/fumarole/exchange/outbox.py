@@ -1,0 +1,101 @@
+"""What waits to leave on one connection: whole frames, in order, bounded in bytes (D6)."""
+
+from collections import deque
+from enum import Enum
+from typing import Any
+
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.counters import Counters
+
+
+class Overflow(Enum):
+    """What a namespace does when an outbox is full."""
+
+    DROP_OLDEST = "drop-oldest"
+    DROP_NEWEST = "drop-newest"
+    DISCONNECT = "disconnect"
+
+
+class Outbox:
+    """Frames of consumers, which may be dropped, and control frames (no consumer), which may not.
+
+    When the first frame enters an empty outbox, its `owner` is added to the `ready` list. The compiled form is
+    fastpath/outbox.pyx.
+    """
+
+    __slots__ = ("_counters", "_frames", "_limit", "_overflow", "overflowed", "owner", "ready", "size", "takes_headers")
+
+    def __init__(self, limit: int, overflow: Overflow, counters: Counters, ready: list[Any], owner: Any) -> None:
+        self._frames: deque[tuple[bytes, Consumer | None]] = deque()
+        self.ready = ready
+        self.owner = owner
+        self.size = 0
+        self.takes_headers = False
+        """Does the peer understand headers? Otherwise it gets messages without."""
+        self.overflowed = False
+        """The connection has to be cut off: its policy says so, or it does not even take control frames."""
+        self.govern(limit, overflow, counters)
+
+    def govern(self, limit: int, overflow: Overflow, counters: Counters) -> None:
+        """The rules of the namespace that the connection has joined."""
+        self._limit = limit
+        self._overflow = overflow
+        self._counters = counters
+
+    def has_room(self, weight: int) -> bool:
+        return self.size + weight <= self._limit and not self.overflowed
+
+    def push(self, frame: bytes, consumer: Consumer | None = None) -> None:
+        """Takes a frame, or drops it or older ones by the policy."""
+        if self.size + len(frame) > self._limit and not self._make_room(len(frame), consumer):
+            return
+        self._frames.append((frame, consumer))
+        self.size += len(frame)
+        if len(self._frames) == 1:
+            self.ready.append(self.owner)
+
+    def take(self, most: int = 1 << 62) -> bytes:
+        """The oldest frames, whole, up to so many bytes (but at least one frame)."""
+        taken: list[bytes] = []
+        length = 0
+        while self._frames and (not taken or length + len(self._frames[0][0]) <= most):
+            frame, _ = self._frames.popleft()
+            taken.append(frame)
+            length += len(frame)
+        self.size -= length
+        return b"".join(taken)
+
+    def _make_room(self, length: int, consumer: Consumer | None) -> bool:
+        if consumer is None:
+            # Control frames are small answers to what the peer sends; one that reads none of them is cut off.
+            if self.size + length > 2 * self._limit:
+                self._give_up()
+            return not self.overflowed
+        if self._overflow is Overflow.DISCONNECT:
+            self._give_up()
+        elif self._overflow is Overflow.DROP_OLDEST and length <= self._limit:
+            self._drop_oldest(length)
+        if self.overflowed or self.size + length > self._limit:
+            self._count_drop(consumer)
+            return False
+        return True
+
+    def _give_up(self) -> None:
+        if not self.overflowed:
+            self.overflowed = True
+            self.ready.append(self.owner)
+
+    def _drop_oldest(self, length: int) -> None:
+        kept = []
+        while self._frames and self.size + length > self._limit:
+            frame, consumer = self._frames.popleft()
+            if consumer is None:
+                kept.append((frame, consumer))
+            else:
+                self.size -= len(frame)
+                self._count_drop(consumer)
+        self._frames.extendleft(reversed(kept))
+
+    def _count_drop(self, consumer: Consumer) -> None:
+        consumer.dropped += 1
+        self._counters.overflowed += 1

@@ -1,0 +1,105 @@
+"""Ready-made answers to "who gets this topic?", kept until a change can touch them.
+
+Working out who gets a topic (index, groups, permissions) costs far more than looking it up, and the same topics come
+again and again. So the answer, a `Plan`, is kept per topic, with the generation of the exchange at which it was made.
+
+A subscribe or unsubscribe begins a new generation. It would be a waste to throw every plan away for it: a pattern
+`volcanoes.usa.atka.*` can only touch topics that begin with `volcanoes.usa.atka`. So each change leaves its
+generation as a stamp on its literal prefix, and an older plan still holds if no prefix of its topic has a newer
+stamp:
+
+    plan of `a.b.c` made at 7; then `a.x.>` subscribes (8), then `q` (9)
+    stamps: {`a.x`: 8, `q`: 9}; prefixes of the topic: ``, `a`, `a.b`, `a.b.c`: none newer than 7, so the plan holds
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fumarole.core.errors import FumaroleError, TopicError
+from fumarole.core.topic import check_topic
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.groups import Group
+from fumarole.exchange.permissions import Permissions
+
+if TYPE_CHECKING:
+    from fumarole.exchange.exchange import Exchange
+
+PLANS_KEPT = 262_144
+STAMPS_KEPT = 4_096
+
+
+class Denied(FumaroleError):
+    """The user's permissions do not allow this topic."""
+
+
+class Plan:
+    """The entities that get a topic: consumers without a group, and groups with their members that match."""
+
+    __slots__ = ("consumers", "groups")
+
+    def __init__(
+        self, consumers: tuple[Consumer, ...] = (), groups: tuple[tuple[Group, tuple[Consumer, ...]], ...] = ()
+    ) -> None:
+        self.consumers = consumers
+        self.groups = groups
+
+
+class Plans:
+    """Topic, as bytes, to plan, for publishers of one exchange who share permissions.
+
+    The compiled form is fastpath/plans.pyx.
+    """
+
+    def __init__(self, exchange: Exchange, permissions: Permissions | None) -> None:
+        self._exchange = exchange
+        self._permissions = permissions
+        self._known: dict[bytes, tuple[Plan, int]] = {}
+        self._generation = 0
+        self._stamps: dict[str, int] = {}
+        self._oldest_stamp = 0
+
+    def touch(self, prefix: str) -> None:
+        """A pattern with this literal prefix came or went."""
+        self._generation += 1
+        if len(self._stamps) >= STAMPS_KEPT:
+            self._stamps.clear()
+            self._oldest_stamp = self._generation
+        self._stamps[prefix] = self._generation
+
+    def find(self, topic: bytes) -> Plan:
+        """The plan of a topic. Raises TopicError or Denied where it may not be published."""
+        known = self._known.get(topic)
+        if known is not None:
+            if known[1] == self._generation:
+                return known[0]
+            if self._still_holds(topic, known[1]):
+                self._known[topic] = known[0], self._generation
+                return known[0]
+        text = decode_topic(topic)
+        check_topic(text, self._exchange.grammar)
+        if self._permissions is not None and not self._permissions.allows(text):
+            raise Denied(text)
+        plan: Plan = self._exchange.plan(text)
+        if len(self._known) >= PLANS_KEPT:
+            self._known.clear()
+        self._known[topic] = plan, self._generation
+        return plan
+
+    def _still_holds(self, topic: bytes, made: int) -> bool:
+        if made < self._oldest_stamp or self._stamps.get("", 0) > made:
+            return False
+        prefix = ""
+        for word in topic.decode().split("."):
+            prefix = f"{prefix}.{word}" if prefix else word
+            if self._stamps.get(prefix, 0) > made:
+                return False
+        return True
+
+
+def decode_topic(topic: bytes) -> str:
+    """Topics are UTF-8 on every wire."""
+    try:
+        return topic.decode()
+    except UnicodeDecodeError as error:
+        raise TopicError("a topic is UTF-8 text", error.start) from None

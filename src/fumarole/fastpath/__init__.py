@@ -1,0 +1,1 @@
+"""The hot loop, compiled. Held equal to protocols + sessions + exchange by tests/fastpath."""

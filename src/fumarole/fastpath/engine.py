@@ -1,0 +1,45 @@
+"""Which hot path this process has: the compiled one where it was built, else the pure one that it is a copy of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fumarole.exchange.exchange import PURE, Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The parts that exchanges are made of, and what stands before a NATS session (None: nothing)."""
+
+    name: str
+    parts: Parts
+    nats_reader: Callable[[Any], Any] | None = None
+
+
+PLAIN = Engine("plain Python", PURE)
+
+
+def compiled() -> Engine | None:
+    """The compiled engine, or None where it was not built."""
+    try:
+        from fumarole.fastpath import index, nats, outbox, plans
+    except ImportError:
+        return None
+    parts = Parts(
+        index=index.Index,
+        consumer=outbox.Consumer,
+        counters=outbox.Counters,
+        group=plans.Group,
+        outbox=outbox.Outbox,
+        plan=plans.Plan,
+        plans=plans.Plans,
+    )
+    return Engine("compiled", parts, nats.NatsReader)
+
+
+def best() -> Engine:
+    """The compiled engine if it is there and FUMAROLE_PURE is not set."""
+    return PLAIN if os.environ.get("FUMAROLE_PURE") else compiled() or PLAIN

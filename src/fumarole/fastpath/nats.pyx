@@ -1,0 +1,391 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The hot loop of the NATS door: PUB and HPUB, from the read buffer to the outboxes, a whole buffer at a time.
+
+It is the fused copy of protocols/nats.py (parsing), sessions/nats.py (meaning) and exchange/exchange.py (routing), for the two
+operations that come by the million and in the form in which clients send them. Everything else, every other operation, odd
+spelling, error and surprise, is handed line by line to the session, which is the definition; so this loop has no errors of
+its own to report. tests/fastpath holds both equal, byte for byte.
+
+    PUB volcanoes.usa.atka 4␍␊21.5␍␊     becomes, for a consumer with the sid 7,
+    MSG volcanoes.usa.atka 7 4␍␊21.5␍␊
+
+The topic is looked up as it stands in the buffer, and everything from the size on is copied as it stands, once for each consumer.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcpy
+
+from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
+from fumarole.fastpath.plans cimport Group, Plan, Plans, fumarole_strict
+
+from fumarole.core.errors import FumaroleError
+from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
+from fumarole.core.topic import Grammar
+from fumarole.protocols.nats import OK as PURE_OK
+from fumarole.sessions.nats import State
+
+cdef Py_ssize_t FRAMING = PURE_FRAMING
+cdef bytes OK = PURE_OK
+cdef object CLOSED = State.CLOSED
+cdef object STRICT = Grammar.STRICT
+
+cdef extern from *:
+    """
+    /* What parsing an operation can find instead of its length. */
+    #define INCOMPLETE 0
+    #define ODD -1
+    """
+    const Py_ssize_t INCOMPLETE, ODD
+
+
+cdef struct Operation:
+    # A PUB or HPUB as it stands in the buffer.
+    const char* topic
+    Py_ssize_t topic_length
+    const char* reply
+    Py_ssize_t reply_length
+    const char* tail            # from the first size to the end: sizes, line end, headers, payload, line end
+    Py_ssize_t tail_length
+    Py_ssize_t headers          # bytes of headers; -1: it is a PUB
+    Py_ssize_t total            # bytes of headers and payload
+    Py_ssize_t length           # of the whole operation
+
+
+cdef inline Py_ssize_t number(const char** at, const char* end) noexcept:
+    """The digits at this place, written the one way; -1: there are none, too many, or others follow."""
+    cdef const char* p = at[0]
+    cdef Py_ssize_t value = 0, digits = 0
+    while p < end and c"0" <= p[0] <= c"9":
+        value = value * 10 + (p[0] - c"0")
+        p += 1
+        digits += 1
+        if digits > 9:
+            return -1
+    if digits == 0 or (digits > 1 and at[0][0] == c"0"):
+        return -1
+    at[0] = p
+    return value
+
+
+cdef class NatsReader:
+    """Stands before a session and takes its bytes."""
+
+    cdef object session
+    cdef Outbox outbox
+    cdef Plans plans
+    cdef Counters counters
+    cdef bint verbose, echo, strict, waiting, closed
+    cdef Py_ssize_t control_line, payload_limit
+    cdef char* pending          # the beginning of an operation whose end has not come yet
+    cdef Py_ssize_t pending_length, pending_capacity
+    cdef Py_ssize_t needed      # how long it will be; 0: its line is not even complete
+
+    def __init__(self, session):
+        self.session = session
+        self.outbox = session.outbox
+        self.control_line = session.node.limits.control_line
+        self.payload_limit = session.node.limits.payload
+        self.refresh()
+
+    def __dealloc__(self):
+        free(self.pending)
+
+    def receive_data(self, data):
+        """Bytes from the client, cut anywhere."""
+        cdef Py_buffer view
+        self.session.heard = True
+        if self.waiting:
+            self.end_of_waiting()
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            self.consume(<const char*>view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+
+    def receive_eof(self):
+        """The client has closed its side."""
+        self.session.receive_eof()
+
+    cdef int refresh(self) except -1:
+        """What an operation that the session has handled may have changed."""
+        session = self.session
+        self.closed = session.state is CLOSED
+        self.waiting = session.credentials is not None
+        self.plans = session.plans
+        self.verbose = session.verbose
+        self.echo = session.echo
+        if self.plans is not None:
+            self.counters = session.exchange.counters
+            self.strict = session.exchange.grammar is STRICT
+        return 0
+
+    cdef int end_of_waiting(self) except -1:
+        """The session has kept what came while the credentials were looked at; if it goes on, the rest comes back here."""
+        cdef bytes rest
+        if self.session.credentials is None:
+            rest = self.session.reclaim()
+            self.refresh()
+            self.consume(rest, len(rest))
+        return 0
+
+    cdef int consume(self, const char* data, Py_ssize_t length) except -1:
+        cdef Py_ssize_t used
+        while length > 0 and not self.closed:
+            if self.waiting:
+                self.session.receive_data(PyBytes_FromStringAndSize(data, length))
+                self.refresh()
+                return 0
+            if self.pending_length:
+                used = self.complete(data, length)
+            else:
+                used = self.run(data, length)
+                if used < length and not self.closed and not self.waiting:
+                    self.keep(data + used, length - used)
+                    return 0
+            data += used
+            length -= used
+        return 0
+
+    cdef int keep(self, const char* data, Py_ssize_t length) except -1:
+        """Keeps bytes of an operation until the rest is there."""
+        cdef Py_ssize_t capacity = self.pending_length + length
+        if capacity > self.pending_capacity:
+            capacity = max(capacity, self.needed, 256)
+            pending = <char*>realloc(self.pending, capacity)
+            if pending == NULL:
+                raise MemoryError
+            self.pending = pending
+            self.pending_capacity = capacity
+        memcpy(self.pending + self.pending_length, data, length)
+        self.pending_length += length
+        return 0
+
+    cdef Py_ssize_t complete(self, const char* data, Py_ssize_t length) except -1:
+        """Adds to the operation that is pending what belongs to it, and runs it when it is whole. How many bytes that took."""
+        cdef Py_ssize_t used
+        cdef const char* line_end
+        if self.needed:
+            used = min(length, self.needed - self.pending_length)
+        else:
+            line_end = <const char*>memchr(data, c"\n", length)
+            used = length if line_end == NULL else line_end - data + 1
+        self.keep(data, used)
+        if self.needed and self.pending_length < self.needed:
+            return used
+        if self.run(self.pending, self.pending_length) or self.closed:
+            # Whatever has a line end and all its payload is done with as a whole.
+            free(self.pending)
+            self.pending = NULL
+            self.pending_length = self.pending_capacity = self.needed = 0
+        return used
+
+    cdef Py_ssize_t run(self, const char* data, Py_ssize_t length) except -1:
+        """Runs every whole operation. How many bytes they were; what is left is the beginning of one more."""
+        cdef Operation operation
+        cdef const char* at = data
+        cdef const char* end = data + length
+        cdef Py_ssize_t size
+        cdef Plan plan
+        self.needed = 0
+        while at < end and not self.closed and not self.waiting:
+            size = ODD if self.plans is None else self.parse(at, end, &operation)
+            if size == INCOMPLETE:
+                break
+            plan = None
+            if size != ODD:
+                plan = self.plans.known(operation.topic, operation.topic_length)
+                if plan is None:
+                    plan = self.learn(&operation)
+            if plan is not None:
+                self.publish(plan, &operation)
+                at += size
+            else:
+                size = self.hand_over(at, end)
+                if size == INCOMPLETE:
+                    break
+                at += size
+        return at - data
+
+    cdef Plan learn(self, Operation* operation):
+        """The plan of a new topic; None: it may not be published, and the session says why."""
+        try:
+            return self.plans.learn(operation.topic, operation.topic_length)
+        except FumaroleError:
+            return None
+
+    cdef Py_ssize_t parse(self, const char* at, const char* end, Operation* operation) noexcept:
+        """A PUB or HPUB in its usual form: its length, INCOMPLETE, or ODD."""
+        cdef const char* p = at
+        cdef const char* word
+        cdef const char* line_end
+        cdef bint headers = False
+        if end - at < 5:
+            return ODD
+        if p[0] == c"H":
+            headers = True
+            p += 1
+        if not (p[0] == c"P" and p[1] == c"U" and p[2] == c"B" and p[3] == c" "):
+            return ODD
+        line_end = <const char*>memchr(p, c"\n", min(end - p, self.control_line))
+        if line_end == NULL or line_end[-1] != c"\r":
+            return ODD
+        line_end -= 1
+        p += 4
+        while p[0] == c" ":
+            p += 1
+        word = <const char*>memchr(p, c" ", line_end - p)
+        if word == NULL or p[0] == c"$":
+            return ODD
+        operation.topic = p
+        operation.topic_length = word - p
+        p = word
+        while p[0] == c" ":
+            p += 1
+        operation.reply_length = 0
+        operation.tail = p
+        if not self.sizes(&p, line_end, headers, operation):
+            p = operation.reply = operation.tail
+            while p < line_end and fumarole_strict[<unsigned char>p[0]]:
+                p += 1
+            operation.reply_length = p - operation.reply
+            if p[0] != c" " or operation.reply_length == 0 or not self.strict:
+                return ODD
+            while p[0] == c" ":
+                p += 1
+            operation.tail = p
+            if not self.sizes(&p, line_end, headers, operation):
+                return ODD
+        if operation.total > self.payload_limit or operation.headers > operation.total:
+            return ODD
+        p = line_end + 2 + operation.total
+        operation.length = p + 2 - at
+        if p + 2 > end:
+            self.needed = operation.length
+            return INCOMPLETE
+        if p[0] != c"\r" or p[1] != c"\n":
+            return ODD
+        operation.tail_length = p + 2 - operation.tail
+        return operation.length
+
+    cdef inline bint sizes(self, const char** at, const char* line_end, bint headers, Operation* operation) noexcept:
+        """The one size of a PUB or the two of an HPUB, up to the end of the line."""
+        operation.headers = -1
+        operation.total = number(at, line_end)
+        if headers and operation.total >= 0:
+            if at[0][0] != c" ":
+                return False
+            at[0] += 1
+            operation.headers = operation.total
+            operation.total = number(at, line_end)
+        return operation.total >= 0 and at[0] == line_end
+
+    cdef int publish(self, Plan plan, Operation* operation) except -1:
+        cdef Py_ssize_t routed = 0, each, weight
+        cdef tuple share
+        cdef Consumer consumer
+        cdef object publication = None
+        for each in range(PyTuple_GET_SIZE(plan.consumers)):
+            consumer = <Consumer>PyTuple_GET_ITEM(plan.consumers, each)
+            if consumer.outbox is not self.outbox or self.echo:
+                publication = self.deliver(consumer, operation, publication)
+                routed += 1
+        if PyTuple_GET_SIZE(plan.groups):
+            weight = operation.topic_length + operation.reply_length + operation.total + FRAMING
+            for each in range(PyTuple_GET_SIZE(plan.groups)):
+                share = <tuple>PyTuple_GET_ITEM(plan.groups, each)
+                consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(
+                    <tuple>PyTuple_GET_ITEM(share, 1), weight, self.session
+                )
+                if consumer is not None:
+                    publication = self.deliver(consumer, operation, publication)
+                    routed += 1
+        self.counters.received += 1
+        self.counters.received_bytes += operation.total
+        self.counters.routed += routed
+        if routed == 0:
+            self.counters.unheard += 1
+            if operation.reply_length:
+                self.session.nobody_heard(
+                    operation.topic[:operation.topic_length], (<bytes>operation.reply[:operation.reply_length]).decode()
+                )
+        if self.verbose:
+            self.outbox.push(OK)
+        return 0
+
+    cdef object deliver(self, Consumer consumer, Operation* operation, object publication):
+        """One message to one consumer. Where the frame cannot be made here, its outlet gets the publication (made once)."""
+        cdef Outbox outbox = consumer.outbox
+        cdef Py_ssize_t sid_length, length
+        cdef char* place
+        if outbox is None or (operation.headers >= 0 and not outbox.takes_headers):
+            if publication is None:
+                publication = self.publication(operation)
+            consumer.outlet.accept(consumer, publication)
+            return publication
+        sid_length = PyBytes_GET_SIZE(consumer.key)
+        length = 6 + operation.topic_length + sid_length + operation.tail_length + (operation.headers >= 0)
+        if operation.reply_length:
+            length += operation.reply_length + 1
+        consumer.accepted += 1
+        place = outbox.reserve(length, consumer)
+        if place != NULL:
+            if operation.headers >= 0:
+                place[0] = c"H"
+                place += 1
+            memcpy(place, b"MSG ", 4)
+            place += 4
+            memcpy(place, operation.topic, operation.topic_length)
+            place += operation.topic_length
+            place[0] = c" "
+            place += 1
+            memcpy(place, PyBytes_AS_STRING(consumer.key), sid_length)
+            place += sid_length
+            place[0] = c" "
+            place += 1
+            if operation.reply_length:
+                memcpy(place, operation.reply, operation.reply_length)
+                place += operation.reply_length
+                place[0] = c" "
+                place += 1
+            memcpy(place, operation.tail, operation.tail_length)
+        if consumer.limit and consumer.accepted >= consumer.limit:
+            consumer.outlet.expire(consumer)
+        return publication
+
+    cdef object publication(self, Operation* operation):
+        cdef bytes topic = operation.topic[:operation.topic_length]
+        cdef bytes reply = operation.reply[:operation.reply_length] if operation.reply_length else b""
+        cdef const char* payload = operation.tail + operation.tail_length - 2 - operation.total
+        cdef Py_ssize_t headers = max(operation.headers, 0)
+        return Publication(
+            topic.decode(),
+            PyBytes_FromStringAndSize(payload + headers, operation.total - headers),
+            reply.decode(),
+            PyBytes_FromStringAndSize(payload, headers),
+        )
+
+    cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1:
+        """Gives one operation to the session: its line, then as much as it wants. How many bytes that took, or INCOMPLETE."""
+        cdef const char* line_end = <const char*>memchr(at, c"\n", end - at)
+        cdef Py_ssize_t length, wanted
+        if line_end == NULL:
+            if end - at <= self.control_line:
+                return INCOMPLETE
+            line_end = end - 1
+        length = line_end + 1 - at
+        self.session.receive_data(PyBytes_FromStringAndSize(at, length))
+        wanted = self.session.wanted()
+        if wanted > end - at - length:
+            # Taken back, and handed over whole when the rest is there.
+            self.session.reclaim()
+            self.needed = length + wanted
+            self.refresh()
+            return INCOMPLETE
+        if wanted > 0:
+            self.session.receive_data(PyBytes_FromStringAndSize(at + length, wanted))
+            length += wanted
+        self.refresh()
+        return length

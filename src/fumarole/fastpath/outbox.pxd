@@ -1,0 +1,58 @@
+# cython: language_level=3
+
+cdef class Counters:
+    cdef public long long received
+    cdef public long long received_bytes
+    cdef public long long routed
+    cdef public long long unheard
+    cdef public long long overflowed
+    cdef public long long refused
+
+
+cdef class Consumer:
+    cdef public object outlet
+    cdef public object pattern
+    cdef public object group
+    cdef public bytes key
+    cdef public object sees
+    cdef public long long accepted
+    cdef public long long dropped
+    cdef public long long limit
+    cdef Outbox outbox      # its outlet's, where frames are made here; None: the outlet makes its own
+
+
+cdef struct Mark:
+    # One frame of a block: where it ends, and whose it is (owned; NULL: a control frame).
+    Py_ssize_t end
+    void* consumer
+
+
+cdef struct Block:
+    # A page of frames: their bytes grow from the front, their marks from the back.
+    Block* next
+    Py_ssize_t capacity
+    Py_ssize_t start        # sent or dropped up to here
+    Py_ssize_t end
+    Py_ssize_t frames
+    Py_ssize_t first        # the first frame that is not wholly sent or dropped
+
+
+cdef class Outbox:
+    cdef Block* held        # what may not be dropped any more: control frames that were in the way, half a frame sent
+    cdef Block* held_last
+    cdef Block* oldest
+    cdef Block* newest
+    cdef Py_ssize_t limit
+    cdef int policy
+    cdef Counters counters
+    cdef public list ready
+    cdef public object owner
+    cdef public Py_ssize_t size
+    cdef public bint overflowed
+    cdef public bint takes_headers
+    cdef char* reserve(self, Py_ssize_t length, Consumer consumer) except? NULL
+    cdef char* append(self, bint to_held, Py_ssize_t length, void* consumer) except NULL
+    cdef bint make_room(self, Py_ssize_t length, Consumer consumer) except -1
+    cdef int give_up(self) except -1
+    cdef int drop_oldest(self, Py_ssize_t length) except -1
+    cdef int discard_first(self) except -1

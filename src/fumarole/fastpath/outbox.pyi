@@ -1,0 +1,9 @@
+from fumarole.exchange.consumer import Consumer as PureConsumer
+from fumarole.exchange.counters import Counters as PureCounters
+from fumarole.exchange.outbox import Outbox as PureOutbox
+
+class Counters(PureCounters): ...
+class Consumer(PureConsumer): ...
+
+class Outbox(PureOutbox):
+    def send(self, descriptor: int) -> bool: ...

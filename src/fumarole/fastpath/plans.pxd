@@ -1,0 +1,62 @@
+# cython: language_level=3
+from libc.stdint cimport uint32_t, uint64_t
+
+from fumarole.fastpath.outbox cimport Consumer, Outbox
+
+
+cdef extern from *:
+    """
+    /* Which bytes a topic may have (T1). */
+    static const unsigned char fumarole_strict[256] = {
+        ['-'] = 1, ['_'] = 1, ['.'] = 1,
+        ['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1, ['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1,
+        ['A'] = 1, ['B'] = 1, ['C'] = 1, ['D'] = 1, ['E'] = 1, ['F'] = 1, ['G'] = 1, ['H'] = 1, ['I'] = 1, ['J'] = 1, ['K'] = 1,
+        ['L'] = 1, ['M'] = 1, ['N'] = 1, ['O'] = 1, ['P'] = 1, ['Q'] = 1, ['R'] = 1, ['S'] = 1, ['T'] = 1, ['U'] = 1, ['V'] = 1,
+        ['W'] = 1, ['X'] = 1, ['Y'] = 1, ['Z'] = 1,
+        ['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1, ['g'] = 1, ['h'] = 1, ['i'] = 1, ['j'] = 1, ['k'] = 1,
+        ['l'] = 1, ['m'] = 1, ['n'] = 1, ['o'] = 1, ['p'] = 1, ['q'] = 1, ['r'] = 1, ['s'] = 1, ['t'] = 1, ['u'] = 1, ['v'] = 1,
+        ['w'] = 1, ['x'] = 1, ['y'] = 1, ['z'] = 1,
+    };
+    """
+    const unsigned char fumarole_strict[256]
+
+
+cdef class Group:
+    cdef public object name
+    cdef public Py_ssize_t size
+    cdef public uint32_t turn
+    cdef Consumer pick(self, tuple members, Py_ssize_t weight, object origin)
+
+
+cdef class Plan:
+    cdef public tuple consumers
+    cdef public tuple groups
+
+
+cdef struct Entry:
+    uint64_t hash
+    uint64_t made           # the generation at which the plan was made, or last found to hold
+    Py_ssize_t key          # where the topic stands among the keys
+    Py_ssize_t length
+    void* plan              # owned; NULL: the entry is free
+
+
+cdef class Plans:
+    cdef object exchange
+    cdef object grammar
+    cdef bint strict
+    cdef object permissions
+    cdef Entry* entries
+    cdef Py_ssize_t capacity
+    cdef Py_ssize_t used
+    cdef char* keys
+    cdef Py_ssize_t keys_capacity
+    cdef Py_ssize_t keys_used
+    cdef uint64_t generation
+    cdef uint64_t widest_stamp
+    cdef uint64_t* stamps
+    cdef Plan known(self, const char* topic, Py_ssize_t length)
+    cdef Plan learn(self, const char* topic, Py_ssize_t length)
+    cdef bint still_holds(self, const char* topic, Py_ssize_t length, uint64_t made) noexcept
+    cdef int grow(self) except -1
+    cdef void clear(self) noexcept

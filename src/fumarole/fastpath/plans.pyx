@@ -1,0 +1,242 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""From a topic to those who get it: exchange/plans.py and exchange/groups.py, compiled.
+
+Plans are kept in a hash table with open addressing; the topics' bytes stand one after another in a single piece of memory. When
+there are too many, all are forgotten at once and learned again as they come: an old plan costs one look into the index, and
+nothing has to be kept in order of use.
+
+Stamps (see exchange/plans.py) are kept by the hash of the prefix, in a table that does not grow: two prefixes in one place
+make a plan look older than it is, which costs a look into the index and is never wrong.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from cpython.unicode cimport PyUnicode_DecodeASCII
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from fumarole.core.topic import Grammar, check_topic
+from fumarole.exchange.plans import Denied, decode_topic
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    #define PLANS_KEPT 131072
+    #define FIRST_CAPACITY 256
+    #define STAMPS 8192
+    #define STEP 0x9E3779B1u
+
+    static uint64_t fumarole_seed = 0x9E3779B97F4A7C15ull;
+
+    static inline uint64_t fumarole_mix(uint64_t a, uint64_t b) {
+        __uint128_t product = (__uint128_t)a * b;
+        return (uint64_t)product ^ (uint64_t)(product >> 64);
+    }
+
+    /* A fast seeded hash of a short text: eight bytes at a time, each folded in by a full multiplication. */
+    static inline uint64_t fumarole_hash(const char* text, Py_ssize_t length) {
+        uint64_t hash = fumarole_seed ^ ((uint64_t)length * 0xA0761D6478BD642Full), word;
+        while (length >= 8) {
+            memcpy(&word, text, 8);
+            hash = fumarole_mix(hash ^ word, 0xE7037ED1A0B428DBull);
+            text += 8;
+            length -= 8;
+        }
+        if (length) {
+            word = 0;
+            memcpy(&word, text, length);
+            hash = fumarole_mix(hash ^ word, 0x8EBC6AF09C88C6E3ull);
+        }
+        return fumarole_mix(hash, 0x589965CC75374CC3ull);
+    }
+    """
+    const Py_ssize_t PLANS_KEPT, FIRST_CAPACITY, STAMPS
+    const uint32_t STEP
+    uint64_t fumarole_seed
+    uint64_t fumarole_hash(const char* text, Py_ssize_t length) nogil
+
+# Python's own secret of this process: nobody outside can choose topics that fall on one another.
+fumarole_seed ^= <uint64_t><Py_ssize_t>hash("fumarole")
+
+
+cdef inline bint all_strict(const char* text, Py_ssize_t length) noexcept:
+    cdef Py_ssize_t at
+    for at in range(length):
+        if not fumarole_strict[<unsigned char>text[at]]:
+            return False
+    return True
+
+
+cdef class Group:
+    def __init__(self, name):
+        self.name = name
+
+    def choose(self, tuple members, Py_ssize_t weight, origin):
+        return self.pick(members, weight, origin)
+
+    cdef Consumer pick(self, tuple members, Py_ssize_t weight, object origin):
+        cdef Py_ssize_t count = PyTuple_GET_SIZE(members)
+        cdef Consumer member
+        self.turn += STEP
+        member = <Consumer>PyTuple_GET_ITEM(members, <Py_ssize_t>((<uint64_t>self.turn * <uint64_t>count) >> 32))
+        if may_hear(member, origin) and has_room(member, weight):
+            return member
+        others = [each for each in members if may_hear(<Consumer>each, origin)]
+        chosen = [each for each in others if has_room(<Consumer>each, weight)] or others
+        return chosen[self.turn * len(chosen) >> 32] if chosen else None
+
+
+cdef inline bint may_hear(Consumer member, object origin) except -1:
+    return member.outlet is not origin or member.outlet.echo
+
+
+cdef inline bint has_room(Consumer member, Py_ssize_t weight) except -1:
+    if member.outbox is not None:
+        return member.outbox.size + weight <= member.outbox.limit and not member.outbox.overflowed
+    return member.outlet.has_room(weight)
+
+
+cdef class Plan:
+    def __init__(self, tuple consumers=(), tuple groups=()):
+        self.consumers = consumers
+        self.groups = groups
+
+
+cdef class Plans:
+    def __cinit__(self):
+        self.stamps = <uint64_t*>calloc(STAMPS, sizeof(uint64_t))
+        if self.stamps == NULL:
+            raise MemoryError
+
+    def __init__(self, exchange, permissions):
+        self.exchange = exchange
+        self.grammar = exchange.grammar
+        self.strict = exchange.grammar is Grammar.STRICT
+        self.permissions = permissions
+
+    def __dealloc__(self):
+        self.clear()
+        free(self.entries)
+        free(self.keys)
+        free(self.stamps)
+
+    def touch(self, str prefix):
+        """A pattern with this literal prefix came or went."""
+        cdef bytes text = prefix.encode()
+        self.generation += 1
+        if prefix:
+            self.stamps[fumarole_hash(text, len(text)) % STAMPS] = self.generation
+        else:
+            self.widest_stamp = self.generation
+
+    def find(self, bytes topic):
+        """The plan of a topic. Raises TopicError or Denied where it may not be published."""
+        return self.known(topic, len(topic)) or self.learn(topic, len(topic))
+
+    cdef Plan known(self, const char* topic, Py_ssize_t length):
+        """The plan of a topic that was asked for before, if it still holds; else None."""
+        cdef uint64_t hash = fumarole_hash(topic, length)
+        cdef Entry* entry
+        cdef Py_ssize_t at
+        if self.capacity:
+            at = hash & (self.capacity - 1)
+            while True:
+                entry = &self.entries[at]
+                if entry.plan == NULL:
+                    break
+                if entry.hash == hash and entry.length == length and memcmp(self.keys + entry.key, topic, length) == 0:
+                    if entry.made == self.generation:
+                        return <Plan>entry.plan
+                    if self.still_holds(topic, length, entry.made):
+                        entry.made = self.generation
+                        return <Plan>entry.plan
+                    break
+                at = (at + 1) & (self.capacity - 1)
+        return None
+
+    cdef Plan learn(self, const char* topic, Py_ssize_t length):
+        """Works a plan out and keeps it, in place of an older one of the same topic."""
+        cdef uint64_t hash = fumarole_hash(topic, length)
+        cdef str text
+        if self.strict and all_strict(topic, length):
+            text = PyUnicode_DecodeASCII(topic, length, NULL)
+        else:
+            text = decode_topic(PyBytes_FromStringAndSize(topic, length))
+            check_topic(text, self.grammar)
+        if self.permissions is not None and not self.permissions.allows(text):
+            raise Denied(text)
+        cdef uint64_t made = self.generation
+        cdef Plan plan = self.exchange.plan(text)
+        if self.used >= PLANS_KEPT:
+            self.clear()
+        if 4 * self.used >= 3 * self.capacity:
+            self.grow()
+        cdef Py_ssize_t at = hash & (self.capacity - 1)
+        cdef Entry* entry = &self.entries[at]
+        while entry.plan != NULL:
+            if entry.hash == hash and entry.length == length and memcmp(self.keys + entry.key, topic, length) == 0:
+                Py_INCREF(plan)
+                Py_XDECREF(<PyObject*>entry.plan)
+                entry.plan = <void*>plan
+                entry.made = made
+                return plan
+            at = (at + 1) & (self.capacity - 1)
+            entry = &self.entries[at]
+        if self.keys_used + length > self.keys_capacity:
+            size = max(2 * self.keys_capacity, self.keys_used + length, 4096)
+            keys = <char*>realloc(self.keys, size)
+            if keys == NULL:
+                raise MemoryError
+            self.keys = keys
+            self.keys_capacity = size
+        memcpy(self.keys + self.keys_used, topic, length)
+        entry.hash = hash
+        entry.made = made
+        entry.key = self.keys_used
+        entry.length = length
+        Py_INCREF(plan)
+        entry.plan = <void*>plan
+        self.keys_used += length
+        self.used += 1
+        return plan
+
+    cdef bint still_holds(self, const char* topic, Py_ssize_t length, uint64_t made) noexcept:
+        """Has no change since then a literal prefix that this topic begins with?"""
+        cdef Py_ssize_t end
+        if self.widest_stamp > made:
+            return False
+        for end in range(1, length + 1):
+            if end == length or topic[end] == c".":
+                if self.stamps[fumarole_hash(topic, end) % STAMPS] > made:
+                    return False
+        return True
+
+    cdef int grow(self) except -1:
+        cdef Py_ssize_t capacity = self.capacity * 2 if self.capacity else FIRST_CAPACITY
+        cdef Entry* entries = <Entry*>calloc(capacity, sizeof(Entry))
+        cdef Py_ssize_t old, at
+        if entries == NULL:
+            raise MemoryError
+        for old in range(self.capacity):
+            if self.entries[old].plan != NULL:
+                at = self.entries[old].hash & (capacity - 1)
+                while entries[at].plan != NULL:
+                    at = (at + 1) & (capacity - 1)
+                entries[at] = self.entries[old]
+        free(self.entries)
+        self.entries = entries
+        self.capacity = capacity
+        return 0
+
+    cdef void clear(self) noexcept:
+        cdef Py_ssize_t at
+        for at in range(self.capacity):
+            Py_XDECREF(<PyObject*>self.entries[at].plan)
+        if self.capacity:
+            memset(self.entries, 0, self.capacity * sizeof(Entry))
+        self.used = 0
+        self.keys_used = 0

@@ -1,0 +1,1 @@
+"""What a connection's events mean to the exchange. Pure, one file per protocol."""

@@ -1,0 +1,103 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fumarole.core import index as plain
+from fumarole.core.topic import Pattern, matches, parse_amqp, parse_pattern, split, split_amqp
+from fumarole.fastpath import index as compiled
+from tests.conformance.tables import AMQP_BINDINGS, AMQP_KEYS, NATIVE
+from tests.core.strategies import bindings, keys, patterns, topics
+
+
+@pytest.fixture(params=[plain, compiled], ids=["plain", "compiled"])
+def index(request: pytest.FixtureRequest) -> plain.Index:
+    made: plain.Index = request.param.Index()
+    return made
+
+
+def found(index: plain.Index, words: list[str]) -> list[object]:
+    return [value for node in index.match(words) for value in node.values or ()]
+
+
+def test_the_table_all_at_once(index: plain.Index) -> None:
+    for pattern in {row.pattern for row in NATIVE}:
+        index.add(parse_pattern(pattern), pattern)
+    for row in NATIVE:
+        assert (row.pattern in found(index, split(row.topic))) is row.matches, row.name
+
+
+def test_the_amqp_table(index: plain.Index) -> None:
+    for name, text in AMQP_BINDINGS.items():
+        index.add(parse_amqp(text), name)
+    for key, names in AMQP_KEYS.items():
+        assert sorted(found(index, split_amqp(key))) == names.split()  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("module", [plain, compiled], ids=["plain", "compiled"])
+@given(st.lists(patterns, max_size=12), st.lists(topics, max_size=6))
+def test_equals_the_definition(module: object, texts: list[str], asked: list[str]) -> None:
+    """T8, and each value is found once."""
+    made: plain.Index = module.Index()  # type: ignore[attr-defined]
+    for text in texts:
+        made.add(parse_pattern(text), text)
+    assert len(made) == len(set(texts))
+    for topic in asked:
+        expected = {text for text in texts if matches(parse_pattern(text), split(topic))}
+        answer = found(made, split(topic))
+        assert len(answer) == len(expected)
+        assert set(answer) == expected
+
+
+@pytest.mark.parametrize("module", [plain, compiled], ids=["plain", "compiled"])
+@given(st.lists(bindings, max_size=10), st.lists(keys, max_size=6))
+def test_equals_the_definition_in_amqp(module: object, texts: list[str], asked: list[str]) -> None:
+    made: plain.Index = module.Index()  # type: ignore[attr-defined]
+    for text in texts:
+        made.add(parse_amqp(text), text)
+    for key in asked:
+        expected = {text for text in texts if matches(parse_amqp(text), split_amqp(key))}
+        answer = found(made, split_amqp(key))
+        assert len(answer) == len(expected)
+        assert set(answer) == expected
+
+
+def test_add_at_random_remove_at_random_nothing_is_left(index: plain.Index) -> None:
+    chance = random.Random(7)
+    words = ["a", "b", "c", "*", "a*", "*b", "a*c"]
+    held: dict[tuple[str, int], Pattern] = {}
+    for number in range(3000):
+        text = ".".join(chance.choices(words, k=chance.randint(1, 4))) + chance.choice(["", ".>"])
+        held[text, number] = parse_pattern(text)
+        index.add(held[text, number], (text, number))
+        if chance.random() < 0.4:
+            value = chance.choice(list(held))
+            assert index.remove(held.pop(value), value)
+            assert not index.remove(parse_pattern(value[0]), value)
+    assert len(index) == len(held)
+    for topic in ("a.b", "abc.a.b", "c", "ab.b.c.a.a"):
+        expected = {value for value, pattern in held.items() if matches(pattern, split(topic))}
+        assert set(found(index, split(topic))) == expected
+    for value in chance.sample(list(held), len(held)):
+        assert index.remove(held[value], value)
+    assert len(index) == 0
+    assert index._root.is_empty()
+
+
+def test_adding_twice_counts_once(index: plain.Index) -> None:
+    index.add(("a",), "x")
+    index.add(("a",), "x")
+    assert len(index) == 1
+    assert index.remove(("a",), "x")
+    assert len(index) == 0
+
+
+def test_many_wildcards_and_long_topics_stay_cheap(index: plain.Index) -> None:
+    """T7, and nothing is recursive: a cost that grew exponentially, or a stack, would not come through this."""
+    index.add(parse_amqp(".".join(["#", "a"] * 40)), "many")
+    index.add(parse_pattern(".".join(["*"] * 2000)), "long")
+    index.add(parse_pattern(".".join(["a*a*a"] * 50)), "globs")
+    assert found(index, ["a"] * 2000) == ["long", "many"] or found(index, ["a"] * 2000) == ["many", "long"]
+    assert found(index, ["a"] * 1999 + ["b"]) == ["long"]
+    assert "globs" in found(index, ["a" * 60] * 50)

@@ -1,0 +1,63 @@
+"""A broker without sockets: sessions on one node, bytes in, bytes out. For tests of sessions and of the fast path."""
+
+import json
+from typing import Any
+
+from fumarole.core.limits import Limits
+from fumarole.exchange.namespaces import NamespaceRules, Namespaces
+from fumarole.exchange.node import Node
+from fumarole.fastpath.engine import Engine
+from fumarole.sessions.nats import NatsSession, Peer
+
+
+class Client:
+    """One connection. `owner` of its outbox, as the pump is in real life."""
+
+    def __init__(self, desk: "Desk") -> None:
+        self.session = NatsSession(desk.node, Peer("127.0.0.1", 4222, "127.0.0.1"), desk.now, self)
+        reader = desk.engine.nats_reader
+        self._reader = self.session if reader is None else reader(self.session)
+
+    def say(self, data: bytes | str) -> "Client":
+        """The client sends this."""
+        self._reader.receive_data(data if isinstance(data, bytes) else data.encode())
+        return self
+
+    def hears(self) -> bytes:
+        """Everything that waits for the client."""
+        return self.session.outbox.take()
+
+    def asks(self, data: bytes | str) -> bytes:
+        """Sends, and what comes back."""
+        self.say(data)
+        return self.hears()
+
+
+class Desk:
+    """A node in this process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        limits: Limits | None = None,
+        rules: dict[str, NamespaceRules] | None = None,
+        allowed: frozenset[str] | None = None,
+        authentication: bool = False,
+    ) -> None:
+        self.engine = engine
+        self.now = 1000.0
+        limits = limits or Limits()
+        namespaces = Namespaces(limits.outbox, rules, allowed, engine.parts)
+        self.node = Node("desk", "0", limits, namespaces, engine.parts, authentication)
+
+    def connect(self, **options: Any) -> Client:
+        """A client that has said CONNECT and heard INFO."""
+        client = Client(self)
+        client.say(f"CONNECT {json.dumps({'verbose': False, 'headers': True, **options})}\r\n")
+        client.hears()
+        return client
+
+    def counters(self, namespace: str = "default") -> dict[str, Any]:
+        """What the namespace has counted."""
+        (exchange,) = (each for each in self.node.namespaces if each.name == namespace)
+        return exchange.report()

@@ -1,0 +1,341 @@
+import json
+
+import pytest
+
+from fumarole.core.limits import Limits
+from fumarole.core.topic import Grammar
+from fumarole.exchange.namespaces import NamespaceRules
+from fumarole.exchange.outbox import Overflow
+from fumarole.exchange.permissions import Permissions, User
+from fumarole.fastpath.engine import Engine
+from tests.desk import Client, Desk
+
+
+@pytest.fixture
+def desk(engine: Engine) -> Desk:
+    return Desk(engine)
+
+
+# What one client says, and what it hears; CONNECT with verbose false and headers true goes before.
+DIALOGUES: list[tuple[str, str, str]] = [
+    ("ping", "PING\r\n", "PONG\r\n"),
+    ("hears itself", "SUB a 1\r\nPUB a 2\r\nhi\r\n", "MSG a 1 2\r\nhi\r\n"),
+    (
+        "two subscriptions, two messages",
+        "SUB a 1\r\nSUB * 2\r\nPUB a 1\r\nx\r\n",
+        "MSG a 1 1\r\nx\r\nMSG a 2 1\r\nx\r\n",
+    ),
+    ("order", "SUB > 1\r\nPUB a 1\r\n1\r\nPUB b 1\r\n2\r\n", "MSG a 1 1\r\n1\r\nMSG b 1 1\r\n2\r\n"),
+    ("reply", "SUB a 1\r\nPUB a r.1 1\r\nx\r\n", "MSG a 1 r.1 1\r\nx\r\n"),
+    ("odd spelling comes out right", "SUB a 1\r\npub  a\t001\nx\r\n", "MSG a 1 1\r\nx\r\n"),
+    ("headers", "SUB a 1\r\nHPUB a 12 13\r\nNATS/1.0\r\n\r\nx\r\n", "HMSG a 1 12 13\r\nNATS/1.0\r\n\r\nx\r\n"),
+    ("headers, reply", "SUB a 1\r\nHPUB a r 2 3\r\nabx\r\n", "HMSG a 1 r 2 3\r\nabx\r\n"),
+    ("unsubscribe", "SUB a 1\r\nUNSUB 1\r\nPUB a 1\r\nx\r\nPING\r\n", "PONG\r\n"),
+    ("unsubscribe a stranger", "UNSUB 9\r\nPING\r\n", "PONG\r\n"),
+    (
+        "unsubscribe after two",
+        "SUB a 1\r\nUNSUB 1 2\r\n" + "PUB a 1\r\nx\r\n" * 3 + "PING\r\n",
+        "MSG a 1 1\r\nx\r\n" * 2 + "PONG\r\n",
+    ),
+    (
+        "unsubscribe after two, one was before",
+        "SUB a 1\r\nPUB a 1\r\nx\r\nUNSUB 1 2\r\n" + "PUB a 1\r\nx\r\n" * 3,
+        "MSG a 1 1\r\nx\r\n" * 2,
+    ),
+    (
+        "unsubscribe after what is past",
+        "SUB a 1\r\nPUB a 1\r\nx\r\nUNSUB 1 1\r\nPUB a 1\r\nx\r\n",
+        "MSG a 1 1\r\nx\r\n",
+    ),
+    ("a sid twice is the first", "SUB a 1\r\nSUB b 1\r\nPUB b 1\r\nx\r\nPUB a 1\r\nx\r\n", "MSG a 1 1\r\nx\r\n"),
+    (
+        "the empty topic",
+        "SUB $EMPTY 1\r\nSUB > 2\r\nPUB $EMPTY 1\r\nx\r\n",
+        "MSG $EMPTY 2 1\r\nx\r\nMSG $EMPTY 1 1\r\nx\r\n",
+    ),
+    ("empty words", "SUB a..b 1\r\nPUB a..b 1\r\nx\r\n", "MSG a..b 1 1\r\nx\r\n"),
+    (
+        "a pattern with `>` inside",
+        "SUB a.>.b 1\r\nPING\r\n",
+        "-ERR 'Invalid Subject: `>` must be the last word, at position 2'\r\nPONG\r\n",
+    ),
+    (
+        "a wildcard in a publish",
+        "PUB a.* 1\r\nx\r\nPING\r\n",
+        "-ERR 'Invalid Publish Subject: `*` is for patterns, a topic has no wildcards, at position 2'\r\nPONG\r\n",
+    ),
+    (
+        "a topic of the server's own",
+        "PUB $SYS.x 1\r\nx\r\n",
+        "-ERR 'Permissions Violation for Publish to \"$SYS.x\"'\r\n",
+    ),
+    (
+        "a wrong reply",
+        "PUB a b* 1\r\nx\r\n",
+        "-ERR 'Invalid Publish Subject: `*` is for patterns, a topic has no wildcards, at position 1'\r\n",
+    ),
+    ("unknown", "FOO\r\nPING\r\n", "-ERR 'Unknown Protocol Operation'\r\n"),
+    ("a server's operation", "+OK\r\n", "-ERR 'Unknown Protocol Operation'\r\n"),
+]
+
+
+@pytest.mark.parametrize(("says", "hears"), [row[1:] for row in DIALOGUES], ids=[row[0] for row in DIALOGUES])
+def test_dialogue(desk: Desk, says: str, hears: str) -> None:
+    """In one piece, and byte by byte."""
+    assert desk.connect().asks(says).decode() == hears
+    slow = desk.connect(user="another")
+    for byte in says.encode():
+        slow.say(bytes([byte]))
+    assert slow.hears().decode() == hears
+
+
+def test_info(engine: Engine) -> None:
+    desk = Desk(engine, Limits(payload=77), authentication=True)
+    line = Client(desk).hears()
+    assert line.startswith(b"INFO {")
+    options = json.loads(line[5:])
+    assert options["max_payload"] == 77
+    assert options["headers"] is True
+    assert options["proto"] == 1
+    assert options["auth_required"] is True
+
+
+def test_verbose(desk: Desk) -> None:
+    client = desk.connect(verbose=True)
+    says = "SUB a 1\r\nPUB a 1\r\nx\r\nUNSUB 1\r\nPING\r\nPONG\r\nPUB * 1\r\nx\r\nCONNECT {}\r\n"
+    said = client.asks(says).decode()
+    assert said.startswith("+OK\r\nMSG a 1 1\r\nx\r\n+OK\r\n+OK\r\nPONG\r\n-ERR 'Invalid Publish Subject")
+    assert said.endswith("'\r\n+OK\r\n")
+
+
+def test_a_client_is_verbose_unless_it_says_otherwise(desk: Desk) -> None:
+    assert Client(desk).asks("CONNECT {}\r\nPING\r\n").endswith(b"}\r\n+OK\r\nPONG\r\n")
+
+
+def test_without_connect_one_is_in_the_default_namespace(desk: Desk) -> None:
+    listener = desk.connect()
+    listener.say("SUB a 1\r\n")
+    Client(desk).say("PUB a 2\r\nhi\r\n")
+    assert listener.hears() == b"MSG a 1 2\r\nhi\r\n"
+
+
+def test_echo_off(desk: Desk) -> None:
+    silent, other = desk.connect(echo=False), desk.connect()
+    silent.say("SUB a 1\r\nSUB a g 2\r\n")
+    other.say("SUB a g 1\r\n")
+    silent.say("PUB a 1\r\nx\r\n" * 4)
+    assert silent.hears() == b""
+    assert other.hears() == b"MSG a 1 1\r\nx\r\n" * 4
+    assert silent.asks("PUB a 1\r\nx\r\nPING\r\n") == b"PONG\r\n"
+
+
+def test_headers_are_kept_from_who_does_not_know_them(desk: Desk) -> None:
+    modern, old = desk.connect(), desk.connect(headers=False)
+    for client in (modern, old):
+        client.say("SUB a 1\r\n")
+    modern.say("HPUB a r 12 14\r\nNATS/1.0\r\n\r\nhi\r\n")
+    assert modern.hears() == b"HMSG a 1 r 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
+    assert old.hears() == b"MSG a 1 r 2\r\nhi\r\n"
+
+
+def test_nobody_to_answer(desk: Desk) -> None:
+    """R1: at once, and only to the one who asked."""
+    asking, other = desk.connect(no_responders=True), desk.connect(no_responders=True)
+    for client in (asking, other):
+        client.say("SUB inbox.* 7\r\n")
+    expected = b"HMSG inbox.1 7 43 43\r\nNATS/1.0 503\r\nNats-Subject: nobody.home\r\n\r\n\r\n"
+    assert asking.asks("PUB nobody.home inbox.1 2\r\nhi\r\n") == expected
+    assert asking.asks("PUB $JS.API.INFO inbox.1 0\r\n\r\n").startswith(b"HMSG inbox.1 7 44 44\r\nNATS/1.0 503\r\n")
+    assert other.hears() == b""
+    other.say("SUB nobody.home 8\r\n")
+    assert asking.asks("PUB nobody.home inbox.1 2\r\nhi\r\n") == b""
+    assert desk.connect().asks("SUB inbox.* 1\r\nPUB not.there inbox.1 2\r\nhi\r\n") == b"", "only who understands it"
+
+
+def test_namespaces(desk: Desk) -> None:
+    """N2, N3: by user name or token; the same topic and group in two are strangers."""
+    clients = [desk.connect(), desk.connect(user="lab"), desk.connect(auth_token="lab"), desk.connect(user="default")]
+    for client in clients:
+        client.say("SUB a 1\r\nSUB a g 2\r\n")
+    clients[1].say("PUB a 1\r\nx\r\n")
+    heard = [client.hears() for client in clients]
+    assert heard[0] == heard[3] == b""
+    assert sorted((heard[1] + heard[2]).split(b"MSG ")[1:]) == [b"a 1 1\r\nx\r\n", b"a 1 1\r\nx\r\n", b"a 2 1\r\nx\r\n"]
+
+
+def test_a_namespace_that_is_not_allowed(engine: Engine) -> None:
+    desk = Desk(engine, allowed=frozenset({"lab"}))
+    client = Client(desk)
+    assert b"Authorization Violation" in client.asks('CONNECT {"user":"elsewhere"}\r\n')
+    assert client.session.close_expected()
+    assert b"Authorization Violation" in Client(desk).asks('CONNECT {"user":"no such name!"}\r\n')
+    assert not Client(desk).say('CONNECT {"user":"lab"}\r\n').session.close_expected()
+
+
+def test_a_channel_namespace(engine: Engine) -> None:
+    """T2."""
+    desk = Desk(engine, rules={"default": NamespaceRules(grammar=Grammar.CHANNEL)})
+    client = desk.connect()
+    assert client.asks("SUB Ätna.* 1\r\nPUB Ätna.süd é 1\r\nx\r\n") == "MSG Ätna.süd 1 é 1\r\nx\r\n".encode()
+    assert client.asks("PUB a. 1\r\nx\r\n").startswith(b"-ERR 'Invalid Publish Subject: a channel cannot begin or end")
+
+
+def test_credentials(engine: Engine) -> None:
+    desk = Desk(engine, authentication=True)
+    client = Client(desk)
+    client.hears()
+    client.say('CONNECT {"verbose":false,"user":"ann","pass":"secret"}\r\nSUB a 1\r\nPUB a 2\r\nhi\r\nPI')
+    assert client.session.credentials == ("ann", "secret", None)
+    assert client.hears() == b"", "nothing goes on until the credentials were looked at"
+    client.session.admit(User("ann", "lab"))
+    assert client.hears() == b"MSG a 1 2\r\nhi\r\n"
+    assert client.asks("NG\r\nPUB a 2\r\nho\r\n") == b"PONG\r\nMSG a 1 2\r\nho\r\n"
+    assert client.session.exchange is not None
+    assert client.session.exchange.name == "lab"
+
+
+def test_wrong_credentials(engine: Engine) -> None:
+    desk = Desk(engine, authentication=True)
+    client = Client(desk)
+    client.say('CONNECT {"user":"ann","pass":"wrong"}\r\nPUB a 2\r\nhi\r\n')
+    client.session.admit(None)
+    assert client.hears().endswith(b"-ERR 'Authorization Violation'\r\n")
+    assert client.session.close_expected()
+    assert desk.counters()["received"] == 0
+
+
+@pytest.mark.parametrize("says", ["PUB a 1\r\n", "SUB a 1\r\n", "UNSUB 1\r\n", "HPUB a 1 1\r\n"])
+def test_before_credentials_nothing_is_done(engine: Engine, says: str) -> None:
+    client = Client(Desk(engine, authentication=True))
+    assert client.asks(says).endswith(b"-ERR 'Authorization Violation'\r\n")
+    assert client.session.close_expected()
+
+
+def test_permissions(engine: Engine) -> None:
+    desk = Desk(engine, authentication=True)
+    client = Client(desk)
+    client.say('CONNECT {"verbose":false}\r\n')
+    client.hears()
+    client.session.admit(User("ann", "lab", Permissions(("a.>",), ("a.no",)), Permissions(None, ("secret.>",))))
+    assert client.asks("PUB b 1\r\nx\r\n") == b"-ERR 'Permissions Violation for Publish to \"b\"'\r\n"
+    assert client.asks("PUB a.no 1\r\nx\r\n") == b"-ERR 'Permissions Violation for Publish to \"a.no\"'\r\n"
+    assert client.asks("SUB secret.* 1\r\n") == b"-ERR 'Permissions Violation for Subscription to \"secret.*\"'\r\n"
+    assert client.asks("SUB > 2\r\nPUB a.yes 1\r\nx\r\n") == b"MSG a.yes 2 1\r\nx\r\n"
+    free = Client(desk)
+    free.say("CONNECT {}\r\n")
+    free.session.admit(User("bob", "lab"))
+    free.say("PUB secret.x 1\r\nx\r\n")
+    assert client.hears() == b""
+    assert desk.counters("lab")["dropped"] == {"no consumer": 1, "outbox full": 0, "refused": 2}
+
+
+def test_too_many_consumers(engine: Engine) -> None:
+    client = Desk(engine, Limits(consumers_per_connection=2)).connect()
+    said = client.asks("SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nUNSUB 1\r\nSUB c 3\r\n")
+    assert said == b"-ERR 'maximum subscriptions exceeded'\r\n"
+
+
+def test_payload_too_large(engine: Engine) -> None:
+    client = Desk(engine, Limits(payload=5)).connect()
+    assert client.asks("PUB a 5\r\nhello\r\nPUB a 6\r\n") == b"-ERR 'Maximum Payload Violation'\r\n"
+    assert client.session.close_expected()
+
+
+def test_closing_leaves_nothing(desk: Desk) -> None:
+    client, other = desk.connect(user="lab"), desk.connect(user="lab")
+    client.say("SUB a 1\r\nSUB b.> g 2\r\n")
+    assert desk.counters("lab")["consumers"] == 2
+    client.session.close()
+    client.session.close()
+    assert desk.counters("lab")["consumers"] == 0
+    other.say("PUB a 1\r\nx\r\n")
+    assert client.hears() == b""
+    other.session.receive_eof()
+    assert [exchange.name for exchange in desk.node.namespaces] == ["default"]
+
+
+def test_signs_of_life(engine: Engine) -> None:
+    desk = Desk(engine, Limits(idle=10))
+    client = desk.connect()
+    tick = client.session.tick
+    tick(1000)
+    tick(1009)
+    assert client.hears() == b""
+    tick(1011)
+    assert client.hears() == b"PING\r\n"
+    client.say("PONG\r\n")
+    tick(1012)
+    tick(1021)
+    assert client.hears() == b""
+    tick(1023)
+    tick(1034)
+    assert client.hears() == b"PING\r\nPING\r\n"
+    tick(1045)
+    assert client.hears() == b"-ERR 'Stale Connection'\r\n"
+    assert client.session.close_expected()
+
+
+def test_the_handshake_has_a_deadline(engine: Engine) -> None:
+    desk = Desk(engine, Limits(handshake=2))
+    client = Client(desk)
+    client.hears()
+    client.say("PING\r\nCONN")
+    client.session.tick(1001.9)
+    assert client.hears() == b"PONG\r\n"
+    client.session.tick(1002.1)
+    assert client.hears() == b"-ERR 'Authentication Timeout'\r\n"
+    assert client.session.close_expected()
+
+
+def test_a_slow_consumer_gets_the_freshest(engine: Engine) -> None:
+    """D6, L3: the oldest go, whole, and are counted."""
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=100)})
+    slow, sender = desk.connect(), desk.connect()
+    slow.say("SUB a 1\r\n")
+    for number in range(100):
+        sender.say(f"PUB a 4\r\n{number:04}\r\n")
+    heard = slow.hears()
+    assert heard == b"".join(b"MSG a 1 4\r\n%04d\r\n" % number for number in range(95, 100))
+    assert desk.counters()["dropped"]["outbox full"] == 95
+    assert desk.counters()["delivered"] == 5
+
+
+def test_a_slow_consumer_may_be_cut_off(engine: Engine) -> None:
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=100, overflow=Overflow.DISCONNECT)})
+    slow, sender = desk.connect(), desk.connect()
+    slow.say("SUB a 1\r\n")
+    sender.say("PUB a 4\r\nxxxx\r\n" * 10)
+    assert slow.session.outbox.overflowed
+    assert slow in desk.node.ready
+
+
+def test_a_group_passes_its_full_members_over(engine: Engine) -> None:
+    """G3."""
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=1000)})
+    full, well, sender = desk.connect(), desk.connect(), desk.connect()
+    for client in (full, well):
+        client.say("SUB a g 1\r\n")
+    full.say("SUB fill 2\r\n")
+    sender.say("PUB fill 900\r\n" + "x" * 900 + "\r\n")
+    for _ in range(50):
+        sender.say("PUB a 1\r\nx\r\n")
+        assert well.hears() == b"MSG a 1 1\r\nx\r\n"
+    assert desk.counters()["dropped"]["outbox full"] == 0
+
+
+def test_stats(desk: Desk) -> None:
+    """L3: asked for like anything else, of the own namespace only (N2)."""
+    client, other = desk.connect(), desk.connect(user="lab")
+    client.say("SUB inbox 1\r\nSUB a 2\r\nPUB a 2\r\nhi\r\nPUB nowhere 3\r\nabc\r\n")
+    client.hears()
+    said = client.asks("PUB $FUM.stats inbox 0\r\n\r\n")
+    head, body, _ = said.split(b"\r\n")
+    assert head.startswith(b"MSG inbox 1 ")
+    report = json.loads(body)
+    assert report["received"] == 2
+    assert report["received_bytes"] == 5
+    assert report["delivered"] == 1
+    assert report["dropped"]["no consumer"] == 1
+    assert report["consumers"] == 2
+    body = other.asks("SUB inbox 1\r\nPUB $FUM.stats inbox 0\r\n\r\n").split(b"\r\n")[1]
+    assert json.loads(body)["received"] == 0
