@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import resource
 import signal
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 UNPAUSED_WRITES = {(3, 12, 1), (3, 13, 0)}
 """Versions of Python whose transports never pause a writer (CVE-2024-12254)."""
+
+GARBAGE_THRESHOLD = 50_000
+"""New objects between two searches for cycles."""
 
 
 class CannotServeError(FumaroleError):
@@ -90,6 +94,10 @@ async def serve(settings: Settings, started: Callable[[Broker], None] | None = N
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     await broker.start()
+    # What is here now stays; what messages leave behind is freed by counting, so looking for cycles can be rare.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD)
     log.info("fumarole %s, hot path: %s", __version__, broker.engine.name)
     if started is not None:
         started(broker)

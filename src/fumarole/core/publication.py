@@ -1,21 +1,25 @@
 """The one message form. Each door converts to it and from it; no door knows another."""
 
-from typing import NamedTuple
+from typing import Any
+
+FRAMING = 128
 
 
-class Publication(NamedTuple):
+class Publication:
     """One message on its way to those who asked for its topic."""
 
-    topic: str
-    payload: bytes
-    reply: str = ""
-    """The topic on which an answer is expected; empty: none is."""
-    headers: bytes = b""
-    """A header block as `core.headers` describes it; empty: none."""
+    __slots__ = ("form", "headers", "payload", "reply", "topic")
+
+    def __init__(self, topic: str, payload: bytes, reply: str = "", headers: bytes = b"") -> None:
+        self.topic = topic
+        self.payload = payload
+        self.reply = reply
+        """The topic on which an answer is expected; empty: none is."""
+        self.headers = headers
+        """A header block as `core.headers` describes it; empty: none."""
+        self.form: Any = None
+        """What a door has made of it for its first consumer, so that the others of that door need not make it again."""
 
     def weight(self) -> int:
         """Bytes that this takes in an outbox, reckoned generously, whatever the protocol."""
         return len(self.topic.encode()) + len(self.payload) + len(self.reply.encode()) + len(self.headers) + FRAMING
-
-
-FRAMING = 128

@@ -85,13 +85,14 @@ class Pump(asyncio.BufferedProtocol):
         if self.session.close_expected():
             self._node.ready.append(self)
         flush(self._node.ready)
-        return True
+        return self._transport.can_write_eof()  # not over TLS, where half a connection cannot be
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._paused = True
         if self.session is not None:
             self.session.close()
             self._door.disconnected(self)
+            self._outbox.clear()
             flush(self._node.ready)
 
     def pause_writing(self) -> None:

@@ -128,17 +128,21 @@ class Exchange:
                 if member is not None:
                     member.outlet.accept(member, publication)
                     routed += 1
-        self.count(len(publication.payload) + len(publication.headers), routed)
+        if not routed:
+            self.count_unheard(len(publication.payload) + len(publication.headers))
+            return 0
+        counters = self.counters
+        counters.received += 1
+        counters.received_bytes += len(publication.payload) + len(publication.headers)
+        counters.routed += routed
         return routed
 
-    def count(self, size: int, routed: int) -> None:
-        """One publication of this size went to so many entities."""
+    def count_unheard(self, size: int) -> None:
+        """One publication of this size reached nobody (D3)."""
         counters = self.counters
         counters.received += 1
         counters.received_bytes += size
-        counters.routed += routed
-        if not routed:
-            counters.unheard += 1  # D3
+        counters.unheard += 1
 
     def _make_plan(self, nodes: list[Node], topic: str) -> tuple[Plan, bool]:
         consumers: list[Consumer] = []

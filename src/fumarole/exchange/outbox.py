@@ -47,15 +47,21 @@ class Outbox:
 
     def push(self, frame: bytes, consumer: Consumer | None = None) -> None:
         """Takes a frame, or drops it or older ones by the policy."""
-        if self.size + len(frame) > self._limit and not self._make_room(len(frame), consumer):
+        length = len(frame)
+        if self.size + length > self._limit and not self._make_room(length, consumer):
             return
-        self._frames.append((frame, consumer))
-        self.size += len(frame)
-        if len(self._frames) == 1:
+        if not self.size:
             self.ready.append(self.owner)
+        self.size += length
+        self._frames.append((frame, consumer))
 
     def take(self, most: int = 1 << 62) -> bytes:
         """The oldest frames, whole, up to so many bytes (but at least one frame)."""
+        if self.size <= most:
+            everything = b"".join([frame for frame, _ in self._frames])
+            self._frames.clear()
+            self.size = 0
+            return everything
         taken: list[bytes] = []
         length = 0
         while self._frames and (not taken or length + len(self._frames[0][0]) <= most):
@@ -65,12 +71,18 @@ class Outbox:
         self.size -= length
         return b"".join(taken)
 
+    def clear(self) -> None:
+        """The connection is gone: nothing leaves any more, and frames hold on to consumers, those to their session."""
+        self._frames.clear()
+        self.size = 0
+
     def _make_room(self, length: int, consumer: Consumer | None) -> bool:
         if consumer is None:
             # Control frames are small answers to what the peer sends; one that reads none of them is cut off.
             if self.size + length > 2 * self._limit:
                 self._give_up()
-            return not self.overflowed
+                return False
+            return True
         if self._overflow is Overflow.DISCONNECT:
             self._give_up()
         elif self._overflow is Overflow.DROP_OLDEST and length <= self._limit:

@@ -99,6 +99,8 @@ cdef class NatsReader:
         self.session.heard = True
         if self.waiting:
             self.end_of_waiting()
+        elif self.session.state is CLOSED:
+            self.closed = True  # by time or by an overflow: nothing that came through here
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             self.consume(<const char*>view.buf, view.len)
@@ -258,7 +260,7 @@ cdef class NatsReader:
             operation.tail = p
             if not self.sizes(&p, line_end, headers, operation):
                 return ODD
-        if operation.total > self.payload_limit or operation.headers > operation.total:
+        if operation.total > self.payload_limit or operation.headers > operation.total or operation.headers == 0:
             return ODD
         p = line_end + 2 + operation.total
         operation.length = p + 2 - at

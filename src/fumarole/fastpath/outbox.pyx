@@ -267,6 +267,12 @@ cdef class Outbox:
                 return False
         return True
 
+    def clear(self):
+        free_chain(self.held)
+        free_chain(self.oldest)
+        self.held = self.held_last = self.oldest = self.newest = NULL
+        self.size = 0
+
     cdef int discard_first(self) except -1:
         """Frees the first block if all of it is gone."""
         cdef Block* block
@@ -290,7 +296,8 @@ cdef class Outbox:
         if consumer is None:
             if self.size + length > 2 * self.limit:
                 self.give_up()
-            return not self.overflowed
+                return False
+            return True
         if self.policy == DISCONNECT:
             self.give_up()
         elif self.policy == DROP_OLDEST and length <= self.limit:

@@ -95,7 +95,8 @@ class Fault(Exception):
 
 
 UNKNOWN_OPERATION = "Unknown Protocol Operation"
-_SIZE = re.compile(rb"[0-9]{1,9}")
+LINE_TOO_LONG = "Maximum Control Line Exceeded"
+CARRIAGE_RETURN = ord("\r")
 _SPACES = re.compile(rb"[ \t]+")
 SID_LIMIT = 64
 JSON_DEPTH = 16
@@ -106,6 +107,8 @@ class Protocol(ABC):
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.payload_limit = limits.payload
+        self._heads: dict[bytes, Head] = {}
         self._pending = bytearray()
         self._needed = 1
         """Nothing can be made of fewer pending bytes than this."""
@@ -166,52 +169,90 @@ class Protocol(ABC):
 
     def _parse(self, data: bytes, events: list[Event]) -> int:
         """Fills `events`; the position up to which everything is done with."""
-        at = 0
+        at = self._sweep(data, events)
         self._needed = 1
         length = len(data)
-        while at < length:
-            end = data.find(b"\n", at)
-            line_length = (length if end < 0 else end) - at
-            if line_length > self.limits.control_line:
-                raise Fault("Maximum Control Line Exceeded")
-            if end < 0:
-                self._needed = line_length + 1
-                break
-            line = data[at : end - 1] if data[end - 1 : end] == b"\r" else data[at:end]
-            event, following = self._operation(line, data, end + 1)
-            if following > length:
-                self._needed = following - at
-                break
-            at = following
-            events.append(event)
-            if type(event) is Connect:
-                break
+        limit = self.limits.control_line
+        while (end := data.find(b"\n", at)) >= 0:
+            if end - at > limit:
+                raise Fault(LINE_TOO_LONG)
+            line = data[at : end - 1] if end > at and data[end - 1] == CARRIAGE_RETURN else data[at:end]
+            end += 1
+            said = self._heads.get(line) or self._first_seen(line)
+            if not isinstance(said, Head):
+                events.append(said)
+                at = end
+                if type(said) is Connect:
+                    return at
+                continue
+            kind, words, headers, total = said
+            middle, last = end + headers, end + total
+            if last + 2 > length:
+                self._needed = last + 2 - at
+                return at
+            if data[last : last + 2] != LINE_END:
+                raise Fault(UNKNOWN_OPERATION)
+            events.append(_new(kind, words + (data[end:middle], data[middle:last])))  # noqa: RUF005 (slower)
+            at = last + 2
+        if length - at > limit:
+            raise Fault(LINE_TOO_LONG)
+        self._needed = length - at + 1
         return at
 
+    def _sweep(self, data: bytes, events: list[Event]) -> int:
+        """The usual beginning of a buffer, quickly: lines seen before, each with a payload that has no line end inside.
+
+        Nothing that the loop above would not do: where it gets unusual, the loop goes on.
+        """
+        at, length = 0, len(data)
+        known = self._heads.get
+        parts = iter(data.split(LINE_END))
+        for line in parts:
+            head = known(line)
+            if head is None:
+                break
+            kind, words, headers, total = head
+            payload = next(parts, b"")
+            following = at + len(line) + total + 4
+            if len(payload) != total or headers or following > length:
+                break
+            events.append(_new(kind, words + (b"", payload)))  # noqa: RUF005 (slower)
+            at = following
+        return at
+
+    def _first_seen(self, line: bytes) -> "Event | Head":
+        """What a line says. One that announces a payload is remembered: it will come again and again."""
+        said = self._line(line)
+        if isinstance(said, Head):
+            if said.headers > said.total:
+                raise Fault("Parser Error: headers longer than the whole message")
+            if said.total > self.payload_limit:
+                raise Fault("Maximum Payload Violation")
+            if len(self._heads) >= HEADS_KEPT:
+                self._heads.clear()
+            self._heads[line] = said
+        return said
+
     @abstractmethod
-    def _operation(self, line: bytes, data: bytes, after: int) -> tuple[Event, int]:
-        """The event of a line, and the position behind it and its payload. Past the data: that is not all there."""
+    def _line(self, line: bytes) -> "Event | Head":
+        """What a line says."""
 
-    def _payload(self, data: bytes, after: int, headers: bytes, total: bytes) -> tuple[bytes, bytes, int]:
-        """Headers, payload and the position behind them. Position past the data: not all there yet."""
-        head, size = _size(headers), _size(total)
-        if head > size:
-            raise Fault("Parser Error: headers longer than the whole message")
-        self._check_size(size)
-        end = after + size
-        if end + 2 > len(data):
-            return b"", b"", end + 2
-        if data[end : end + 2] != LINE_END:
-            raise Fault(UNKNOWN_OPERATION)
-        return data[after : after + head], data[after + head : end], end + 2
 
-    def _check_size(self, size: int) -> None:
-        if size > self.limits.payload:
-            raise Fault("Maximum Payload Violation")
+class Head(NamedTuple):
+    """A line that announces a payload: the event it will be, what that begins with, and the sizes to come."""
+
+    kind: type[Publish] | type[Message]
+    words: tuple[bytes, ...]
+    headers: int
+    total: int
+
+
+_new = tuple.__new__
+HEADS_KEPT = 2_048
 
 
 def _size(text: bytes) -> int:
-    if not _SIZE.fullmatch(text):
+    if not text.isdigit() or len(text) > 9:  # of bytes: ASCII digits, and nothing else that int() would take
         raise Fault("Parser Error: a size is one to nine digits")
     return int(text)
 
@@ -237,7 +278,8 @@ def _options(line: bytes) -> dict[str, Any]:
 
 
 def _words(line: bytes) -> list[bytes]:
-    return _SPACES.split(line.strip(b" \t"))
+    words = line.split(b" ")
+    return words if b"" not in words and b"\t" not in line else _SPACES.split(line.strip(b" \t"))
 
 
 class ServerProtocol(Protocol):
@@ -246,67 +288,57 @@ class ServerProtocol(Protocol):
     greeted = True
     """False: nothing but CONNECT, PING and PONG is heard yet (nobody unknown gets a payload buffer)."""
 
-    def _operation(self, line: bytes, data: bytes, after: int) -> tuple[Event, int]:
-        words = line.split(b" ")
-        if len(words) == 3 and words[0] == b"PUB" and words[1] and words[2] and self.greeted and b"\t" not in line:
-            _, payload, after = self._payload(data, after, b"0", words[2])
-            return Publish(words[1], b"", b"", payload), after
-        return self._any_operation(line, data, after)
-
-    def _any_operation(self, line: bytes, data: bytes, after: int) -> tuple[Event, int]:
-        verb, *words = _words(line)
-        verb = verb.upper()
+    def _line(self, line: bytes) -> Event | Head:
+        words = _words(line)
+        verb = words.pop(0).upper()
+        count = len(words)
+        if verb == b"PUB" and count in (2, 3) and self.greeted:
+            return Head(Publish, (words[0], words[1] if count == 3 else b""), 0, _size(words[-1]))
         if verb == b"PING" and not words:
-            return Ping(), after
+            return Ping()
         if verb == b"PONG" and not words:
-            return Pong(), after
+            return Pong()
         if verb == b"CONNECT":
-            return Connect(_options(line.strip(b" \t")[len(verb) :])), after
+            return Connect(_options(line.strip(b" \t")[len(verb) :]))
         if verb not in (b"PUB", b"HPUB", b"SUB", b"UNSUB"):
             raise Fault(UNKNOWN_OPERATION)
         if not self.greeted:
             raise Fault("Authorization Violation")
-        if verb == b"PUB" and len(words) in (2, 3):
-            reply = words[1] if len(words) == 3 else b""
-            _, payload, after = self._payload(data, after, b"0", words[-1])
-            return Publish(words[0], reply, b"", payload), after
-        if verb == b"HPUB" and len(words) in (3, 4):
-            reply = words[1] if len(words) == 4 else b""
-            headers, payload, after = self._payload(data, after, words[-2], words[-1])
-            return Publish(words[0], reply, headers, payload), after
-        if verb == b"SUB" and len(words) in (2, 3) and len(words[-1]) <= SID_LIMIT:
-            return Subscribe(words[0], words[1] if len(words) == 3 else b"", words[-1]), after
-        if verb == b"UNSUB" and len(words) in (1, 2) and len(words[0]) <= SID_LIMIT:
-            return Unsubscribe(words[0], _size(words[1]) if len(words) == 2 else 0), after
+        if verb == b"HPUB" and count in (3, 4):
+            return Head(Publish, (words[0], words[1] if count == 4 else b""), _size(words[-2]), _size(words[-1]))
+        if verb == b"SUB" and count in (2, 3) and len(words[-1]) <= SID_LIMIT:
+            return Subscribe(words[0], words[1] if count == 3 else b"", words[-1])
+        if verb == b"UNSUB" and count in (1, 2) and len(words[0]) <= SID_LIMIT:
+            return Unsubscribe(words[0], _size(words[1]) if count == 2 else 0)
         raise Fault(f"Parser Error: {verb.decode()} does not have the right number of words")
 
 
 class ClientProtocol(Protocol):
     """The client's end: hears INFO, MSG, HMSG, PING, PONG, +OK and -ERR."""
 
-    def _check_size(self, size: int) -> None:
-        pass  # a server may allow more than our own default
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(limits)
+        self.payload_limit = 1 << 30  # a server may allow more than our own default
 
-    def _operation(self, line: bytes, data: bytes, after: int) -> tuple[Event, int]:
+    def _line(self, line: bytes) -> Event | Head:
         words = line.split(b" ")
         verb = words[0]
         count = len(words)
         if verb == b"MSG" and count in (4, 5):
-            _, payload, after = self._payload(data, after, b"0", words[-1])
-            return Message(words[1], words[2], words[3] if count == 5 else b"", b"", payload), after
+            return Head(Message, (words[1], words[2], words[3] if count == 5 else b""), 0, _size(words[-1]))
         if verb == b"HMSG" and count in (5, 6):
-            headers, payload, after = self._payload(data, after, words[-2], words[-1])
-            return Message(words[1], words[2], words[3] if count == 6 else b"", headers, payload), after
+            reply = words[3] if count == 6 else b""
+            return Head(Message, (words[1], words[2], reply), _size(words[-2]), _size(words[-1]))
         if verb == b"PING":
-            return Ping(), after
+            return Ping()
         if verb == b"PONG":
-            return Pong(), after
+            return Pong()
         if verb == b"+OK":
-            return Okay(), after
+            return Okay()
         if verb == b"INFO":
-            return Info(_options(line[len(verb) :])), after
+            return Info(_options(line[len(verb) :]))
         if verb == b"-ERR":
-            return Refusal(line[len(verb) :].decode("utf-8", "replace").strip(" '")), after
+            return Refusal(line[len(verb) :].decode("utf-8", "replace").strip(" '"))
         raise Fault(UNKNOWN_OPERATION)
 
     def send(self, *frames: bytes) -> None:
@@ -338,11 +370,20 @@ def publish(topic: bytes, payload: bytes, reply: bytes = b"", headers: bytes = b
 
 
 def message(topic: bytes, sid: bytes, payload: bytes, reply: bytes = b"", headers: bytes = b"") -> bytes:
+    return sid.join(message_around_sid(topic, payload, reply, headers))
+
+
+def message_around_sid(topic: bytes, payload: bytes, reply: bytes = b"", headers: bytes = b"") -> tuple[bytes, bytes]:
+    """A message to many is the same but for the sid: what stands before it, and after it."""
+    size = len(payload)
     if headers:
-        total = len(headers) + len(payload)
-        words = (topic, sid, reply and reply + b" ", len(headers), total, headers, payload)
-        return b"HMSG %b %b %b%d %d\r\n%b%b\r\n" % words
-    return b"MSG %b %b %b%d\r\n%b\r\n" % (topic, sid, reply and reply + b" ", len(payload), payload)
+        before, after = b"HMSG ", b" %d %d\r\n%b%b\r\n" % (len(headers), len(headers) + size, headers, payload)
+    else:
+        before, after = b"MSG ", (_SIZE_LINES[size] if size < 1024 else b" %d\r\n" % size) + payload + LINE_END
+    return before + topic + b" ", b" " + reply + after if reply else after
+
+
+_SIZE_LINES = [b" %d\r\n" % size for size in range(1024)]
 
 
 def subscribe(pattern: bytes, sid: bytes, group: bytes = b"") -> bytes:

@@ -22,11 +22,13 @@ from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic
 from fumarole.protocols import nats
+from fumarole.protocols.nats import Publish
 
 EMPTY = "$EMPTY"
 """How this door writes the empty topic (T9)."""
 STATS = "$FUM.stats"
 """A request to this topic is answered with the counters of the namespace (L3)."""
+DOLLAR = ord("$")
 UNANSWERED_PINGS = 2
 BEFORE_CONNECT = 16 * 1024
 """Outbox of a connection that has not said who it is."""
@@ -162,11 +164,14 @@ class NatsSession:
         return self.outbox.has_room(weight)
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
-        topic = (publication.topic or EMPTY).encode()
-        block = publication.headers if self.outbox.takes_headers else b""
-        frame = nats.message(topic, consumer.key, publication.payload, publication.reply.encode(), block)
+        form = publication.form
+        if form is None or form[0] is not FORM:
+            form = publication.form = _form(publication)
+        _, before, after, plain_before, plain_after = form
+        if not self.outbox.takes_headers:
+            before, after = plain_before, plain_after
         consumer.accepted += 1
-        self.outbox.push(frame, consumer)
+        self.outbox.push(before + consumer.key + after, consumer)
         if consumer.limit and consumer.accepted >= consumer.limit:
             self.expire(consumer)
 
@@ -178,13 +183,14 @@ class NatsSession:
     # Operations.
 
     def _advance(self) -> None:
+        publish = self._publish
         while self.state is not State.CLOSED and self.credentials is None:
             events = self._protocol.events_received()
             for event in events:
-                if type(event) is nats.Publish:
-                    self._publish(event)
-                else:
-                    self._control(event)
+                if type(event) is Publish:
+                    publish(event)
+                    continue
+                self._control(event)
                 if self.close_expected():
                     return
             if self._protocol.close_expected():
@@ -237,17 +243,18 @@ class NatsSession:
         self.state = State.OPEN
         self._okay()
 
-    def _joined(self) -> Exchange:
-        """The exchange; who speaks without CONNECT (authentication off) is in the default namespace."""
+    def _joined(self) -> tuple[Exchange, Plans]:
+        """The exchange and the plans; who speaks without CONNECT (authentication off) is in the default namespace."""
         if self.exchange is None:
             verbose, self.verbose = self.verbose, False
             self._join(DEFAULT)
             self.verbose = verbose
         assert self.exchange is not None
-        return self.exchange
+        assert self.plans is not None
+        return self.exchange, self.plans
 
     def _subscribe(self, event: nats.Subscribe) -> None:
-        exchange = self._joined()
+        exchange, _ = self._joined()
         if event.sid in self._consumers:
             self._okay()
             return
@@ -283,16 +290,17 @@ class NatsSession:
                 self.expire(consumer)
         self._okay()
 
-    def _publish(self, event: nats.Publish) -> None:
-        exchange = self._joined()
-        plans = self.plans
-        assert plans is not None
-        topic, reply = event.topic, ""
+    def _publish(self, event: Publish) -> None:
+        exchange, plans = self.exchange, self.plans
+        if exchange is None or plans is None:
+            exchange, plans = self._joined()
+        topic, raw_reply, block, payload = event
+        reply = ""
         try:
-            if event.reply:
-                reply = decode_topic(event.reply)
+            if raw_reply:
+                reply = decode_topic(raw_reply)
                 check_topic(reply, exchange.grammar)
-            plan = plans.find(topic) if topic[:1] != b"$" else plans.find(self._own_topic(event))
+            plan = plans.find(topic) if topic[0] != DOLLAR else plans.find(self._own_topic(event))
         except Denied:
             exchange.counters.refused += 1
             self._error(f'Permissions Violation for Publish to "{_shown(topic)}"')
@@ -305,17 +313,17 @@ class NatsSession:
             self._okay()
             return
         if plan is exchange.nobody:
-            exchange.count(len(event.payload) + len(event.headers), 0)
+            exchange.count_unheard(len(payload) + len(block))
             routed = 0
         else:
-            text = "" if topic == EMPTY.encode() else topic.decode()
-            publication = Publication(text, event.payload, reply, event.headers)
-            routed = exchange.publish(plan, publication, self)
-        if not routed and reply:
-            self.nobody_heard(event.topic, reply)
-        self._okay()
+            text = topic.decode() if topic[0] != DOLLAR else ""
+            routed = exchange.publish(plan, Publication(text, payload, reply, block), self)
+        if reply and not routed:
+            self.nobody_heard(topic, reply)
+        if self.verbose:
+            self._okay()
 
-    def _own_topic(self, event: nats.Publish) -> bytes:
+    def _own_topic(self, event: Publish) -> bytes:
         """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""
         if event.topic == EMPTY.encode():
             return b""
@@ -323,25 +331,26 @@ class NatsSession:
             self._serve(event, self._stats())
             raise _Served
         if event.reply:
-            self.nobody_heard(event.topic, event.reply.decode())
+            self.nobody_heard(_shown(event.topic).encode(), event.reply.decode())
         raise Denied
 
     def nobody_heard(self, topic: bytes, reply: str) -> None:
-        """R1: a request that nobody can hear is answered at once, to the one who asked."""
-        if not self._no_responders or self.exchange is None:
-            return
+        """R1: a request that nobody can hear is answered at once."""
+        if self._no_responders:
+            self._answer(reply, b"", headers.build([("Nats-Subject", topic.decode())], status="503"))
+
+    def _serve(self, event: Publish, answer: dict[str, Any]) -> None:
+        if event.reply:
+            self._answer(event.reply.decode(), json.dumps(answer).encode())
+
+    def _answer(self, reply: str, payload: bytes, block: bytes = b"") -> None:
+        """An answer of the node's own: to the one who asked, and to nobody else."""
+        assert self.exchange is not None
         plan = self.exchange.plan(reply)
         own = [c for c in plan.consumers if c.outlet is self]
         own += [c for _, members in plan.groups for c in members if c.outlet is self]
         if own:
-            block = headers.build([("Nats-Subject", topic.decode())], status="503")
-            self.accept(own[0], Publication(reply, b"", "", block))
-
-    def _serve(self, event: nats.Publish, answer: dict[str, Any]) -> None:
-        if event.reply and self.exchange is not None:
-            reply = event.reply.decode()
-            publication = Publication(reply, json.dumps(answer).encode())
-            self.exchange.publish(self.exchange.plan(reply), publication, None)
+            self.accept(own[0], Publication(reply, payload, "", block))
 
     def _stats(self) -> dict[str, Any]:
         assert self.exchange is not None
@@ -377,6 +386,19 @@ class NatsSession:
 SHOWN_NAME = 64
 
 
+FORM = object()
+"""Marks what this door has made of a publication: what stands before and after the sid, with headers and without."""
+
+
+def _form(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
+    topic, reply = (publication.topic or EMPTY).encode(), publication.reply.encode()
+    plain_before, plain_after = nats.message_around_sid(topic, publication.payload, reply)
+    if not publication.headers:
+        return FORM, plain_before, plain_after, plain_before, plain_after
+    before, after = nats.message_around_sid(topic, publication.payload, reply, publication.headers)
+    return FORM, before, after, plain_before, plain_after
+
+
 class _Served(Exception):
     """The node itself has answered."""
 
@@ -387,5 +409,5 @@ def _text(options: dict[str, Any], key: str) -> str | None:
 
 
 def _shown(topic: bytes) -> str:
-    """Somebody's bytes, safe inside an error line."""
-    return topic.decode("ascii", "replace").replace("'", "?")[:SHOWN_NAME]
+    """Somebody's bytes, safe inside an error line or a header."""
+    return "".join(chr(byte) if 32 < byte < 127 and byte != ord("'") else "?" for byte in topic[:SHOWN_NAME])
