@@ -79,6 +79,7 @@ def test_add_at_random_remove_at_random_nothing_is_left(index: plain.Index) -> N
     for topic in ("a.b", "abc.a.b", "c", "ab.b.c.a.a"):
         expected = {value for value, pattern in held.items() if matches(pattern, split(topic))}
         assert set(found(index, split(topic))) == expected
+    assert sorted(index) == sorted(held)
     for value in chance.sample(list(held), len(held)):
         assert index.remove(held[value], value)
     assert len(index) == 0

@@ -8,7 +8,7 @@ class Listener:
     """An outlet that takes everything, or has no room when it is told so."""
 
     def __init__(self, name: str = "", echo: bool = True) -> None:
-        self.name = name
+        self.name = self.label = name
         self.echo = echo
         self.healthy = True
         self.heard: list[tuple[bytes, str]] = []

@@ -323,6 +323,19 @@ def test_a_group_passes_its_full_members_over(engine: Engine) -> None:
     assert desk.counters()["dropped"]["outbox full"] == 0
 
 
+def test_consumers(engine: Engine) -> None:
+    """L3: per consumer."""
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=1000)})
+    slow, asking = desk.connect(name="slow one"), desk.connect()
+    slow.say("SUB a.* g 1\r\nSUB b* 2\r\n")
+    asking.say("SUB inbox 1\r\n" + f"PUB a.x 200\r\n{'x' * 200}\r\n" * 10)
+    report = json.loads(asking.asks("PUB $FUM.consumers inbox 0\r\n\r\n").split(b"\r\n")[1])
+    assert (report["namespace"], report["consumers"], report["looked_at"]) == ("default", 3, 3)
+    worst = report["worst"][0]
+    assert worst == {"connection": "1 slow one", "pattern": "a.*", "group": "g", "delivered": 4, "dropped": 6}
+    assert {each["pattern"] for each in report["worst"]} == {"a.*", "b*", "inbox"}
+
+
 def test_stats(desk: Desk) -> None:
     """L3: asked for like anything else, of the own namespace only (N2)."""
     client, other = desk.connect(), desk.connect(user="lab")

@@ -23,7 +23,7 @@ meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fumarole.core.topic import MANY, ONE, SOME, Glob, Pattern, Word
@@ -57,6 +57,11 @@ class Globs:
 
     def __bool__(self) -> bool:
         return bool(self.shapes)
+
+    def __iter__(self) -> Iterator[Node]:
+        for table in self.shapes.values():
+            for bucket in table.values():
+                yield from bucket.values()
 
     def get(self, glob: Glob) -> Node | None:
         bucket = self.shapes.get((len(glob.prefix), len(glob.suffix)), {}).get((glob.prefix, glob.suffix))
@@ -110,6 +115,19 @@ class Index:
 
     def __len__(self) -> int:
         return self._size
+
+    def __iter__(self) -> Iterator[Any]:
+        """Every value, in no order."""
+        todo = [self._root]
+        while todo:
+            node = todo.pop()
+            if node.values is not None:
+                yield from node.values
+            if node.literals is not None:
+                todo.extend(node.literals.values())
+            if node.globs is not None:
+                todo.extend(node.globs)
+            todo.extend([child for child in (node.one, node.some, node.many) if child is not None])
 
     def add(self, pattern: Pattern, value: Any) -> None:
         """Adds the value under the pattern; adding it again changes nothing."""

@@ -1,6 +1,8 @@
 """One subscription, and where its messages go."""
 
-from typing import Protocol
+from __future__ import annotations
+
+from typing import Any, Protocol
 
 from fumarole.core.publication import Publication
 from fumarole.exchange.permissions import Permissions
@@ -9,14 +11,27 @@ from fumarole.exchange.permissions import Permissions
 class Outlet(Protocol):
     """Where a consumer's messages leave: a connection of some door, or a link to another node."""
 
+    label: str
+    """Its name for people."""
     echo: bool
     """May its consumers hear what it published itself?"""
 
     def has_room(self, weight: int) -> bool:
         """Can it take so many bytes without dropping any? That is to be healthy (G3)."""
 
-    def accept(self, consumer: "Consumer", publication: Publication) -> None:
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
         """Takes the message for this consumer. Never waits, never fails: what finds no room is dropped and counted."""
+
+
+def consumer_report(consumer: Consumer) -> dict[str, Any]:
+    """What one consumer has got and lost (L3)."""
+    return {
+        "connection": consumer.outlet.label,
+        "pattern": consumer.pattern,
+        "group": consumer.group,
+        "delivered": consumer.accepted - consumer.dropped,
+        "dropped": consumer.dropped,
+    }
 
 
 class Consumer:

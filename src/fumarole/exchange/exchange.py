@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import nlargest
+from itertools import islice
 from typing import Any
 
 from fumarole.core.index import Index, Node
 from fumarole.core.publication import Publication
 from fumarole.core.topic import Grammar, literal_prefix, parse_pattern, split
-from fumarole.exchange.consumer import Consumer, Outlet
+from fumarole.exchange.consumer import Consumer, Outlet, consumer_report
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.groups import Group
 from fumarole.exchange.outbox import Outbox, Overflow
@@ -32,6 +34,8 @@ class Parts:
 
 PURE = Parts()
 SHARED_PLANS_KEPT = 4_096
+CONSUMERS_LOOKED_AT = 10_000
+"""A report must not hold everybody up."""
 
 
 class Exchange:
@@ -165,6 +169,17 @@ class Exchange:
         self._shared.clear()
         for plans in self._plans.values():
             plans.touch(prefix)
+
+    def worst_consumers(self, most: int = 100) -> dict[str, Any]:
+        """Those who lost most, for people and scripts (L3). Where there are very many, only a part is looked at."""
+        some = list(islice(self._index, CONSUMERS_LOOKED_AT))
+        worst = nlargest(most, some, key=lambda consumer: (consumer.dropped, consumer.accepted))
+        return {
+            "namespace": self.name,
+            "consumers": len(self),
+            "looked_at": len(some),
+            "worst": [consumer_report(consumer) for consumer in worst],
+        }
 
     def report(self) -> dict[str, Any]:
         """For people and scripts."""

@@ -28,6 +28,8 @@ EMPTY = "$EMPTY"
 """How this door writes the empty topic (T9)."""
 STATS = "$FUM.stats"
 """A request to this topic is answered with the counters of the namespace (L3)."""
+CONSUMERS = "$FUM.consumers"
+"""The same for the consumers of the namespace that lost most."""
 DOLLAR = ord("$")
 UNANSWERED_PINGS = 2
 BEFORE_CONNECT = 16 * 1024
@@ -65,7 +67,7 @@ class NatsSession:
         self.state = State.START
         self.echo = True
         self.verbose = True
-        self.name = ""
+        self.label = ""
         self.plans: Plans | None = None
         self.exchange: Exchange | None = None
         self.credentials: Credentials | None = None
@@ -221,7 +223,7 @@ class NatsSession:
         self.echo = options.get("echo", True) is not False
         self.outbox.takes_headers = options.get("headers") is True
         self._no_responders = self.outbox.takes_headers and options.get("no_responders") is True
-        self.name = str(options.get("name", ""))[:SHOWN_NAME]
+        self.label = f"{self.client_id} {str(options.get('name', ''))[:SHOWN_NAME]}".strip()
         if self.state is not State.START:
             self._okay()
             return
@@ -327,8 +329,10 @@ class NatsSession:
         """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""
         if event.topic == EMPTY.encode():
             return b""
-        if event.topic == STATS.encode():
-            self._serve(event, self._stats())
+        if event.topic in (STATS.encode(), CONSUMERS.encode()):
+            assert self.exchange is not None
+            stats = event.topic == STATS.encode()
+            self._serve(event, self._stats() if stats else self.exchange.worst_consumers())
             raise _Served
         if event.reply:
             self.nobody_heard(_shown(event.topic).encode(), event.reply.decode())
