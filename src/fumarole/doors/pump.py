@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Protocol, cast
 
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
 
 READ_BUFFER = 64 * 1024
+SMALLEST_READ = 4 * 1024
+LONG_BATCH = 0.02
+"""Seconds. Where a buffer of messages to very many consumers takes longer, less is read at a time: others wait too."""
 WRITE_CHUNK = 64 * 1024
 CLOSE_DEADLINE = 5.0
 """Seconds that a closed session's last words may take to leave."""
@@ -53,6 +57,7 @@ class Pump(asyncio.BufferedProtocol):
         self._reader: Reader = cast(Reader, None)
         self._outbox: Outbox = cast(Outbox, None)
         self._send: Callable[[], bool] | None = None
+        self._read_size = READ_BUFFER
         self._paused = False
         self._ended = False
         self._peer_ended = False
@@ -66,16 +71,22 @@ class Pump(asyncio.BufferedProtocol):
             self._door.connected(self, self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return _buffer
+        return _buffer[: self._read_size]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.session is None:
             return
+        began = monotonic()
         self._reader.receive_data(_buffer[:nbytes])
         if self.session.credentials is not None:
             self._transport.pause_reading()
             self._door.authenticate(self)
         flush(self._node.ready)
+        took = monotonic() - began
+        if took > LONG_BATCH and self._read_size > SMALLEST_READ:
+            self._read_size //= 2
+        elif took < LONG_BATCH / 4 and self._read_size < READ_BUFFER:
+            self._read_size *= 2
 
     def eof_received(self) -> bool:
         if self.session is None:
