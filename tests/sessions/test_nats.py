@@ -254,6 +254,23 @@ def test_closing_leaves_nothing(desk: Desk) -> None:
     assert [exchange.name for exchange in desk.node.namespaces] == ["default"]
 
 
+def test_very_many_consumers_leave_a_part_at_a_time(desk: Desk) -> None:
+    """Those still there get nothing, are passed over by groups, and are counted."""
+    client, other = desk.connect(), desk.connect()
+    client.say("".join(f"SUB a g {number}\r\n" for number in range(2500)))
+    client.session.close()
+    assert desk.counters()["consumers"] == 1500
+    other.say("SUB a g 1\r\nPUB a 1\r\nx\r\n")
+    assert other.hears() == b"MSG a 1 1\r\nx\r\n"
+    other.say("UNSUB 1\r\nPUB a 1\r\nx\r\n")
+    assert client.hears() == b""
+    assert desk.counters()["dropped"]["outbox full"] == 1
+    assert not client.session.forget()
+    assert client.session.forget()
+    assert desk.counters()["consumers"] == 0
+    assert desk.counters()["connections"] == 1
+
+
 def test_signs_of_life(engine: Engine) -> None:
     desk = Desk(engine, Limits(idle=10))
     client = desk.connect()

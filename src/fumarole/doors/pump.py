@@ -38,6 +38,7 @@ class Session(Protocol):
     def tick(self, now: float) -> None: ...
     def fail(self, text: str) -> None: ...
     def close(self) -> None: ...
+    def forget(self) -> bool: ...
 
 
 class Reader(Protocol):
@@ -104,7 +105,12 @@ class Pump(asyncio.BufferedProtocol):
             self.session.close()
             self._door.disconnected(self)
             self._outbox.clear()
+            self._forget()
             flush(self._node.ready)
+
+    def _forget(self) -> None:
+        if not self.session.forget():
+            asyncio.get_running_loop().call_soon(self._forget)
 
     def pause_writing(self) -> None:
         self._paused = True

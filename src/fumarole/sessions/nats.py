@@ -32,6 +32,8 @@ CONSUMERS = "$FUM.consumers"
 """The same for the consumers of the namespace that lost most."""
 DOLLAR = ord("$")
 UNANSWERED_PINGS = 2
+CONSUMERS_AT_ONCE = 1000
+"""Of those that end with their connection; a hundred thousand in one go would hold everybody up."""
 BEFORE_CONNECT = 16 * 1024
 """Outbox of a connection that has not said who it is."""
 
@@ -154,11 +156,24 @@ class NatsSession:
         self.plans = None
         self.credentials = None
         if self.exchange is not None:
-            for consumer in self._consumers.values():
-                self.exchange.unsubscribe(consumer)
-            self._consumers.clear()
-            self.node.namespaces.leave(self.exchange)
+            self.outbox.govern(0, Overflow.DROP_NEWEST, self.exchange.counters)
+        self.forget()
         self.node.ready.append(self.outbox.owner)
+
+    def forget(self, most: int = CONSUMERS_AT_ONCE) -> bool:
+        """Takes the consumers of a closed session out of the exchange, so many at a time. True: none is left.
+
+        Until then they are still found, but have no room: groups pass them over, and what they miss is counted.
+        """
+        if self.exchange is None:
+            return True
+        for _ in range(min(most, len(self._consumers))):
+            self.exchange.unsubscribe(self._consumers.popitem()[1])
+        if self._consumers:
+            return False
+        self.node.namespaces.leave(self.exchange)
+        self.exchange = None
+        return True
 
     # An outlet of the exchange.
 
