@@ -60,7 +60,8 @@ class Exchange:
         self._groups: dict[str, Group] = {}
         self.nobody = parts.plan()
         """The plan of every topic that no entity matches."""
-        self._shared: dict[tuple[Node, ...], Plan] = {}
+        self._shared: dict[Node | tuple[Node, ...], Plan] = {}
+        """Topics that the same patterns match share a plan."""
         self._plans: dict[Permissions | None, Plans] = {}
 
     def __len__(self) -> int:
@@ -107,7 +108,7 @@ class Exchange:
         nodes = self._index.match(split(topic))
         if not nodes:
             return self.nobody
-        key = tuple(nodes)
+        key = nodes[0] if len(nodes) == 1 else tuple(nodes)
         plan = self._shared.get(key)
         if plan is None:
             plan, depends_on_topic = self._make_plan(nodes, topic)
