@@ -4,7 +4,10 @@ PYTHON ?= python3
 export PYTHON
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
-COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.pxd src/fumarole/core/index.py)
+COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.pxd src/fumarole/core/index.py) \
+	src/fumarole/protocols/kubemq.proto
+KUBEMQ_TESTS := tests/integration/kubemq
+KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
 .PHONY: help setup setup-test run test check bench fuzz lock clean
 
@@ -13,7 +16,7 @@ help: ## this list
 
 setup: .venv/.installed ## make .venv with the fumarole command in it
 
-setup-test: setup ## the same, with what only the tests need
+setup-test: setup $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) ## the same, with what only the tests need
 	@scripts/debian-packages test
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
@@ -39,9 +42,13 @@ lock: ## choose the newest packages that pyproject.toml allows, into requirement
 	@scripts/step "Fetching uv" build/uv/bin/pip install --upgrade uv
 	@scripts/step "Choosing versions" build/uv/bin/uv pip compile pyproject.toml --group dev --universal \
 		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" -o requirements.lock
+	@for version in $(KUBEMQ_CLIENTS); do echo kubemq==$$version | scripts/step "Choosing versions for kubemq $$version" \
+		build/uv/bin/uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
+		--custom-compile-command "make lock" -o $(KUBEMQ_TESTS)/requirements-$$version.lock || exit 1; done
 
 clean: ## remove everything that was made here
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info src/fumarole/fastpath/*.so
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -f src/fumarole/fastpath/*.so src/fumarole/protocols/*_pb2.py*
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # Set-up in two steps, each repeated only when a file it is made from has changed.
@@ -56,4 +63,11 @@ clean: ## remove everything that was made here
 	@scripts/step "Building fumarole" \
 		$(BIN)/pip install --disable-pip-version-check --verbose --no-deps --no-build-isolation --editable .
 	@sed -n 's/^ *fumarole: /  /p' build/setup.log
+	@touch $@
+
+# Clients of KubeMQ, each with the packages it wants, to be tried by the tests.
+
+build/kubemq/%/.installed: $(KUBEMQ_TESTS)/requirements-%.lock
+	@scripts/step "Making an environment for kubemq $*" $(PYTHON) -m venv build/kubemq/$*
+	@scripts/step "Fetching kubemq $*" build/kubemq/$*/bin/pip install --disable-pip-version-check -r $<
 	@touch $@

@@ -1,6 +1,8 @@
-"""Builds the compiled fast path. All else about the package is in pyproject.toml.
+"""Builds what is not kept as source. All else about the package is in pyproject.toml.
 
-Two kinds of module are compiled, all into the package fumarole.fastpath:
+First, the messages of the KubeMQ door: protocols/kubemq_pb2.py (and its types, .pyi) from protocols/kubemq.proto.
+
+Then, the compiled fast path. Two kinds of module are compiled, all into the package fumarole.fastpath:
 
 - each fastpath/*.pyx, under its own name;
 - core/index.py, plain Python, a second time under the name fumarole.fastpath.index. Its C types stand in
@@ -13,12 +15,21 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from Cython.Compiler.Errors import CompileError
+from grpc_tools import protoc
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+SOURCES = Path("src")
+MESSAGES = SOURCES / "fumarole/protocols/kubemq.proto"
 FASTPATH = Path("src/fumarole/fastpath")
 GENERATED = Path("build/cython")
 INDEX, INDEX_TYPES = Path("src/fumarole/core/index.py"), FASTPATH / "index.pxd"
+
+
+def make_messages() -> None:
+    arguments = [f"-I{SOURCES}", f"--python_out={SOURCES}", f"--pyi_out={SOURCES}", str(MESSAGES)]
+    if protoc.main(["protoc", *arguments]):
+        raise SystemExit(f"fumarole: protoc does not accept {MESSAGES}; its reasons stand above.")
 
 
 def extension(name: str, source: Path) -> Extension:
@@ -65,4 +76,5 @@ class BuildFastpath(build_ext):
             print("fumarole: the fast path is compiled.")
 
 
+make_messages()
 setup(ext_modules=fastpath_modules(), cmdclass={"build_ext": BuildFastpath})

@@ -7,7 +7,8 @@ from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import Engine
-from fumarole.sessions.nats import NatsSession, Peer
+from fumarole.sessions.nats import NatsSession
+from fumarole.sessions.stream import Peer
 
 
 class Client:
@@ -47,7 +48,7 @@ class Desk:
         self.engine = engine
         self.now = 1000.0
         limits = limits or Limits()
-        namespaces = Namespaces(limits.outbox, rules, allowed, engine.parts)
+        namespaces = Namespaces(limits, rules, allowed, engine.parts)
         self.node = Node("desk", "0", limits, namespaces, engine.parts, authentication)
 
     def connect(self, **options: Any) -> Client:

@@ -54,7 +54,15 @@ LOADED: dict[str, tuple[str, Settings]] = {
     "a dotted key": ("limits.idle = '5 s'", Settings(limits=Limits(idle=5.0))),
     "a byte order mark": ("\ufefflog.level = 'debug'", Settings(log=Log(level="debug"))),
     "an empty table of doors": ("[doors]", Settings()),
-    "a door": ("doors.nats = ['[::1]:1', 'a:0']", Settings(doors=Doors(nats=(Address("::1", 1), Address("a", 0))))),
+    "a door": (
+        "doors.nats = ['[::1]:1', 'a:0']",
+        Settings(doors=Doors(nats=(Address("::1", 1), Address("a", 0)), msgpack=(), kubemq=())),
+    ),
+    "another": ("doors.kubemq = ['a:0']", Settings(doors=Doors(nats=(), msgpack=(), kubemq=(Address("a", 0),)))),
+    "a namespace whose grammar is another": (
+        "namespaces.kubemq.outbox = 1",
+        Settings(namespaces={"kubemq": NamespaceRules(grammar=Grammar.CHANNEL, outbox=1)}),
+    ),
     "allowed namespaces": ("allowed_namespaces = ['a']", Settings(allowed_namespaces=("a",))),
     "no allowed namespaces": ("allowed_namespaces = []", Settings(allowed_namespaces=())),
     "an empty namespace": ("[namespaces.a]", Settings(namespaces={"a": NamespaceRules()})),
@@ -201,6 +209,9 @@ def test_every_mistake_is_named_once_in_the_order_of_lines(load_text: LoadText) 
 SAMPLES: dict[KeyPath, str] = {
     ("data",): "elsewhere",
     ("allowed_namespaces",): "a,b",
+    ("limits", "query_depth"): "12",
+    ("kubemq", "namespace"): "lab",
+    ("msgpack", "namespace"): "lab",
     ("log", "level"): "error",
     ("log", "format"): "json",
 }
@@ -253,7 +264,7 @@ def test_an_override_leaves_the_rest_of_its_table(load_text: LoadText) -> None:
 
 
 def test_a_list_of_flags_that_is_empty_was_not_given(load_text: LoadText) -> None:
-    assert load_text("doors.nats = ['a:1']", {}, {"--nats": []}).doors == Doors(nats=(Address("a", 1),))
+    assert load_text("doors.nats = ['a:1']", {}, {"--nats": []}).doors == Doors(nats=(Address("a", 1),), msgpack=(), kubemq=())
 
 
 def test_mistakes_of_what_is_overridden_are_named_too(load_text: LoadText) -> None:

@@ -127,6 +127,10 @@ INCONSISTENT: dict[str, tuple[str, list[tuple[str, str]]]] = {
         f"users = [{{name = 'a', {TOKEN}, publish.allow = ['é']}}]",
         [("1: users[0].publish.allow[0]", "at position 0")],
     ),
+    "a namespace of KubeMQ's clients that is not allowed": (
+        "allowed_namespaces = ['lab']\nkubemq.namespace = 'lib'",
+        [("2: kubemq.namespace", "(did you mean lab?)")],
+    ),
     "a grammar that cannot be read": (
         f"users = [{{name = 'a', {TOKEN}, publish.allow = ['a b']}}]\nnamespaces.default.grammar = 'x'",
         [("2: namespaces.default.grammar", "found 'x'")],
@@ -157,6 +161,9 @@ CONSISTENT = {
     "patterns": f"users = [{{name='a', {TOKEN}, publish.allow=['a.*', 'b*.>', '>'], publish.deny=['_INBOX.>']}}]",
     "a pattern in its own grammar": f"users = [{{name='a', {TOKEN}, publish.allow=['é']}}]\n"
     "namespaces.default.grammar = 'channel'",
+    "a pattern in a grammar that nobody wrote": f"users = [{{name='a', {TOKEN}, namespace='kubemq', "
+    "publish.allow=['é']}]",
+    "a namespace of KubeMQ's clients that nobody wrote": "allowed_namespaces = ['lab']",
     "TLS": "tls = {certificate = 'server.pem', key = 'server.key'}",
 }
 

@@ -57,14 +57,19 @@ def test_no_setting_is_set_by_an_empty_file(tmp_path: Path) -> None:
 
 def test_defaults_come_from_where_they_belong() -> None:
     assert Settings().limits == Limits()
-    assert Settings().doors == Doors(nats=(Address("127.0.0.1", 4222),))
+    assert Settings().doors == Doors(
+        nats=(Address("127.0.0.1", 4222),),
+        msgpack=(Address("127.0.0.1", 4444),),
+        kubemq=(Address("127.0.0.1", 50000),),
+    )
     assert Settings().users is None
 
 
 def test_doors_are_listed_with_each_address() -> None:
     addresses = (Address("::1", 1), Address("a", 0))
-    assert list(Doors(nats=addresses).addresses()) == [("nats", addresses[0]), ("nats", addresses[1])]
-    assert list(Doors(nats=()).addresses()) == []
+    doors = Doors(nats=addresses, msgpack=(), kubemq=addresses[:1])
+    assert list(doors.addresses()) == [("nats", addresses[0]), ("nats", addresses[1]), ("kubemq", addresses[0])]
+    assert list(Doors(nats=(), msgpack=(), kubemq=()).addresses()) == []
 
 
 @pytest.mark.parametrize("owner", FIELD_KINDS)
@@ -121,7 +126,7 @@ def test_the_example_has_every_setting() -> None:
 def test_what_the_example_has_commented_out_is_right(everything_set: Settings) -> None:
     assert everything_set.tls is not None
     assert everything_set.tls.client_certificates == "required"
-    assert everything_set.namespaces == {"volcanoes": NamespaceRules(outbox=1048576)}
+    assert everything_set.namespaces == {"volcanoes": NamespaceRules(outbox=1048576, producer_ttl=86400.0)}
     assert everything_set.users is not None
     assert everything_set.users[0].publish.deny == ("volcanoes.usa.internal.>",)
 

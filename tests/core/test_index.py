@@ -83,7 +83,47 @@ def test_add_at_random_remove_at_random_nothing_is_left(index: plain.Index) -> N
     for value in chance.sample(list(held), len(held)):
         assert index.remove(held[value], value)
     assert len(index) == 0
-    assert index._root.is_empty()
+    assert plain._is_empty(index._root)
+
+
+def test_who_keeps_an_answer_can_tell_whether_it_is_right(index: plain.Index) -> None:
+    """Other nodes are found only after an `add` that says so; those found say when their values changed."""
+    assert index.add(parse_pattern("a.>"), 1)
+    (node,) = index.match(["a", "b"])
+    version = index.version
+    assert index.add(parse_pattern("x.*"), 2)
+    assert node.version <= version < index.version
+    assert not index.add(parse_pattern("a.>"), 3)
+    assert node.version == index.version
+    assert index.match(["a", "b"]) == [node]
+    assert list(node.values or ()) == [1, 3]
+
+
+def test_a_pattern_that_comes_and_goes_is_not_new_each_time(index: plain.Index) -> None:
+    index.add(("a",), "stays")
+    assert index.add(parse_pattern(">"), 1)
+    for number in range(10):
+        assert index.remove(parse_pattern(">"), number or 1)
+        assert found(index, ["a"]) == ["stays"]
+        assert not index.add(parse_pattern(">"), number + 1)
+        assert sorted(found(index, ["a"]), key=str) == [number + 1, "stays"]
+
+
+def test_patterns_that_went_do_not_pile_up(index: plain.Index) -> None:
+    index.add(("stays",), 0)
+    for number in range(1000):
+        index.add(("b", str(number), "c"), number)
+        index.remove(("b", str(number), "c"), number)
+    assert sum(bool(index.match(["b", str(number), "c"])) for number in range(1000)) == plain.IDLE_KEPT
+    index.remove(("stays",), 0)
+    assert plain._is_empty(index._root)
+
+
+def test_a_node_that_was_only_on_the_way_becomes_one_that_is_found(index: plain.Index) -> None:
+    index.add(("a", "b", "c"), "long")
+    assert index.match(["a", "b"]) == []
+    assert index.add(("a", "b"), "short")
+    assert found(index, ["a", "b"]) == ["short"]
 
 
 def test_adding_twice_counts_once(index: plain.Index) -> None:

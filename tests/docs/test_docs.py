@@ -7,7 +7,7 @@ import pytest
 
 from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.fastpath.engine import Engine
-from fumarole.sessions import nats
+from fumarole.sessions import nats, services
 from tests.conformance.tables import RECEIVED, RECEIVERS
 from tests.desk import Client, Desk
 
@@ -59,17 +59,13 @@ def test_every_error_is_in_the_table() -> None:
     documented = {re.sub(r'[:"…].*', "", row[0].strip("`")).strip() for row in rows("nats.md", "`-ERR`")}
     sources = "".join(
         (ROOT / "src/fumarole" / path).read_text()
-        for path in ("protocols/nats.py", "sessions/nats.py", "doors/nats.py", "doors/pump.py")
+        for path in ("protocols/nats.py", "sessions/nats.py", "sessions/stream.py", "doors/stream.py", "doors/pump.py")
     )
-    sent = set(
-        re.findall(
-            r"(?:Fault\(|\.fail\(|_error\(|nats\.error\(|UNKNOWN_OPERATION = |LINE_TOO_LONG = )f?[\"']([A-Za-z ]+)",
-            sources,
-        )
-    )
+    before = r"(?:Fault\(|\.fail\(|_refuse\(|nats\.error\(|UNKNOWN_OPERATION = |LINE_TOO_LONG = |TOO_MANY = )"
+    sent = set(re.findall(before + r"f?[\"']([A-Za-z ]+)", sources))
     assert {text.strip() for text in sent} == documented
 
 
 def test_the_servers_own_topics_are_documented() -> None:
     page = (DOCS / "nats.md").read_text()
-    assert all(f"`{topic}`" in page for topic in (nats.EMPTY, nats.STATS, nats.CONSUMERS))
+    assert all(f"`{topic}`" in page for topic in (nats.EMPTY, *services.SERVICES))

@@ -1,3 +1,5 @@
+import gc
+import weakref
 from itertools import product
 
 import pytest
@@ -175,6 +177,37 @@ def test_what_a_member_may_not_see_goes_to_one_who_may(exchange: Exchange) -> No
     assert not plain.heard
     publish(exchange, "open.x")
     assert len(plain.heard) == 1
+
+
+def test_one_who_may_not_see_everything_joins_late(exchange: Exchange) -> None:
+    """The plan that both topics shared cannot serve both any more; when he leaves, it can."""
+    plain, limited = Listener("1"), Listener("2")
+    subscribe(exchange, plain, ">")
+    assert publish(exchange, "secret.x") == publish(exchange, "open.x") == 1
+    consumer = subscribe(exchange, limited, ">", "", Permissions(deny=("secret.>",)))
+    for _ in range(2):
+        assert publish(exchange, "secret.x") == 1
+        assert publish(exchange, "open.x") == 2
+    subscribe(exchange, plain, ">")
+    assert publish(exchange, "secret.x") == 2
+    assert publish(exchange, "open.x") == 3
+    exchange.unsubscribe(consumer)
+    assert publish(exchange, "secret.x") == publish(exchange, "open.x") == 2
+    assert len(limited.heard) == 3
+
+
+def test_plans_let_go_of_those_who_left(exchange: Exchange) -> None:
+    """After as many changes as there are plans, at the latest."""
+    listener = Listener()
+    gone = weakref.ref(listener)
+    consumers = [subscribe(exchange, listener, f"a.{number}.>") for number in range(100)]
+    for number in range(100):
+        publish(exchange, f"a.{number}.b")
+    for consumer in consumers:
+        exchange.unsubscribe(consumer)
+    del listener, consumers, consumer
+    gc.collect()
+    assert gone() is None
 
 
 actions = st.lists(

@@ -1,6 +1,7 @@
 import pytest
 
 from fumarole.core.errors import NamespaceError
+from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 
 
@@ -29,6 +30,13 @@ def test_a_namespace_goes_with_its_last_connection_unless_configured() -> None:
         namespaces.leave(namespaces.join(name))
     assert {exchange.name for exchange in namespaces} == {"default", "kept"}
     assert namespaces.join("kept").outbox_limit == 7
+
+
+def test_kubemq_clients_have_their_own_grammar() -> None:
+    """K2: without configuration."""
+    assert Namespaces().join("kubemq").grammar is Grammar.CHANNEL
+    assert Namespaces().join("other").grammar is Grammar.STRICT
+    assert Namespaces(rules={"kubemq": NamespaceRules(Grammar.STRICT)}).join("kubemq").grammar is Grammar.STRICT
 
 
 def test_only_the_allowed_ones() -> None:

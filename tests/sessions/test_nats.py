@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -185,7 +186,7 @@ def test_credentials(engine: Engine) -> None:
     client = Client(desk)
     client.hears()
     client.say('CONNECT {"verbose":false,"user":"ann","pass":"secret"}\r\nSUB a 1\r\nPUB a 2\r\nhi\r\nPI')
-    assert client.session.credentials == ("ann", "secret", None)
+    assert client.session.claim == ("ann", "secret", None)
     assert client.hears() == b"", "nothing goes on until the credentials were looked at"
     client.session.admit(User("ann", "lab"))
     assert client.hears() == b"MSG a 1 2\r\nhi\r\n"
@@ -369,3 +370,85 @@ def test_stats(desk: Desk) -> None:
     assert report["consumers"] == 2
     body = other.asks("SUB inbox 1\r\nPUB $FUM.stats inbox 0\r\n\r\n").split(b"\r\n")[1]
     assert json.loads(body)["received"] == 0
+
+
+PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+
+
+def ask(client: Client, service: str, payload: str = "") -> dict[str, Any]:
+    """A request to the node, and its answer."""
+    said = client.asks(f"SUB answers 99\r\nPUB $FUM.{service} answers {len(payload)}\r\n{payload}\r\nUNSUB 99\r\n")
+    head, body, _ = said.split(b"\r\n")
+    assert head.startswith(b"MSG answers 99 ")
+    answer: dict[str, Any] = json.loads(body)
+    return answer
+
+
+def reading(topic: str, value: str, metadata: str = "") -> str:
+    block = f"NATS/1.0\r\nProducer: {PRODUCER}\r\n" + (f"Metadata: {metadata}\r\n" if metadata else "") + "\r\n"
+    return f"HPUB {topic} {len(block)} {len(block) + len(value)}\r\n{block}{value}\r\n"
+
+
+def test_a_message_with_a_producer_is_a_reading(desk: Desk) -> None:
+    """M8."""
+    client = desk.connect()
+    said = client.asks("SUB volcanoes.* 1\r\n" + reading("volcanoes.atka", "21.5", '{"Kind": "a"}'))
+    assert said.startswith(b"HMSG volcanoes.atka 1 ")
+    assert said.endswith(b"\r\n\r\n21.5\r\n")
+    answer = ask(client, "producers", "Kind = 'a'")
+    assert answer == {"total": 1, "producers": [{"id": PRODUCER, "metadata": {"Kind": "a"}, "value": 21.5, "age": 0.0}]}
+    assert ask(client, "producers", "Kind = 'b'")["producers"] == []
+    assert client.asks(reading("volcanoes.atka", "1", "{")).startswith(b"-ERR 'Invalid Reading: the header")
+    assert ask(client, "forget", PRODUCER) == {"forgotten": True}
+    assert ask(client, "forget", PRODUCER) == {"forgotten": False}
+    assert "UUID" in ask(client, "forget", "x")["error"]
+
+
+def test_where(desk: Desk) -> None:
+    """Readings and diffs as JSON on topics of their own, until nobody listens any more."""
+    client, sensor = desk.connect(), desk.connect()
+    answer = ask(client, "where", json.dumps({"where": "Kind = 'a'", "topic": "volcanoes.>"}))
+    assert answer["New"] == []
+    client.say(f"SUB {answer['topic']} 1\r\nSUB {answer['diffs']} 2\r\n")
+    sensor.say(reading("volcanoes.atka", "1", '{"Kind": "a"}') + reading("elsewhere", "2"))
+    lines = client.hears().decode().split("\r\n")[:-1]
+    assert [line.split()[2] for line in lines[::2]] == ["2", "1"]
+    assert json.loads(lines[1]) == {"New": [PRODUCER], "Del": []}
+    assert json.loads(lines[3]) == {"id": PRODUCER, "metadata": {"Kind": "a"}, "value": 1, "topic": "volcanoes.atka"}
+    desk.node.tick(desk.now + 1000)
+    assert len(desk.node.relays) == 1
+    client.say("UNSUB 1\r\nUNSUB 2\r\n")
+    desk.node.tick(desk.now + 1001)
+    assert desk.node.relays == []
+    (exchange,) = desk.node.namespaces
+    assert exchange.producers._watches == {}
+
+
+def test_where_that_nobody_comes_for(desk: Desk) -> None:
+    client = desk.connect()
+    assert ask(client, "where", "HAS Kind")["topic"].startswith("_WHERE.")
+    desk.node.tick(desk.now + 9)
+    assert len(desk.node.relays) == 1
+    desk.node.tick(desk.now + 11)
+    assert desk.node.relays == []
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        ("Kind =", "expected"),
+        ("{", "expected a query"),
+        ("{}", "`where` is needed"),
+        ('{"where": "HAS a", "topic": 1}', "are text"),
+    ],
+)
+def test_where_refused(desk: Desk, payload: str, text: str) -> None:
+    answer = ask(desk.connect(), "where", payload)
+    assert text in answer["error"]
+    assert ("position" in answer) == (payload == "Kind =")
+    assert desk.node.relays == []
+
+
+def test_an_unknown_service(desk: Desk) -> None:
+    said = desk.connect().asks("PUB $FUM.nonsense 0\r\n\r\n")
+    assert said == b"-ERR 'Permissions Violation for Publish to \"$FUM.nonsense\"'\r\n"

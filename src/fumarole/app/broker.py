@@ -6,21 +6,31 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import signal
 import ssl
 import sys
 import uuid
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from fumarole import __version__
 from fumarole.app.credentials import Credentials
 from fumarole.app.settings import Settings, Tls
+from fumarole.app.values import Address
 from fumarole.core.errors import FumaroleError
+from fumarole.doors.complaints import Complaints
+from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
-from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.fastpath import engine
+from fumarole.store.keeper import Keeper
+from fumarole.store.producers import StoreError
+
+if TYPE_CHECKING:
+    from fumarole.doors.kubemq import KubemqDoor
 
 log = logging.getLogger(__name__)
 
@@ -35,15 +45,29 @@ class CannotServeError(FumaroleError):
     """The broker cannot start; the text says why, for a person."""
 
 
+class Door(Protocol):
+    """What the broker does with its doors."""
+
+    address: tuple[str, int]
+    scheme: str
+
+    async def open(self, host: str, port: int) -> None: ...
+    async def drain(self, seconds: float) -> None: ...
+
+
 class Broker:
     """`start`, then serve until `stop`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.engine = engine.best()
+        rules = dict(settings.namespaces)
+        if settings.doors.kubemq:
+            # There are no connections on that door to keep its namespace: it stays, like those that are configured.
+            rules.setdefault(settings.kubemq.namespace, default_rules(settings.kubemq.namespace))
         namespaces = Namespaces(
-            outbox_limit=settings.limits.outbox,
-            rules=settings.namespaces,
+            limits=settings.limits,
+            rules=rules,
             allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
             parts=self.engine.parts,
         )
@@ -55,33 +79,65 @@ class Broker:
             parts=self.engine.parts,
             authentication=settings.users is not None,
         )
-        self.doors: list[NatsDoor] = []
+        self._keeper = Keeper(settings.data, namespaces, Complaints(log))
+        self.doors: list[Door] = []
 
     async def start(self) -> None:
         """Opens every door. Raises CannotServeError, with none of them left open."""
         _allow_many_files()
         settings = self._settings
         tls = None if settings.tls is None else _tls_context(settings.tls)
+        credentials = None if settings.users is None else Credentials(settings.users)
         check = None
-        if settings.users is not None:
-            credentials = Credentials(settings.users)
+        if credentials is not None:
             check = lambda given: credentials.check(given.user, given.password, given.token)  # noqa: E731
+        await self._recall()
         for address in settings.doors.nats:
-            door = NatsDoor(self.node, self.engine.nats_reader, tls, check)
-            try:
-                await door.open(address.host, address.port)
-            except OSError as error:
-                await self.stop()
-                raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
-            self.doors.append(door)
-            host, port = door.address
-            log.info("NATS door open on %s:%d%s", host, port, " with TLS" if tls else "")
+            await self._open("NATS", NatsDoor(self.node, self.engine.nats_reader, tls, check), address)
+        for address in settings.doors.msgpack:
+            await self._open("MsgPack", MsgPackDoor(self.node, settings.msgpack.namespace, tls, check), address)
+        for address in settings.doors.kubemq:
+            await self._open("KubeMQ", self._kubemq_door(credentials), address)
+
+    async def _recall(self) -> None:
+        """What producers said of themselves before the broker was started (M3)."""
+        try:
+            await self._keeper.load()
+        except StoreError as error:
+            await self.stop()
+            raise CannotServeError(str(error)) from None
+        self._keeper.start()
+
+    async def _open(self, name: str, door: Door, address: Address) -> None:
+        try:
+            await door.open(address.host, address.port)
+        except OSError as error:
+            await self.stop()
+            raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
+        self.doors.append(door)
+        host, port = door.address
+        log.info("%s door open on %s:%d%s", name, host, port, " with TLS" if self._settings.tls else "")
+
+    def _kubemq_door(self, credentials: Credentials | None) -> KubemqDoor:
+        # Whatever peers do wrong is theirs to hear, not the log's. The library reads this when it is first imported.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        from fumarole.doors.kubemq import Certificate, KubemqDoor
+
+        tls, certificate = self._settings.tls, None
+        if tls is not None:
+            # grpc.aio cannot ask for certificates that clients need not have: `optional` is not to ask.
+            required = tls.client_authority is not None and tls.client_certificates == "required"
+            authority = tls.client_authority.read_bytes() if required and tls.client_authority else None
+            certificate = Certificate(tls.key.read_bytes(), tls.certificate.read_bytes(), authority)
+        check = None if credentials is None else lambda token: credentials.check(None, None, token)
+        return KubemqDoor(self.node, self._settings.kubemq.namespace, certificate, check)
 
     async def stop(self) -> None:
         """Drains every door: no new connections, outboxes flushed, then closed."""
         seconds = self._settings.limits.drain
         await asyncio.gather(*(door.drain(seconds) for door in self.doors))
         self.doors.clear()
+        await self._keeper.close()
 
 
 async def serve(settings: Settings, started: Callable[[Broker], None] | None = None) -> None:

@@ -17,6 +17,7 @@ from fumarole.app.key_lines import key_lines
 from fumarole.app.mistakes import ConfigurationError, KeyPath, Mistake, Origin, Report, kind, nearest
 from fumarole.app.schema import FLAGS, PREFIX, VARIABLES, Tree, is_list, read_tree, read_value
 from fumarole.app.settings import Doors, Settings
+from fumarole.exchange.namespaces import default_rules
 
 __all__ = ["FLAGS", "VARIABLES", "ConfigurationError", "Mistake", "load"]
 
@@ -53,6 +54,8 @@ def _settings(tree: Tree) -> Settings:
     named = tree.get("doors")
     if named:
         tree["doors"] = dict.fromkeys(Doors.__struct_fields__, ()) | named
+    for name, rules in tree.get("namespaces", {}).items():
+        rules.setdefault("grammar", default_rules(name).grammar)
     # Each value has been read; that they fit together as the types say is checked once more by msgspec.
     return msgspec.convert(tree, Settings, dec_hook=_read_already)
 

@@ -14,7 +14,7 @@ from fumarole.app.schema import Tree
 from fumarole.app.values import Address, Secret
 from fumarole.core.errors import PatternError
 from fumarole.core.topic import Grammar, parse_pattern
-from fumarole.exchange.namespaces import DEFAULT
+from fumarole.exchange.namespaces import DEFAULT, default_rules
 from fumarole.exchange.permissions import Permissions
 
 
@@ -26,6 +26,9 @@ def check_consistency(tree: Tree, report: Report) -> None:
         _check_tls(tree["tls"], report)
     for name in tree.get("namespaces", {}):
         _check_allowed(name, ("namespaces", name), tree, report)
+    for door in ("msgpack", "kubemq"):
+        if "namespace" in tree.get(door, {}):
+            _check_allowed(tree[door]["namespace"], (door, "namespace"), tree, report)
     _check_users(tree, report)
 
 
@@ -152,7 +155,7 @@ def _grammar(user: Tree, path: KeyPath, tree: Tree, report: Report) -> Grammar |
     settings = tree.get("namespaces", {}).get(namespace, {})
     if "grammar" not in settings and ("namespaces", namespace, "grammar") in report.origins:
         return None
-    grammar: Grammar = settings.get("grammar", Grammar.STRICT)
+    grammar: Grammar = settings.get("grammar", default_rules(namespace).grammar)
     return grammar
 
 

@@ -18,12 +18,13 @@ from fumarole.app.values import (
     NamespaceName,
     PasswordHash,
     PatternText,
+    QueryDepth,
     Size,
     Text,
     TokenDigest,
 )
 from fumarole.core.limits import Limits
-from fumarole.exchange.namespaces import DEFAULT, NamespaceRules
+from fumarole.exchange.namespaces import DEFAULT, KUBEMQ, NamespaceRules
 
 
 def _loopback(port: int) -> tuple[Address, ...]:
@@ -34,6 +35,8 @@ class Doors(Struct, frozen=True, kw_only=True):
     """Where each protocol listens. The defaults are the standard ports; they hold while no door is named."""
 
     nats: tuple[ListenAddress, ...] = _loopback(4222)
+    msgpack: tuple[ListenAddress, ...] = _loopback(4444)
+    kubemq: tuple[ListenAddress, ...] = _loopback(50000)
 
     def addresses(self) -> Iterator[tuple[str, Address]]:
         """The name of the door and where it listens, for each that is open."""
@@ -49,6 +52,20 @@ class Tls(Struct, frozen=True, kw_only=True):
     key: FilePath
     client_authority: FilePath | None = None
     client_certificates: Literal["none", "optional", "required"] = "none"
+
+
+class MsgPack(Struct, frozen=True, kw_only=True):
+    """The MsgPack door."""
+
+    namespace: NamespaceName = DEFAULT
+    """Of clients that do not say who they are."""
+
+
+class Kubemq(Struct, frozen=True, kw_only=True):
+    """What only the KubeMQ door has."""
+
+    namespace: NamespaceName = KUBEMQ
+    """Where those are whose token names no other (K2)."""
 
 
 class Log(Struct, frozen=True, kw_only=True):
@@ -85,6 +102,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     doors: Doors = Doors()
     limits: Limits = Limits()
     tls: Tls | None = None
+    msgpack: MsgPack = MsgPack()
+    kubemq: Kubemq = Kubemq()
     log: Log = Log()
     namespaces: Mapping[NamespaceName, NamespaceRules] = {}
     users: tuple[UserSettings, ...] | None = None
@@ -92,7 +111,16 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
-    Limits: {"control_line": LineSize, "payload": Size, "outbox": Size},
+    Limits: {
+        "control_line": LineSize,
+        "payload": Size,
+        "outbox": Size,
+        "metadata_bytes": Size,
+        "msgpack_value": Size,
+        "query_length": Size,
+        "query_depth": QueryDepth,
+        "query_pattern": Size,
+    },
     NamespaceRules: {"outbox": Size},
 }
 """Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from fumarole.app.mistakes import kind, shown
 from fumarole.core.errors import NamespaceError
-from fumarole.core.limits import KIB, MIB
+from fumarole.core.limits import DEEPEST_QUERY, KIB, MIB
 from fumarole.exchange.namespaces import check_name
 
 Reader = Callable[[object], object]
@@ -64,7 +64,7 @@ class Address(Struct, frozen=True):
 
 
 # What `[0-9]` says and `int()` does not: no sign, no underscore, no digits of other scripts.
-_SIZE = re.compile(r"([0-9]{1,12}) ?(B|KiB|MiB|GiB)?")
+_SIZE = re.compile(r"([0-9]{1,13}) ?(B|KiB|MiB|GiB)?")
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|min|h)?")
 _COUNT = re.compile(r"[0-9]{1,12}")
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})?)):(?P<port>[0-9]{1,5})")
@@ -118,6 +118,14 @@ def read_count(value: object) -> int:
     if not 1 <= count < 2**31:
         raise RefusedError(shown(value), "a whole number, at least 1")
     return count
+
+
+def read_query_depth(value: object) -> int:
+    """Reads a count that is at most DEEPEST_QUERY."""
+    depth = read_count(value)
+    if depth > DEEPEST_QUERY:
+        raise RefusedError(shown(value), f"a whole number from 1 to {DEEPEST_QUERY}")
+    return depth
 
 
 def read_text(value: object) -> str:
@@ -196,6 +204,7 @@ Size = Annotated[int, _of(size_between(1, 512 * MIB))]
 LineSize = Annotated[int, _of(size_between(256, 1 * MIB))]
 Seconds = Annotated[float, _of(read_seconds)]
 Count = Annotated[int, _of(read_count)]
+QueryDepth = Annotated[int, _of(read_query_depth)]
 Text = Annotated[str, _of(read_text)]
 PatternText = Annotated[str, _of(read_pattern_text)]
 FilePath = Annotated[Path, _of(read_path)]

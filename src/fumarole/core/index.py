@@ -17,34 +17,49 @@ never comes into it.
 Words with `*` inside are found by what is fixed about them: `Globs` keeps them by the lengths of their prefix and
 suffix, so that `sensor-1*` … `sensor-99999*` are one look-up, not a scan.
 
+Of a million patterns most stand alone: a node with one child, a value on its own. So an only child is kept without
+a dict, and few values in a tuple.
+
+Who keeps the answer to a match can tell whether it is still right. Other nodes may be found only after an `add` that
+says so; what a node stands for has changed if its `version` is newer. A pattern that comes and goes, again and
+again, should not be new each time: the last few that lost their last value keep their nodes, empty.
+
 This file is also compiled, with C types from fastpath/index.pxd, where there is a compiler: same source, same
 meaning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from fumarole.core.topic import MANY, ONE, SOME, Glob, Pattern, Word
+
+FEW = 8
+"""Values of a node that a tuple holds; beyond, removing one by one would take long."""
+IDLE_KEPT = 64
+"""Patterns without a value that keep their nodes."""
 
 
 class Node:
     """A place in the trie. What ends here is in `values`; where a word leads is in the other fields."""
 
-    __slots__ = ("globs", "literals", "many", "one", "repeats", "some", "values")
+    __slots__ = ("child", "globs", "literals", "many", "one", "repeats", "some", "values", "version", "word")
 
     def __init__(self, repeats: bool = False) -> None:
+        self.word: str | None = None
+        self.child: Node | None = None
+        """Where `word` leads, while it is the only literal one; with the second, all are in `literals`."""
         self.literals: dict[str, Node] | None = None
         self.globs: Globs | None = None
         self.one: Node | None = None
         self.some: Node | None = None
         self.many: Node | None = None
         self.repeats = repeats
-        self.values: dict[Any, None] | None = None
-
-    def is_empty(self) -> bool:
-        return not (self.values or self.literals or self.one or self.some or self.many or self.globs)
+        self.values: Collection[Any] | None = None
+        """In the order of adding; None: no pattern ends here."""
+        self.version = 0
+        """That of the index when `values` last changed."""
 
 
 class Globs:
@@ -104,14 +119,17 @@ def _in_order(parts: Sequence[str], word: str, start: int, end: int) -> bool:
 
 
 class Index:
-    """Patterns and what they stand for. `match` gives the nodes whose `values` (a dict, in order of adding) apply."""
+    """Patterns and what they stand for. `match` gives the nodes whose `values` apply."""
 
-    __slots__ = ("_repeating", "_root", "_size")
+    __slots__ = ("_idle", "_repeating", "_root", "_size", "version")
 
     def __init__(self) -> None:
         self._root = Node()
         self._size = 0
         self._repeating = 0
+        self._idle: dict[Pattern, None] = {}
+        self.version = 0
+        """Grows with every change."""
 
     def __len__(self) -> int:
         return self._size
@@ -127,47 +145,68 @@ class Index:
                 todo.extend(node.literals.values())
             if node.globs is not None:
                 todo.extend(node.globs)
-            todo.extend([child for child in (node.one, node.some, node.many) if child is not None])
+            todo.extend([child for child in (node.child, node.one, node.some, node.many) if child is not None])
 
-    def add(self, pattern: Pattern, value: Any) -> None:
-        """Adds the value under the pattern; adding it again changes nothing."""
+    def add(self, pattern: Pattern, value: Any) -> bool:
+        """Adds the value under the pattern; adding it again changes nothing. True: topics may now find other nodes."""
         node = self._root
         for word in pattern:
             child = _child(node, word)
-            node = _grow(node, word) if child is None else child
-            if word is MANY and child is None:
-                self._repeating += 1
-        if node.values is None:
-            node.values = {}
-        if value not in node.values:
-            node.values[value] = None
+            if child is None:
+                child = _grow(node, word)
+                if word is MANY:
+                    self._repeating += 1
+            node = child
+        is_new = node.values is None
+        if node.values is None or value not in node.values:
+            _add_value(node, value)
             self._size += 1
+            self.version += 1
+            node.version = self.version
+        return is_new
 
     def remove(self, pattern: Pattern, value: Any) -> bool:
-        """Removes the value, and every node that nothing needs any more. False: it was not there."""
+        """Removes the value, and in time every node that nothing needs any more. False: it was not there."""
+        node = self._root
+        for word in pattern:
+            child = _child(node, word)
+            if child is None:
+                return False
+            node = child
+        if not node.values or value not in node.values:
+            return False
+        _remove_value(node, value)
+        self._size -= 1
+        self.version += 1
+        node.version = self.version
+        if not node.values:
+            self._idle[pattern] = None
+            while len(self._idle) > (IDLE_KEPT if self._size else 0):
+                oldest = next(iter(self._idle))
+                del self._idle[oldest]
+                self._prune(oldest)
+        return True
+
+    def _prune(self, pattern: Pattern) -> None:
+        """Takes away the nodes of this pattern that nothing needs. Who had found one finds it empty for ever."""
         path = [self._root]
         for word in pattern:
             child = _child(path[-1], word)
             if child is None:
-                return False
+                return
             path.append(child)
-        values = path[-1].values
-        if not values or value not in values:
-            return False
-        del values[value]
-        self._size -= 1
-        if not values:
-            path[-1].values = None
+        if path[-1].values:
+            return
+        path[-1].values = None
         for depth in range(len(pattern), 0, -1):
-            if not path[depth].is_empty():
+            if not _is_empty(path[depth]):
                 break
             if pattern[depth - 1] is MANY:
                 self._repeating -= 1
-            _prune(path[depth - 1], pattern[depth - 1])
-        return True
+            _cut(path[depth - 1], pattern[depth - 1])
 
     def match(self, words: list[str]) -> list[Node]:
-        """The nodes with values whose pattern matches a topic of these words."""
+        """The nodes whose pattern matches a topic of these words. A few may have no values just now."""
         found: list[Node] = []
         at = [self._root]
         if self._repeating:
@@ -177,7 +216,10 @@ class Index:
             for node in at:
                 if node.some is not None:
                     found.append(node.some)
-                if node.literals is not None:
+                if node.child is not None:
+                    if node.word == word:
+                        following.append(node.child)
+                elif node.literals is not None:
                     child = node.literals.get(word)
                     if child is not None:
                         following.append(child)
@@ -206,6 +248,30 @@ def _settled(nodes: Iterable[Node]) -> list[Node]:
     return list(seen)
 
 
+def _is_empty(node: Node) -> bool:
+    return not (node.values or node.child or node.literals or node.one or node.some or node.many or node.globs)
+
+
+def _add_value(node: Node, value: Any) -> None:
+    if not node.values:
+        node.values = (value,)
+    elif isinstance(node.values, dict):
+        node.values[value] = None
+    elif len(node.values) < FEW:
+        node.values = (*node.values, value)
+    else:
+        node.values = dict.fromkeys((*node.values, value))
+
+
+def _remove_value(node: Node, value: Any) -> None:
+    if isinstance(node.values, dict):
+        del node.values[value]
+    elif node.values is not None:
+        node.values = tuple([other for other in node.values if other != value])
+    if not node.values:
+        node.values = ()  # an empty dict would keep the room it once needed
+
+
 def _child(node: Node, word: Word) -> Node | None:
     if word is ONE:
         return node.one
@@ -215,6 +281,8 @@ def _child(node: Node, word: Word) -> Node | None:
         return node.many
     if isinstance(word, Glob):
         return None if node.globs is None else node.globs.get(word)
+    if node.word is not None:
+        return node.child if node.word == word else None
     return None if node.literals is None else node.literals.get(word)
 
 
@@ -230,14 +298,18 @@ def _grow(node: Node, word: Word) -> Node:
         if node.globs is None:
             node.globs = Globs()
         node.globs.add(word, child)
-    else:
-        if node.literals is None:
-            node.literals = {}
+    elif node.literals is not None:
         node.literals[word] = child
+    elif node.word is None:
+        node.word, node.child = word, child
+    else:
+        assert node.child is not None
+        node.literals = {node.word: node.child, word: child}
+        node.word = node.child = None
     return child
 
 
-def _prune(node: Node, word: Word) -> None:
+def _cut(node: Node, word: Word) -> None:
     if word is ONE:
         node.one = None
     elif word is SOME:
@@ -249,8 +321,9 @@ def _prune(node: Node, word: Word) -> None:
         node.globs.remove(word)
         if not node.globs:
             node.globs = None
-    else:
-        assert node.literals is not None
+    elif node.literals is not None:
         del node.literals[word]
         if not node.literals:
             node.literals = None
+    else:
+        node.word = node.child = None

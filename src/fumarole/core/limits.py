@@ -5,6 +5,9 @@ from dataclasses import dataclass
 KIB = 1024
 MIB = 1024 * KIB
 
+DEEPEST_QUERY = 100
+"""Queries are compared, hashed and evaluated recursively: deeper ones could exhaust the interpreter's stack."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -30,3 +33,23 @@ class Limits:
     """Silence after which a peer is asked for a sign of life; after two unanswered questions it is cut off."""
     drain: float = 8.0
     """What outboxes get to empty themselves when the broker stops."""
+    metadata_keys: int = 64
+    """Metadata keys of one producer."""
+    metadata_bytes: int = 8 * KIB
+    """Metadata of one producer, keys and values together."""
+    msgpack_value: int = 256 * KIB
+    """The longest MsgPack value."""
+    msgpack_depth: int = 8
+    """Arrays and maps inside each other in a MsgPack value."""
+    query_length: int = 16 * KIB
+    """The longest query."""
+    query_depth: int = 64
+    """Parentheses and NOTs of a query inside each other. `DEEPEST_QUERY` at most."""
+    query_tests: int = 500
+    """Tests in one query."""
+    query_values: int = 1_000
+    """Values in one IN list."""
+    query_pattern: int = 1 * KIB
+    """The longest pattern after LIKE or MATCHES."""
+    query_regexes: int = 8
+    """MATCHES tests in one query. Each takes up to 256 KiB of memory."""

@@ -8,15 +8,17 @@ FRAMING = 128
 class Publication:
     """One message on its way to those who asked for its topic."""
 
-    __slots__ = ("form", "headers", "payload", "reply", "topic")
+    __slots__ = ("form", "headers", "payload", "reading", "reply", "topic")
 
-    def __init__(self, topic: str, payload: bytes, reply: str = "", headers: bytes = b"") -> None:
+    def __init__(self, topic: str, payload: bytes, reply: str = "", headers: bytes = b"", reading: Any = None) -> None:
         self.topic = topic
         self.payload = payload
         self.reply = reply
         """The topic on which an answer is expected; empty: none is."""
         self.headers = headers
         """A header block as `core.headers` describes it; empty: none."""
+        self.reading = reading
+        """What a producer said, if one did: an `exchange.producers.Reading`."""
         self.form: Any = None
         """What a door has made of it for its first consumer, so that the others of that door need not make it again."""
 

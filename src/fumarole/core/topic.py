@@ -16,9 +16,8 @@ for equality with it.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from fumarole.core.errors import PatternError, TopicError
 
@@ -36,8 +35,7 @@ SOME: Final = Wildcard.SOME
 MANY: Final = Wildcard.MANY
 
 
-@dataclass(frozen=True, slots=True)
-class Glob:
+class Glob(NamedTuple):
     """A word with `*` inside: what stands before the first, between, and after the last (T5)."""
 
     prefix: str
@@ -110,14 +108,20 @@ def parse_pattern(text: str, grammar: Grammar = STRICT) -> Pattern:
 def parse_wildcards(text: str) -> Pattern:
     """A pattern whose characters are nobody's concern: only the places of its wildcards are looked at."""
     words = text.split(".")
+    if ">" in text:
+        _check_last(words)
+        return (*map(_native_word, words[:-1]), SOME)
+    return tuple(map(_native_word, words)) if "*" in text else tuple(words)
+
+
+def _check_last(words: list[str]) -> None:
     position = 0
     for word in words[:-1]:
         if ">" in word:
             raise PatternError("`>` must be the last word", position + word.index(">"))
         position += len(word) + 1
-    if ">" in words[-1] and words[-1] != ">":
+    if words[-1] != ">":
         raise PatternError("`>` must be a word of its own", position + words[-1].index(">"))
-    return tuple(map(_native_word, words))
 
 
 def _check_characters(text: str, checked: str, grammar: Grammar, error: type[TopicError]) -> None:
@@ -134,12 +138,12 @@ def _check_characters(text: str, checked: str, grammar: Grammar, error: type[Top
 
 
 def _native_word(word: str) -> Word:
-    if word == ">":
-        return SOME
     if "*" not in word:
         return word
+    if word == "*":
+        return ONE
     parts = word.split("*")
-    middle = tuple(part for part in parts[1:-1] if part)
+    middle = tuple([part for part in parts[1:-1] if part])
     return Glob(parts[0], middle, parts[-1]) if parts[0] or middle or parts[-1] else ONE
 
 

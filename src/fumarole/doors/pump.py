@@ -12,9 +12,13 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol, cast
 
+from fumarole.doors.memory import freed
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
+from fumarole.sessions.stream import CONSUMERS_AT_ONCE
 
+CONSUMER_SIZE = 1024
+"""Bytes that a consumer takes, all in all."""
 READ_BUFFER = 64 * 1024
 SMALLEST_READ = 4 * 1024
 LONG_BATCH = 0.02
@@ -30,7 +34,7 @@ class Session(Protocol):
     """What the pump needs of a session."""
 
     outbox: Outbox
-    credentials: Any
+    claim: Any
 
     def receive_data(self, data: bytes) -> None: ...
     def receive_eof(self) -> None: ...
@@ -44,7 +48,11 @@ class Session(Protocol):
 class Reader(Protocol):
     """Who takes the bytes: the session itself, or the compiled reader before it."""
 
+    unfinished: bool
+    """Was something put off that `go_on` goes on with?"""
+
     def receive_data(self, data: Any) -> None: ...
+    def go_on(self) -> None: ...
 
 
 class Pump(asyncio.BufferedProtocol):
@@ -59,10 +67,16 @@ class Pump(asyncio.BufferedProtocol):
         self._outbox: Outbox = cast(Outbox, None)
         self._send: Callable[[], bool] | None = None
         self._read_size = READ_BUFFER
+        self._busy = 0.0
         self._paused = False
+        self._early: bytearray | None = None
+        """Bytes that came over TLS before `upgraded`: a client may send them with the end of its handshake."""
         self._ended = False
+        self._lost = False
         self._peer_ended = False
-        self._close_by: float | None = None
+        self._linger_until: float | None = None
+        self.close_by: float | None = None
+        """When a closed session's last words must have left: set by the door, else by the first tick afterwards."""
 
     # What asyncio calls.
 
@@ -77,9 +91,18 @@ class Pump(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.session is None:
             return
+        if self._early is not None:
+            self._early += _buffer[:nbytes]
+        else:
+            self._take_in(_buffer[:nbytes])
+
+    def _take_in(self, data: memoryview | bytearray) -> None:
         began = monotonic()
-        self._reader.receive_data(_buffer[:nbytes])
-        if self.session.credentials is not None:
+        self._reader.receive_data(data)
+        self._after_work(began)
+
+    def _after_work(self, began: float) -> None:
+        if self.session.claim is not None:
             self._transport.pause_reading()
             self._door.authenticate(self)
         flush(self._node.ready)
@@ -88,11 +111,31 @@ class Pump(asyncio.BufferedProtocol):
             self._read_size //= 2
         elif took < LONG_BATCH / 4 and self._read_size < READ_BUFFER:
             self._read_size *= 2
+        self._busy += took
+        if self._busy > LONG_BATCH or self._reader.unfinished:
+            self._give_way()
+
+    def _give_way(self) -> None:
+        """A connection that always has more to read is read many times in a row; now it is the others' turn."""
+        self._busy = 0.0
+        if self.session.claim is None and not self._transport.is_closing():
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._reader.unfinished:
+            began = monotonic()
+            self._reader.go_on()
+            self._after_work(began)
+        elif self.session.claim is None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         if self.session is None:
             return False
         self._peer_ended = True
+        while self._reader.unfinished:
+            self._reader.go_on()
         self.session.receive_eof()
         if self.session.close_expected():
             self._node.ready.append(self)
@@ -101,15 +144,20 @@ class Pump(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._paused = True
+        if self._lost:  # where a TLS handshake fails, uvloop may say so after the door has found out
+            return
+        self._lost = True
         if self.session is not None:
             self.session.close()
             self._door.disconnected(self)
+            freed(self._outbox.size)
             self._outbox.clear()
             self._forget()
             flush(self._node.ready)
 
     def _forget(self) -> None:
         if not self.session.forget():
+            freed(CONSUMERS_AT_ONCE * CONSUMER_SIZE)
             asyncio.get_running_loop().call_soon(self._forget)
 
     def pause_writing(self) -> None:
@@ -131,15 +179,23 @@ class Pump(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=0 if send else WRITE_CHUNK)
         flush(self._node.ready)
 
+    def upgrade(self) -> None:
+        """TLS is about to begin: until `upgraded`, not a byte may leave in plain text, and none is listened to."""
+        self._paused = True
+        self._early = bytearray()
+
     def upgraded(self, transport: asyncio.Transport) -> None:
         """TLS has begun on this connection."""
+        early, self._early = self._early, None
         self._transport = transport
         self._paused = False
         transport.set_write_buffer_limits(high=WRITE_CHUNK)
+        if early:
+            self._take_in(early)
         self.flush()
 
     def admitted(self) -> None:
-        """The credentials were looked at."""
+        """The claim was looked at."""
         if not self._transport.is_closing():
             self._transport.resume_reading()
         flush(self._node.ready)
@@ -167,11 +223,14 @@ class Pump(asyncio.BufferedProtocol):
     def tick(self, now: float) -> None:
         """Time passes."""
         self.session.tick(now)
-        if self.session.close_expected():
-            if self._close_by is None:
-                self._close_by = now + (LINGER if self._ended else CLOSE_DEADLINE)
-            elif now > self._close_by:
-                self._transport.abort()
+        if not self.session.close_expected():
+            return
+        if self.close_by is None:
+            self.close_by = now + CLOSE_DEADLINE
+        if self._ended and self._linger_until is None:
+            self._linger_until = now + LINGER
+        if now > self.close_by or (self._linger_until is not None and now > self._linger_until):
+            self._transport.abort()
 
     def abort(self) -> None:
         """Ends the connection at once."""

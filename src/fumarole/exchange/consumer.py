@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fumarole.core.publication import Publication
+from fumarole.core.query.index import Standing
 from fumarole.exchange.permissions import Permissions
 
 
@@ -21,6 +22,13 @@ class Outlet(Protocol):
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         """Takes the message for this consumer. Never waits, never fails: what finds no room is dropped and counted."""
+
+
+class Watcher(Outlet, Protocol):
+    """An outlet whose consumers may have a query."""
+
+    def tell(self, consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+        """These producers came into the set of the consumer's query, and those left it (M4)."""
 
 
 def consumer_report(consumer: Consumer) -> dict[str, Any]:
@@ -40,7 +48,7 @@ class Consumer:
     The compiled form is fastpath/outbox.pyx, with the same attributes.
     """
 
-    __slots__ = ("accepted", "dropped", "group", "key", "limit", "outlet", "pattern", "sees")
+    __slots__ = ("accepted", "dropped", "group", "key", "limit", "outlet", "pattern", "sees", "standing")
 
     def __init__(self, outlet: Outlet, pattern: str, group: str, key: bytes, sees: Permissions | None = None) -> None:
         self.outlet = outlet
@@ -52,5 +60,7 @@ class Consumer:
         self.accepted = 0
         """Messages routed to it, those dropped later included."""
         self.dropped = 0
+        self.standing: Standing | None = None
+        """The query that its messages' producers must satisfy; None: the pattern decides alone."""
         self.limit = 0
         """Unsubscribed after so many; 0: never."""

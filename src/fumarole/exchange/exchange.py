@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
@@ -10,13 +10,15 @@ from typing import Any
 
 from fumarole.core.index import Index, Node
 from fumarole.core.publication import Publication
-from fumarole.core.topic import Grammar, literal_prefix, parse_pattern, split
+from fumarole.core.query.tree import Query
+from fumarole.core.topic import Grammar, Pattern, literal_prefix, parse_pattern, parse_wildcards, split
 from fumarole.exchange.consumer import Consumer, Outlet, consumer_report
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.groups import Group
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.plans import Plan, Plans
+from fumarole.exchange.producers import Producer, Producers
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Exchange:
         overflow: Overflow = Overflow.DROP_OLDEST,
         outbox_limit: int = 1 << 22,
         parts: Parts = PURE,
+        producers: Producers | None = None,
     ) -> None:
         self.name = name
         self.grammar = grammar
@@ -55,17 +58,20 @@ class Exchange:
         self.outbox_limit = outbox_limit
         self.connections = 0
         self.counters = parts.counters()
+        self.producers = Producers() if producers is None else producers
         self._parts = parts
-        self._index = parts.index()
+        self.index = parts.index()
         self._groups: dict[str, Group] = {}
         self.nobody = parts.plan()
         """The plan of every topic that no entity matches."""
-        self._shared: dict[Node | tuple[Node, ...], Plan] = {}
+        self.shared: dict[Node | tuple[Node, ...], Plan] = {}
         """Topics that the same patterns match share a plan."""
+        self._changes = 0
+        """Since the shared plans were last forgotten."""
         self._plans: dict[Permissions | None, Plans] = {}
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self.index)
 
     def consumer(
         self, outlet: Outlet, pattern: str, group: str, key: bytes, sees: Permissions | None = None
@@ -73,28 +79,41 @@ class Exchange:
         """A new subscription, not yet in force."""
         return self._parts.consumer(outlet, pattern, group, key, sees)
 
-    def subscribe(self, consumer: Consumer) -> None:
-        """From here on the consumer gets what is published (D5)."""
-        pattern = parse_pattern(consumer.pattern, self.grammar)
-        self._index.add(pattern, consumer)
+    def subscribe(self, consumer: Consumer, query: Query | None = None, *, pattern: Pattern | None = None) -> list[str]:
+        """From here on the consumer gets what is published (D5), with a query only from the producers it selects.
+
+        Those that it selects now are the answer. `pattern` is the consumer's, if it was parsed already.
+        """
+        if pattern is None:
+            pattern = parse_pattern(consumer.pattern, self.grammar)
         if consumer.group:
             group = self._groups.get(consumer.group)
             if group is None:
                 group = self._groups[consumer.group] = self._parts.group(consumer.group)
             group.size += 1
-        self._touch(literal_prefix(pattern))
+        if query is not None:
+            return self.producers.watch(consumer, pattern, query)
+        is_new = self.index.add(pattern, consumer)
+        self._age()
+        if is_new:
+            prefix = literal_prefix(pattern)
+            for plans in self._plans.values():
+                plans.touch(prefix)
+        return []
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """From here on it gets nothing. Unsubscribing twice is harmless."""
-        pattern = parse_pattern(consumer.pattern, self.grammar)
-        if not self._index.remove(pattern, consumer):
+        if consumer.standing is not None:
+            self.producers.unwatch(consumer)
+        elif self.index.remove(parse_wildcards(consumer.pattern), consumer):
+            self._age()
+        else:
             return
         if consumer.group:
             group = self._groups[consumer.group]
             group.size -= 1
             if not group.size:
                 del self._groups[consumer.group]  # G5
-        self._touch(literal_prefix(pattern))
 
     def plans(self, permissions: Permissions | None = None) -> Plans:
         """The plans for publishers with these permissions."""
@@ -105,18 +124,55 @@ class Exchange:
 
     def plan(self, topic: str) -> Plan:
         """Works out who gets a topic. `plans` remembers it."""
-        nodes = self._index.match(split(topic))
+        nodes = self.index.match(split(topic))
         if not nodes:
             return self.nobody
         key = nodes[0] if len(nodes) == 1 else tuple(nodes)
-        plan = self._shared.get(key)
-        if plan is None:
-            plan, depends_on_topic = self._make_plan(nodes, topic)
-            if not depends_on_topic:
-                if len(self._shared) >= SHARED_PLANS_KEPT:
-                    self._shared.clear()
-                self._shared[key] = plan
+        plan = self.shared.get(key)
+        if plan is None or not self.renew(plan):
+            plan = self._parts.plan((), (), tuple(nodes))
+            self._fill(plan, topic)
+            if plan.topic is None:
+                if len(self.shared) >= SHARED_PLANS_KEPT:
+                    self.shared.clear()
+                self.shared[key] = plan
         return plan
+
+    def renew(self, plan: Plan) -> bool:
+        """Makes a plan right again after somebody came or went. False: it cannot be, and `plan` makes another."""
+        version = self.index.version
+        if plan.version != version:
+            if any(node.version > plan.version for node in plan.nodes):
+                return self._fill(plan, plan.topic)
+            plan.version = version
+        return True
+
+    def read(self, publication: Publication, plans: Plans, now: float, origin: Outlet | None = None) -> int:
+        """Takes a publication with a reading: metadata merged, diffs told, then forwarded under the new sets (M5).
+
+        How many entities got it. Raises TopicError, Denied or ReadingError, and then nothing has happened.
+        """
+        topic = publication.topic.encode()
+        plans.find(topic)
+        producer = self.producers.hear(publication.reading, now)
+        return self.publish(self.plan_for(producer, topic, plans), publication, origin)
+
+    def plan_for(self, producer: Producer, topic: bytes, plans: Plans) -> Plan:
+        """Who gets what this producer publishes on a topic: those who asked for it, and those in whose set it is.
+
+        Kept with the producer, which mostly publishes on one topic, until either may have changed.
+        """
+        plan = plans.find(topic)
+        if not producer.standings:
+            return plan
+        made_from = (plan, plan.filled, topic, self.producers.generation)
+        if producer.plan is None or producer.plan[0] != made_from:
+            text = topic.decode()
+            alone, shared = list(plan.consumers), {group.name: list(members) for group, members in plan.groups}
+            self._sort_in(self.producers.watching(producer, text), text, alone, shared)
+            producer.plan = made_from, self._parts.plan(tuple(alone), self._shares(shared))
+        made: Plan = producer.plan[1]
+        return made
 
     def publish(self, plan: Plan, publication: Publication, origin: Outlet | None = None) -> int:
         """Hands the message to every entity of the plan; how many there were. Never waits (D6)."""
@@ -149,31 +205,59 @@ class Exchange:
         counters.received_bytes += size
         counters.unheard += 1
 
-    def _make_plan(self, nodes: list[Node], topic: str) -> tuple[Plan, bool]:
-        consumers: list[Consumer] = []
-        groups: dict[str, list[Consumer]] = {}
-        depends_on_topic = False
-        for node in nodes:
-            for consumer in node.values or ():
-                if consumer.sees is not None:
-                    depends_on_topic = True
-                    if not consumer.sees.allows(topic):
-                        continue
-                if consumer.group:
-                    groups.setdefault(consumer.group, []).append(consumer)
-                else:
-                    consumers.append(consumer)
-        shares = tuple((self._groups[name], tuple(members)) for name, members in groups.items())
-        return self._parts.plan(tuple(consumers), shares), depends_on_topic
+    def _fill(self, plan: Plan, topic: str | None) -> bool:
+        """Puts into the plan who is at its nodes now. False: that depends on the topic, and there is none."""
+        alone: list[Consumer] = []
+        shared: dict[str, list[Consumer]] = {}
+        plan.topic = None
+        for node in plan.nodes:
+            if self._sort_in(node.values or (), topic, alone, shared):
+                if topic is None:
+                    return False
+                plan.topic = topic
+        plan.consumers, plan.groups = tuple(alone), self._shares(shared)
+        plan.version = plan.filled = self.index.version
+        return True
 
-    def _touch(self, prefix: str) -> None:
-        self._shared.clear()
+    def _sort_in(
+        self,
+        consumers: Iterable[Consumer],
+        topic: str | None,
+        alone: list[Consumer],
+        shared: dict[str, list[Consumer]],
+    ) -> bool:
+        """Puts each consumer with its kind, but for those who may not see the topic. True: there may be such."""
+        depends_on_topic = False
+        for consumer in consumers:
+            if consumer.sees is not None:
+                depends_on_topic = True
+                if topic is None or not consumer.sees.allows(topic):
+                    continue
+            if consumer.group:
+                shared.setdefault(consumer.group, []).append(consumer)
+            else:
+                alone.append(consumer)
+        return depends_on_topic
+
+    def _shares(self, shared: dict[str, list[Consumer]]) -> tuple[tuple[Group, tuple[Consumer, ...]], ...]:
+        return tuple([(self._groups[name], tuple(members)) for name, members in shared.items()])
+
+    def _age(self) -> None:
+        """Somebody came or went. Plans must not hold on to those who have left for ever."""
+        self._changes += 1
+        if self._changes >= len(self.shared):
+            self._changes = 0
+            self.shared.clear()
         for plans in self._plans.values():
-            plans.touch(prefix)
+            plans.age()
+
+    def some_consumers(self) -> list[Consumer]:
+        """All of them, unless there are very many."""
+        return list(islice(self.index, CONSUMERS_LOOKED_AT))
 
     def worst_consumers(self, most: int = 100) -> dict[str, Any]:
         """Those who lost most, for people and scripts (L3). Where there are very many, only a part is looked at."""
-        some = list(islice(self._index, CONSUMERS_LOOKED_AT))
+        some = self.some_consumers()
         worst = nlargest(most, some, key=lambda consumer: (consumer.dropped, consumer.accepted))
         return {
             "namespace": self.name,
@@ -188,5 +272,6 @@ class Exchange:
             "namespace": self.name,
             "connections": self.connections,
             "consumers": len(self),
+            "producers": len(self.producers),
             **self.counters.report(),
         }

@@ -5,11 +5,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fumarole.core.errors import NamespaceError
+from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
 from fumarole.exchange.exchange import PURE, Exchange, Parts
 from fumarole.exchange.outbox import Overflow
+from fumarole.exchange.producers import Producers
 
 DEFAULT = "default"
+KUBEMQ = "kubemq"
+"""Where KubeMQ clients are unless they say otherwise (K2)."""
+_DEFAULTS = Limits()
 _NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 
 
@@ -21,6 +26,13 @@ class NamespaceRules:
     overflow: Overflow = Overflow.DROP_OLDEST
     outbox: int | None = None
     """Bytes; None: the broker's own limit."""
+    producer_ttl: float | None = None
+    """Seconds without a reading after which a producer is forgotten (M7); None: never."""
+
+
+def default_rules(namespace: str) -> NamespaceRules:
+    """The rules of a namespace of which the configuration says nothing."""
+    return NamespaceRules(grammar=Grammar.CHANNEL) if namespace == KUBEMQ else NamespaceRules()
 
 
 def check_name(name: str) -> None:
@@ -30,16 +42,17 @@ def check_name(name: str) -> None:
 
 
 class Namespaces:
-    """A namespace comes to be with its first connection and, unless it was configured, goes with its last."""
+    """A namespace comes to be with its first connection and, unless it was configured, goes when its last connection
+    and its last producer are gone."""
 
     def __init__(
         self,
-        outbox_limit: int = 1 << 22,
+        limits: Limits = _DEFAULTS,
         rules: Mapping[str, NamespaceRules] | None = None,
         allowed: frozenset[str] | None = None,
         parts: Parts = PURE,
     ) -> None:
-        self._outbox_limit = outbox_limit
+        self._limits = limits
         self._rules = dict(rules or {})
         self._allowed = allowed
         self._parts = parts
@@ -52,22 +65,35 @@ class Namespaces:
 
     def join(self, name: str) -> Exchange:
         """The exchange that a new connection belongs to. Raises NamespaceError."""
-        check_name(name)
-        if self._allowed is not None and name not in self._allowed and name != DEFAULT:
-            raise NamespaceError("this namespace is not one of the allowed ones")
-        exchange = self._exchanges.get(name)
-        if exchange is None:
-            exchange = self._exchanges[name] = self._make(name)
+        exchange = self.restore(name)
         exchange.connections += 1
         return exchange
 
     def leave(self, exchange: Exchange) -> None:
         """A connection of this exchange is gone, and its consumers with it."""
         exchange.connections -= 1
-        if not exchange.connections and exchange.name != DEFAULT and exchange.name not in self._rules:
+        self.release(exchange)
+
+    def restore(self, name: str) -> Exchange:
+        """The exchange of a namespace that may have no connection, only producers. Raises NamespaceError."""
+        check_name(name)
+        if self._allowed is not None and name not in self._allowed and name != DEFAULT:
+            raise NamespaceError("this namespace is not one of the allowed ones")
+        exchange = self._exchanges.get(name)
+        if exchange is None:
+            exchange = self._exchanges[name] = self._make(name)
+        return exchange
+
+    def release(self, exchange: Exchange) -> None:
+        """Ends the namespace, unless it was configured, or connections or producers (M7) are there."""
+        # Producers that are unsaved and not there are still to be forgotten on disk.
+        used = exchange.connections or exchange.producers or exchange.producers.unsaved
+        if not used and exchange.name != DEFAULT and exchange.name not in self._rules:
             del self._exchanges[exchange.name]
 
     def _make(self, name: str) -> Exchange:
-        rules = self._rules.get(name, NamespaceRules())
-        outbox = self._outbox_limit if rules.outbox is None else rules.outbox
-        return Exchange(name, rules.grammar, rules.overflow, outbox, self._parts)
+        rules = self._rules.get(name) or default_rules(name)
+        limits = self._limits
+        outbox = limits.outbox if rules.outbox is None else rules.outbox
+        producers = Producers(limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl)
+        return Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)

@@ -25,7 +25,16 @@ class Node:
     refused_connections: int = 0
     slow_consumers: int = 0
     """Connections cut off because they did not take what they had asked for."""
+    relays: list[Any] = field(default_factory=list)
+    """What the node publishes by itself while somebody listens; each is asked now and then whether anybody does."""
     next_client: int = 0
+
+    def tick(self, now: float) -> None:
+        """Time passes: producers fall silent, and relays are listened to no more."""
+        for exchange in self.namespaces:
+            exchange.producers.expire(now)
+        if self.relays:
+            self.relays[:] = [relay for relay in self.relays if relay.tick(now)]
 
     def client_id(self) -> int:
         self.next_client += 1

@@ -3,13 +3,19 @@
 Working out who gets a topic (index, groups, permissions) costs far more than looking it up, and the same topics come
 again and again. So the answer, a `Plan`, is kept per topic, with the generation of the exchange at which it was made.
 
-A subscribe or unsubscribe begins a new generation. It would be a waste to throw every plan away for it: a pattern
-`volcanoes.usa.atka.*` can only touch topics that begin with `volcanoes.usa.atka`. So each change leaves its
-generation as a stamp on its literal prefix, and an older plan still holds if no prefix of its topic has a newer
-stamp:
+Two things can make it wrong. A pattern that was not there before may be one that the topic matches: that begins a
+new generation. It would be a waste to throw every plan away for it: a pattern `volcanoes.usa.atka.*` can only touch
+topics that begin with `volcanoes.usa.atka`. So each new pattern leaves its generation as a stamp on its literal prefix,
+and an older plan is still that of its topic if no prefix of the topic has a newer stamp:
 
-    plan of `a.b.c` made at 7; then `a.x.>` subscribes (8), then `q` (9)
+    plan of `a.b.c` made at 7; then `a.x.>` is new (8), then `q` (9)
     stamps: {`a.x`: 8, `q`: 9}; prefixes of the topic: ``, `a`, `a.b`, `a.b.c`: none newer than 7, so the plan holds
+
+Or somebody came or went under a pattern that was there. Then the plan is still that of its topic, but has to be renewed
+from the nodes of the index that it was made from: once for all the topics that share it (`Exchange.renew`).
+
+Plans hold on to the consumers in them, those who have left included. So after as many changes as there are plans, all
+are forgotten: that is less work than the changes were.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fumarole.core.errors import FumaroleError, TopicError
+from fumarole.core.index import Node
 from fumarole.core.topic import check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.groups import Group
@@ -36,13 +43,22 @@ class Denied(FumaroleError):
 class Plan:
     """The entities that get a topic: consumers without a group, and groups with their members that match."""
 
-    __slots__ = ("consumers", "groups")
+    __slots__ = ("consumers", "filled", "groups", "nodes", "topic", "version")
 
     def __init__(
-        self, consumers: tuple[Consumer, ...] = (), groups: tuple[tuple[Group, tuple[Consumer, ...]], ...] = ()
+        self,
+        consumers: tuple[Consumer, ...] = (),
+        groups: tuple[tuple[Group, tuple[Consumer, ...]], ...] = (),
+        nodes: tuple[Node, ...] = (),
     ) -> None:
         self.consumers = consumers
         self.groups = groups
+        self.nodes = nodes
+        """Those of the index that it is made from."""
+        self.version = self.filled = -1
+        """That of the index when it was last found to be right, and when it last changed."""
+        self.topic: str | None = None
+        """Set where somebody may not be shown every topic: then it is the plan of this one only."""
 
 
 class Plans:
@@ -53,14 +69,23 @@ class Plans:
 
     def __init__(self, exchange: Exchange, permissions: Permissions | None) -> None:
         self._exchange = exchange
+        self._index = exchange.index
         self._permissions = permissions
         self._known: dict[bytes, tuple[Plan, int]] = {}
         self._generation = 0
         self._stamps: dict[str, int] = {}
         self._oldest_stamp = 0
+        self._changes = 0
+
+    def age(self) -> None:
+        """Somebody came or went."""
+        self._changes += 1
+        if self._changes >= len(self._known):
+            self._known.clear()
+            self._changes = 0
 
     def touch(self, prefix: str) -> None:
-        """A pattern with this literal prefix came or went."""
+        """There is a new pattern with this literal prefix."""
         self._generation += 1
         if len(self._stamps) >= STAMPS_KEPT:
             self._stamps.clear()
@@ -71,16 +96,17 @@ class Plans:
         """The plan of a topic. Raises TopicError or Denied where it may not be published."""
         known = self._known.get(topic)
         if known is not None:
-            if known[1] == self._generation:
-                return known[0]
-            if self._still_holds(topic, known[1]):
-                self._known[topic] = known[0], self._generation
-                return known[0]
+            plan, made = known
+            if made != self._generation and self._still_holds(topic, made):
+                made = self._generation
+                self._known[topic] = plan, made
+            if made == self._generation and (plan.version == self._index.version or self._exchange.renew(plan)):
+                return plan
         text = decode_topic(topic)
         check_topic(text, self._exchange.grammar)
         if self._permissions is not None and not self._permissions.allows(text):
             raise Denied(text)
-        plan: Plan = self._exchange.plan(text)
+        plan = self._exchange.plan(text)
         if len(self._known) >= PLANS_KEPT:
             self._known.clear()
         self._known[topic] = plan, self._generation

@@ -16,7 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdlib cimport free, realloc
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
 from fumarole.fastpath.plans cimport Group, Plan, Plans, fumarole_strict
@@ -24,11 +24,12 @@ from fumarole.fastpath.plans cimport Group, Plan, Plans, fumarole_strict
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
 from fumarole.core.topic import Grammar
-from fumarole.protocols.nats import OK as PURE_OK
-from fumarole.sessions.nats import State
+from fumarole.protocols.nats import OK as PURE_OK, PONG as PURE_PONG
+from fumarole.sessions.stream import State
 
 cdef Py_ssize_t FRAMING = PURE_FRAMING
 cdef bytes OK = PURE_OK
+cdef bytes PONG = PURE_PONG
 cdef object CLOSED = State.CLOSED
 cdef object STRICT = Grammar.STRICT
 
@@ -37,8 +38,20 @@ cdef extern from *:
     /* What parsing an operation can find instead of its length. */
     #define INCOMPLETE 0
     #define ODD -1
+    /* Ten milliseconds or so, in messages; and what an operation of the session's takes, in the same. */
+    #define WORK_AT_ONCE 50000
+    #define WORK_OF_A_HAND_OVER 50
     """
-    const Py_ssize_t INCOMPLETE, ODD
+    const Py_ssize_t INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER
+
+
+cdef extern from *:
+    """
+    #define _GNU_SOURCE
+    """
+
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void* text, size_t length, const void* part, size_t part_length)
 
 
 cdef struct Operation:
@@ -82,6 +95,8 @@ cdef class NatsReader:
     cdef char* pending          # the beginning of an operation whose end has not come yet
     cdef Py_ssize_t pending_length, pending_capacity
     cdef Py_ssize_t needed      # how long it will be; 0: its line is not even complete
+    cdef Py_ssize_t work        # done since the loop was last given a turn: about so many messages
+    cdef bytes rest             # what was put off for the next turn; None: nothing
 
     def __init__(self, session):
         self.session = session
@@ -97,6 +112,7 @@ cdef class NatsReader:
         """Bytes from the client, cut anywhere."""
         cdef Py_buffer view
         self.session.heard = True
+        self.work = 0
         if self.waiting:
             self.end_of_waiting()
         elif self.session.state is CLOSED:
@@ -107,6 +123,19 @@ cdef class NatsReader:
         finally:
             PyBuffer_Release(&view)
 
+    @property
+    def unfinished(self):
+        """Was something put off? One operation can mean a message to each of very many; others want their turn."""
+        return self.rest is not None
+
+    def go_on(self):
+        """With what was put off."""
+        cdef bytes rest = self.rest
+        self.rest = None
+        self.work = 0
+        if rest is not None and self.session.state is not CLOSED:
+            self.consume(rest, len(rest))
+
     def receive_eof(self):
         """The client has closed its side."""
         self.session.receive_eof()
@@ -115,7 +144,7 @@ cdef class NatsReader:
         """What an operation that the session has handled may have changed."""
         session = self.session
         self.closed = session.state is CLOSED
-        self.waiting = session.credentials is not None
+        self.waiting = session.claim is not None
         self.plans = session.plans
         self.verbose = session.verbose
         self.echo = session.echo
@@ -125,9 +154,9 @@ cdef class NatsReader:
         return 0
 
     cdef int end_of_waiting(self) except -1:
-        """The session has kept what came while the credentials were looked at; if it goes on, the rest comes back here."""
+        """The session has kept what came while the claim was looked at; if it goes on, the rest comes back here."""
         cdef bytes rest
-        if self.session.credentials is None:
+        if self.session.claim is None:
             rest = self.session.reclaim()
             self.refresh()
             self.consume(rest, len(rest))
@@ -136,6 +165,9 @@ cdef class NatsReader:
     cdef int consume(self, const char* data, Py_ssize_t length) except -1:
         cdef Py_ssize_t used
         while length > 0 and not self.closed:
+            if self.work >= WORK_AT_ONCE or self.rest is not None:
+                self.rest = (self.rest or b"") + PyBytes_FromStringAndSize(data, length)
+                return 0
             if self.waiting:
                 self.session.receive_data(PyBytes_FromStringAndSize(data, length))
                 self.refresh()
@@ -144,7 +176,7 @@ cdef class NatsReader:
                 used = self.complete(data, length)
             else:
                 used = self.run(data, length)
-                if used < length and not self.closed and not self.waiting:
+                if used < length and not self.closed and not self.waiting and self.work < WORK_AT_ONCE:
                     self.keep(data + used, length - used)
                     return 0
             data += used
@@ -196,6 +228,10 @@ cdef class NatsReader:
             size = ODD if self.plans is None else self.parse(at, end, &operation)
             if size == INCOMPLETE:
                 break
+            if size == ODD and end - at >= 6 and memcmp(at, b"PING\r\n", 6) == 0:
+                self.outbox.push(PONG)
+                at += 6
+                continue
             plan = None
             if size != ODD:
                 plan = self.plans.known(operation.topic, operation.topic_length)
@@ -209,6 +245,8 @@ cdef class NatsReader:
                 if size == INCOMPLETE:
                     break
                 at += size
+            if self.work >= WORK_AT_ONCE:
+                break
         return at - data
 
     cdef Plan learn(self, Operation* operation):
@@ -269,6 +307,8 @@ cdef class NatsReader:
             return INCOMPLETE
         if p[0] != c"\r" or p[1] != c"\n":
             return ODD
+        if headers and memmem(line_end, operation.headers + 2, b"\r\nProducer:", 11) != NULL:
+            return ODD  # a reading, and it is the session that knows producers
         operation.tail_length = p + 2 - operation.tail
         return operation.length
 
@@ -289,15 +329,17 @@ cdef class NatsReader:
         cdef tuple share
         cdef Consumer consumer
         cdef object publication = None
-        for each in range(PyTuple_GET_SIZE(plan.consumers)):
-            consumer = <Consumer>PyTuple_GET_ITEM(plan.consumers, each)
+        # A plan may be renewed while its messages are handed out; what it was then is what counts.
+        cdef tuple consumers = plan.consumers, groups = plan.groups
+        for each in range(PyTuple_GET_SIZE(consumers)):
+            consumer = <Consumer>PyTuple_GET_ITEM(consumers, each)
             if consumer.outbox is not self.outbox or self.echo:
                 publication = self.deliver(consumer, operation, publication)
                 routed += 1
-        if PyTuple_GET_SIZE(plan.groups):
+        if PyTuple_GET_SIZE(groups):
             weight = operation.topic_length + operation.reply_length + operation.total + FRAMING
-            for each in range(PyTuple_GET_SIZE(plan.groups)):
-                share = <tuple>PyTuple_GET_ITEM(plan.groups, each)
+            for each in range(PyTuple_GET_SIZE(groups)):
+                share = <tuple>PyTuple_GET_ITEM(groups, each)
                 consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(
                     <tuple>PyTuple_GET_ITEM(share, 1), weight, self.session
                 )
@@ -307,6 +349,7 @@ cdef class NatsReader:
         self.counters.received += 1
         self.counters.received_bytes += operation.total
         self.counters.routed += routed
+        self.work += routed
         if routed == 0:
             self.counters.unheard += 1
             if operation.reply_length:
@@ -378,6 +421,7 @@ cdef class NatsReader:
                 return INCOMPLETE
             line_end = end - 1
         length = line_end + 1 - at
+        self.work += WORK_OF_A_HAND_OVER
         self.session.receive_data(PyBytes_FromStringAndSize(at, length))
         wanted = self.session.wanted()
         if wanted > end - at - length:

@@ -15,6 +15,7 @@ cdef class Consumer:
     cdef public object group
     cdef public bytes key
     cdef public object sees
+    cdef public object standing
     cdef public long long accepted
     cdef public long long dropped
     cdef public long long limit

@@ -135,8 +135,7 @@ cdef class Consumer:
         self.group = group
         self.key = key
         self.sees = sees
-        outbox = getattr(outlet, "outbox", None)
-        self.outbox = outbox if isinstance(outbox, Outbox) else None
+        self.outbox = outlet.outbox if getattr(outlet, "takes_nats_frames", False) else None
 
 
 cdef class Outbox:

@@ -1,6 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport uint32_t, uint64_t
 
+from fumarole.fastpath.index cimport Index
 from fumarole.fastpath.outbox cimport Consumer, Outbox
 
 
@@ -31,6 +32,10 @@ cdef class Group:
 cdef class Plan:
     cdef public tuple consumers
     cdef public tuple groups
+    cdef public tuple nodes
+    cdef public long long version
+    cdef public long long filled
+    cdef public object topic
 
 
 cdef struct Entry:
@@ -43,12 +48,15 @@ cdef struct Entry:
 
 cdef class Plans:
     cdef object exchange
+    cdef Index index
+    cdef dict shared
     cdef object grammar
     cdef bint strict
     cdef object permissions
     cdef Entry* entries
     cdef Py_ssize_t capacity
     cdef Py_ssize_t used
+    cdef Py_ssize_t changes     # since the plans were last forgotten
     cdef char* keys
     cdef Py_ssize_t keys_capacity
     cdef Py_ssize_t keys_used
@@ -57,6 +65,8 @@ cdef class Plans:
     cdef uint64_t* stamps
     cdef Plan known(self, const char* topic, Py_ssize_t length)
     cdef Plan learn(self, const char* topic, Py_ssize_t length)
+    cdef Plan work_out(self, str topic)
+    cdef bint renew(self, Plan plan) except -1
     cdef bint still_holds(self, const char* topic, Py_ssize_t length, uint64_t made) noexcept
     cdef int grow(self) except -1
     cdef void clear(self) noexcept

@@ -17,6 +17,8 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from fumarole.fastpath.index cimport Index, Node
+
 from fumarole.core.topic import Grammar, check_topic
 from fumarole.exchange.plans import Denied, decode_topic
 
@@ -26,6 +28,7 @@ cdef extern from *:
     #include <string.h>
 
     #define PLANS_KEPT 131072
+    #define SHARED_PLANS_KEPT 4096
     #define FIRST_CAPACITY 256
     #define STAMPS 8192
     #define STEP 0x9E3779B1u
@@ -54,7 +57,7 @@ cdef extern from *:
         return fumarole_mix(hash, 0x589965CC75374CC3ull);
     }
     """
-    const Py_ssize_t PLANS_KEPT, FIRST_CAPACITY, STAMPS
+    const Py_ssize_t PLANS_KEPT, SHARED_PLANS_KEPT, FIRST_CAPACITY, STAMPS
     const uint32_t STEP
     uint64_t fumarole_seed
     uint64_t fumarole_hash(const char* text, Py_ssize_t length) nogil
@@ -101,9 +104,11 @@ cdef inline bint has_room(Consumer member, Py_ssize_t weight) except -1:
 
 
 cdef class Plan:
-    def __init__(self, tuple consumers=(), tuple groups=()):
+    def __init__(self, tuple consumers=(), tuple groups=(), tuple nodes=()):
         self.consumers = consumers
         self.groups = groups
+        self.nodes = nodes
+        self.version = self.filled = -1
 
 
 cdef class Plans:
@@ -114,6 +119,8 @@ cdef class Plans:
 
     def __init__(self, exchange, permissions):
         self.exchange = exchange
+        self.index = exchange.index
+        self.shared = exchange.shared
         self.grammar = exchange.grammar
         self.strict = exchange.grammar is Grammar.STRICT
         self.permissions = permissions
@@ -124,8 +131,14 @@ cdef class Plans:
         free(self.keys)
         free(self.stamps)
 
+    def age(self):
+        """Somebody came or went."""
+        self.changes += 1
+        if self.changes >= self.used:
+            self.clear()
+
     def touch(self, str prefix):
-        """A pattern with this literal prefix came or went."""
+        """There is a new pattern with this literal prefix."""
         cdef bytes text = prefix.encode()
         self.generation += 1
         if prefix:
@@ -142,6 +155,7 @@ cdef class Plans:
         cdef uint64_t hash = fumarole_hash(topic, length)
         cdef Entry* entry
         cdef Py_ssize_t at
+        cdef Plan plan
         if self.capacity:
             at = hash & (self.capacity - 1)
             while True:
@@ -149,11 +163,13 @@ cdef class Plans:
                 if entry.plan == NULL:
                     break
                 if entry.hash == hash and entry.length == length and memcmp(self.keys + entry.key, topic, length) == 0:
-                    if entry.made == self.generation:
-                        return <Plan>entry.plan
-                    if self.still_holds(topic, length, entry.made):
+                    if entry.made != self.generation:
+                        if not self.still_holds(topic, length, entry.made):
+                            break
                         entry.made = self.generation
-                        return <Plan>entry.plan
+                    plan = <Plan>entry.plan
+                    if plan.version == self.index.version or self.renew(plan):
+                        return plan
                     break
                 at = (at + 1) & (self.capacity - 1)
         return None
@@ -170,7 +186,7 @@ cdef class Plans:
         if self.permissions is not None and not self.permissions.allows(text):
             raise Denied(text)
         cdef uint64_t made = self.generation
-        cdef Plan plan = self.exchange.plan(text)
+        cdef Plan plan = self.work_out(text)
         if self.used >= PLANS_KEPT:
             self.clear()
         if 4 * self.used >= 3 * self.capacity:
@@ -204,6 +220,40 @@ cdef class Plans:
         self.used += 1
         return plan
 
+    cdef Plan work_out(self, str topic):
+        """Exchange.plan, for the usual case: nobody who matches is of a group or may be shown only a part."""
+        cdef list nodes = self.index.match(topic.split("."))
+        cdef list consumers = []
+        cdef Node node
+        cdef Consumer consumer
+        cdef Plan plan
+        if len(nodes) == 0:
+            return self.exchange.nobody
+        key = nodes[0] if len(nodes) == 1 else tuple(nodes)
+        plan = self.shared.get(key)
+        if plan is not None and (plan.version == self.index.version or self.renew(plan)):
+            return plan
+        for node in nodes:
+            for consumer in node.values or ():
+                if consumer.sees is not None or consumer.group:
+                    return self.exchange.plan(topic)
+                consumers.append(consumer)
+        plan = Plan(tuple(consumers), (), tuple(nodes))
+        plan.version = plan.filled = self.index.version
+        if len(self.shared) >= SHARED_PLANS_KEPT:
+            self.shared.clear()
+        self.shared[key] = plan
+        return plan
+
+    cdef bint renew(self, Plan plan) except -1:
+        """Makes the plan right again if somebody came or went at one of its nodes. False: it cannot be."""
+        cdef Py_ssize_t each
+        for each in range(PyTuple_GET_SIZE(plan.nodes)):
+            if (<Node>PyTuple_GET_ITEM(plan.nodes, each)).version > plan.version:
+                return self.exchange.renew(plan)
+        plan.version = self.index.version
+        return True
+
     cdef bint still_holds(self, const char* topic, Py_ssize_t length, uint64_t made) noexcept:
         """Has no change since then a literal prefix that this topic begins with?"""
         cdef Py_ssize_t end
@@ -234,9 +284,10 @@ cdef class Plans:
 
     cdef void clear(self) noexcept:
         cdef Py_ssize_t at
-        for at in range(self.capacity):
+        for at in range(self.capacity if self.used else 0):
             Py_XDECREF(<PyObject*>self.entries[at].plan)
-        if self.capacity:
+        if self.used:
             memset(self.entries, 0, self.capacity * sizeof(Entry))
         self.used = 0
+        self.changes = 0
         self.keys_used = 0

@@ -1,90 +1,54 @@
-"""What a NATS client's operations mean to the exchange.
-
-A session is START until CONNECT has been answered, then OPEN, at last CLOSED. In between it may be waiting for
-somebody to look at the credentials: then nothing more is heard until `admit`.
-"""
+"""What a NATS client's operations mean to the exchange. It is START until its CONNECT has been answered."""
 
 from __future__ import annotations
 
 import json
-from enum import Enum
-from typing import Any, NamedTuple
+import math
+from typing import Any
 
 from fumarole.core import headers
-from fumarole.core.errors import NamespaceError, PatternError, TopicError
+from fumarole.core.errors import PatternError, TopicError
 from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
-from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic
+from fumarole.exchange.producers import Reading, ReadingError, check_identity, check_metadata, check_number
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish
+from fumarole.sessions import services
+from fumarole.sessions.stream import SHOWN_NAME, Claim, Peer, State, StreamSession
 
 EMPTY = "$EMPTY"
 """How this door writes the empty topic (T9)."""
-STATS = "$FUM.stats"
-"""A request to this topic is answered with the counters of the namespace (L3)."""
-CONSUMERS = "$FUM.consumers"
-"""The same for the consumers of the namespace that lost most."""
+PRODUCER = b"\r\nProducer:"
+"""In a header block: who the message is from (M8)."""
 DOLLAR = ord("$")
 UNANSWERED_PINGS = 2
-CONSUMERS_AT_ONCE = 1000
-"""Of those that end with their connection; a hundred thousand in one go would hold everybody up."""
-BEFORE_CONNECT = 16 * 1024
-"""Outbox of a connection that has not said who it is."""
+WORK_AT_ONCE = 20_000
+"""Twenty milliseconds or so, in messages put into outboxes; and what operations take besides, in the same."""
+WORK_OF_A_PUBLISH = 3
+WORK_OF_A_CONTROL = 15
 
 
-class State(Enum):
-    START = "start"
-    OPEN = "open"
-    CLOSED = "closed"
+class NatsSession(StreamSession):
+    """One NATS client."""
 
-
-class Credentials(NamedTuple):
-    """What a client gave to prove who it is."""
-
-    user: str | None
-    password: str | None
-    token: str | None
-
-
-class Peer(NamedTuple):
-    """The two ends of a connection, for INFO."""
-
-    host: str
-    port: int
-    address: str
-    secure: bool = False
-
-
-class NatsSession:
-    """One client. The pump feeds it bytes and time; everything it has to say goes into its outbox."""
+    takes_nats_frames = True
+    """The compiled reader may write MSG and HMSG straight into its outbox."""
 
     def __init__(self, node: Node, peer: Peer, now: float, owner: Any) -> None:
-        self.node = node
-        self.state = State.START
-        self.echo = True
+        super().__init__(node, peer, now, owner)
         self.verbose = True
-        self.label = ""
-        self.plans: Plans | None = None
-        self.exchange: Exchange | None = None
-        self.credentials: Credentials | None = None
-        """Set while somebody has to look at them; then `admit` goes on."""
-        self.heard = False
-        self.client_id = node.client_id()
         self._protocol = nats.ServerProtocol(node.limits)
         self._protocol.greeted = not node.authentication
-        self._user: User | None = None
+        self._put_off: list[nats.Event] = []
         self._no_responders = False
-        self._consumers: dict[bytes, Consumer] = {}
         self._quiet_since = now
-        self._deadline = now + (node.limits.tls_handshake if peer.secure else node.limits.handshake)
         self._pings = 0
-        self.outbox = node.parts.outbox(BEFORE_CONNECT, Overflow.DISCONNECT, node.parts.counters(), node.ready, owner)
         self.outbox.push(nats.info(self._info(peer)))
 
     # The verbs of the pump.
@@ -94,20 +58,20 @@ class NatsSession:
         self.heard = True
         if self.state is not State.CLOSED:
             self._protocol.receive_data(data)
-        self._advance()
+        self._advance(WORK_AT_ONCE)
+
+    def go_on(self) -> None:
+        """With what was put off."""
+        self._advance(WORK_AT_ONCE)
 
     def receive_eof(self) -> None:
         """The client has closed its side."""
         self._protocol.receive_eof()
         self._advance()
 
-    def close_expected(self) -> bool:
-        """Once the outbox is empty, the connection is over."""
-        return self.state is State.CLOSED
-
     def wanted(self) -> int:
         """How many more bytes the operation that is half received takes; for the compiled reader."""
-        return self._protocol.wanted() if self.credentials is None else 0
+        return self._protocol.wanted() if self.claim is None else 0
 
     def reclaim(self) -> bytes:
         """What was received and not yet acted upon, given back; for the compiled reader."""
@@ -115,8 +79,9 @@ class NatsSession:
 
     def tick(self, now: float) -> None:
         """Time passes: the handshake's deadline, and the search for signs of life."""
+        self.now = now
         if self.state is State.START:
-            if now > self._deadline and self.credentials is None:
+            if now > self._deadline and self.claim is None:
                 self.fail("Authentication Timeout")
         elif self.state is State.OPEN:
             if self.heard:
@@ -130,8 +95,8 @@ class NatsSession:
                     self.outbox.push(nats.PING)
 
     def admit(self, user: User | None) -> None:
-        """The credentials were looked at: they belong to this user, or to nobody."""
-        self.credentials = None
+        """The claim was looked at: it belongs to this user, or to nobody."""
+        self.claim = None
         if self.state is not State.START:
             return
         if user is None:
@@ -139,46 +104,10 @@ class NatsSession:
             return
         self._user = user
         self._protocol.greeted = True
-        self._join(user.namespace)
+        self._begin(user.namespace)
         self._advance()
 
-    def fail(self, text: str) -> None:
-        """Tells the client why, and ends the session."""
-        if self.state is not State.CLOSED:
-            self.outbox.push(nats.error(text))
-            self.close()
-
-    def close(self) -> None:
-        """Leaves the exchange: nothing more comes in. What is in the outbox may still go out."""
-        if self.state is State.CLOSED:
-            return
-        self.state = State.CLOSED
-        self.plans = None
-        self.credentials = None
-        if self.exchange is not None:
-            self.outbox.govern(0, Overflow.DROP_NEWEST, self.exchange.counters)
-        self.forget()
-        self.node.ready.append(self.outbox.owner)
-
-    def forget(self, most: int = CONSUMERS_AT_ONCE) -> bool:
-        """Takes the consumers of a closed session out of the exchange, so many at a time. True: none is left.
-
-        Until then they are still found, but have no room: groups pass them over, and what they miss is counted.
-        """
-        if self.exchange is None:
-            return True
-        for _ in range(min(most, len(self._consumers))):
-            self.exchange.unsubscribe(self._consumers.popitem()[1])
-        if self._consumers:
-            return False
-        self.node.namespaces.leave(self.exchange)
-        self.exchange = None
-        return True
-
     # An outlet of the exchange.
-
-    def has_room(self, weight: int) -> bool:
-        return self.outbox.has_room(weight)
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         form = publication.form
@@ -196,19 +125,29 @@ class NatsSession:
         """The consumer has had all it asked for."""
         if self._consumers.pop(consumer.key, None) is not None and self.exchange is not None:
             self.exchange.unsubscribe(consumer)
+            if not self._consumers:
+                self._consumers.clear()  # an empty dict would keep the room it once needed
 
     # Operations.
 
-    def _advance(self) -> None:
+    def _advance(self, work: float = math.inf) -> None:
+        """Goes through what has come. Where that is more work than this (in messages), the rest is put off."""
         publish = self._publish
-        while self.state is not State.CLOSED and self.credentials is None:
-            events = self._protocol.events_received()
-            for event in events:
+        self.unfinished = False
+        while self.state is not State.CLOSED and self.claim is None:
+            events = self._put_off or self._protocol.events_received()
+            self._put_off = []
+            for at, event in enumerate(events, 1):
                 if type(event) is Publish:
-                    publish(event)
-                    continue
-                self._control(event)
-                if self.close_expected():
+                    work -= publish(event) + WORK_OF_A_PUBLISH
+                else:
+                    work -= WORK_OF_A_CONTROL
+                    self._control(event)
+                    if self.close_expected():
+                        return
+                if work <= 0 and at < len(events):
+                    self._put_off = events[at:]
+                    self.unfinished = True
                     return
             if self._protocol.close_expected():
                 self.outbox.push(self._protocol.data_to_send())
@@ -242,30 +181,24 @@ class NatsSession:
         if self.state is not State.START:
             self._okay()
             return
-        credentials = Credentials(*(_text(options, key) for key in ("user", "pass", "auth_token")))
-        if self.node.authentication:
-            self.credentials = credentials
-        else:
-            self._join(credentials.user or credentials.token or DEFAULT)
-
-    def _join(self, namespace: str) -> None:
-        try:
-            exchange = self.node.namespaces.join(namespace)
-        except NamespaceError as error:
-            self.fail(f"Authorization Violation: {error}")
+        given = [options.get(key) for key in ("user", "pass", "auth_token")]
+        if not all(value is None or isinstance(value, str) for value in given):
+            self.fail("Authorization Violation: user, pass and auth_token are text")  # and not as if none were given
             return
-        self.exchange = exchange
-        self.plans = exchange.plans(self._user.publish if self._user else None)
-        self.outbox.govern(exchange.outbox_limit, exchange.overflow, exchange.counters)
-        self.state = State.OPEN
-        self._okay()
+        claim = Claim(*given)
+        if self.node.authentication:
+            self.claim = claim
+        else:
+            self._begin(claim.user or claim.token or DEFAULT)
+
+    def _begin(self, namespace: str) -> None:
+        if self._join(namespace):
+            self._okay()
 
     def _joined(self) -> tuple[Exchange, Plans]:
         """The exchange and the plans; who speaks without CONNECT (authentication off) is in the default namespace."""
         if self.exchange is None:
-            verbose, self.verbose = self.verbose, False
             self._join(DEFAULT)
-            self.verbose = verbose
         assert self.exchange is not None
         assert self.plans is not None
         return self.exchange, self.plans
@@ -283,20 +216,20 @@ class NatsSession:
             if group:
                 check_topic(group, exchange.grammar)
         except PatternError as error:
-            self._error(f"Invalid Subject: {error}")
+            self._refuse(f"Invalid Subject: {error}")
             return
         except TopicError as error:
-            self._error(f"Invalid Subject: group: {error}")
+            self._refuse(f"Invalid Subject: group: {error}")
             return
         sees = self._user.subscribe if self._user else None
         if sees is not None and not sees.allows_pattern(pattern):
-            self._error(f'Permissions Violation for Subscription to "{text}"')
+            self._refuse(f'Permissions Violation for Subscription to "{text}"')
         elif len(self._consumers) >= self.node.limits.consumers_per_connection:
-            self._error("maximum subscriptions exceeded")
+            self._refuse("maximum subscriptions exceeded")
         else:
             consumer = exchange.consumer(self, pattern_text, group, event.sid, sees)
             self._consumers[event.sid] = consumer
-            exchange.subscribe(consumer)
+            exchange.subscribe(consumer, pattern=pattern)
             self._okay()
 
     def _unsubscribe(self, event: nats.Unsubscribe) -> None:
@@ -307,7 +240,8 @@ class NatsSession:
                 self.expire(consumer)
         self._okay()
 
-    def _publish(self, event: Publish) -> None:
+    def _publish(self, event: Publish) -> int:
+        """To how many entities it went."""
         exchange, plans = self.exchange, self.plans
         if exchange is None or plans is None:
             exchange, plans = self._joined()
@@ -320,15 +254,17 @@ class NatsSession:
             plan = plans.find(topic) if topic[0] != DOLLAR else plans.find(self._own_topic(event))
         except Denied:
             exchange.counters.refused += 1
-            self._error(f'Permissions Violation for Publish to "{_shown(topic)}"')
-            return
+            self._refuse(f'Permissions Violation for Publish to "{_shown(topic)}"')
+            return 0
         except TopicError as error:
             exchange.counters.refused += 1
-            self._error(f"Invalid Publish Subject: {error}")
-            return
+            self._refuse(f"Invalid Publish Subject: {error}")
+            return 0
         except _Served:
             self._okay()
-            return
+            return 0
+        if block and PRODUCER in block:
+            return self._read(exchange, plans, Publication(topic.decode(), payload, reply, block))
         if plan is exchange.nobody:
             exchange.count_unheard(len(payload) + len(block))
             routed = 0
@@ -339,15 +275,13 @@ class NatsSession:
             self.nobody_heard(topic, reply)
         if self.verbose:
             self._okay()
+        return routed
 
     def _own_topic(self, event: Publish) -> bytes:
         """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""
         if event.topic == EMPTY.encode():
             return b""
-        if event.topic in (STATS.encode(), CONSUMERS.encode()):
-            assert self.exchange is not None
-            stats = event.topic == STATS.encode()
-            self._serve(event, self._stats() if stats else self.exchange.worst_consumers())
+        if self._serve(event):
             raise _Served
         if event.reply:
             self.nobody_heard(_shown(event.topic).encode(), event.reply.decode())
@@ -358,9 +292,29 @@ class NatsSession:
         if self._no_responders:
             self._answer(reply, b"", headers.build([("Nats-Subject", topic.decode())], status="503"))
 
-    def _serve(self, event: Publish, answer: dict[str, Any]) -> None:
-        if event.reply:
+    def _serve(self, event: Publish) -> bool:
+        """Lets the node answer. False: it has no such service."""
+        assert self.exchange is not None
+        payload = event.payload.decode("utf-8", "replace")
+        request = services.Request(self.node, self.exchange, self._user, payload, self.now)
+        answer = services.answer(_shown(event.topic), request)
+        if answer is not None and event.reply:
             self._answer(event.reply.decode(), json.dumps(answer).encode())
+        return answer is not None
+
+    def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
+        """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
+        try:
+            publication.reading = _reading(publication)
+            routed = exchange.read(publication, plans, self.now, self)
+        except ReadingError as error:
+            exchange.counters.refused += 1
+            self._refuse(f"Invalid Reading: {error}")
+            return 0
+        if publication.reply and not routed:
+            self.nobody_heard(publication.topic.encode(), publication.reply)
+        self._okay()
+        return routed
 
     def _answer(self, reply: str, payload: bytes, block: bytes = b"") -> None:
         """An answer of the node's own: to the one who asked, and to nobody else."""
@@ -371,16 +325,15 @@ class NatsSession:
         if own:
             self.accept(own[0], Publication(reply, payload, "", block))
 
-    def _stats(self) -> dict[str, Any]:
-        assert self.exchange is not None
-        return {"node": self.node.name, "version": self.node.version, **self.exchange.report()}
-
     def _okay(self) -> None:
         if self.verbose:
             self.outbox.push(nats.OK)
 
-    def _error(self, text: str) -> None:
+    def _refuse(self, text: str) -> None:
         self.outbox.push(nats.error(text))
+
+    def _error(self, text: str) -> bytes:
+        return nats.error(text)
 
     def _info(self, peer: Peer) -> dict[str, Any]:
         options: dict[str, Any] = {
@@ -402,7 +355,19 @@ class NatsSession:
         return options
 
 
-SHOWN_NAME = 64
+def _reading(publication: Publication) -> Reading:
+    """The reading that a message with a `Producer` is; `Metadata` may bring a JSON object."""
+    given = dict(headers.parse(publication.headers))
+    try:
+        metadata = json.loads(given.get("Metadata", "{}"))
+    except (ValueError, RecursionError):
+        raise ReadingError("the header `Metadata` is not JSON") from None
+    text = publication.payload.decode("utf-8", "replace")
+    try:
+        value: int | float | str = check_number(json.loads(text))
+    except (ValueError, RecursionError, ReadingError):
+        value = text
+    return Reading(check_identity(given["Producer"]), check_metadata(metadata), value)
 
 
 FORM = object()
@@ -420,11 +385,6 @@ def _form(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]
 
 class _Served(Exception):
     """The node itself has answered."""
-
-
-def _text(options: dict[str, Any], key: str) -> str | None:
-    value = options.get(key)
-    return value if isinstance(value, str) else None
 
 
 def _shown(topic: bytes) -> str:

@@ -1,0 +1,96 @@
+"""Producers' metadata on disk: how fast it is written and read again, what it takes in memory, how long the loop waits.
+
+    python bench/durable.py [PRODUCERS]
+
+Each producer has five keys: room, building, kind and unit as text, a serial number. Writing and reading are each in a
+process of its own, so that the memory of one is not that of the other.
+"""
+
+import asyncio
+import gc
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.producers import Reading
+from fumarole.store.keeper import Keeper
+
+KINDS = ("temperature", "humidity", "pressure", "carbon-dioxide")
+
+
+def resident() -> int:
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
+
+
+def metadata(number: int) -> dict[str, str | int]:
+    return {
+        "Room": f"{number % 40_000}",
+        "Building": f"building {number % 200}",
+        "Kind": KINDS[number % len(KINDS)],
+        "Unit": "unit of measure",
+        "Serial": number,
+    }
+
+
+async def longest_wait(waits: list[float]) -> None:
+    while True:
+        begun = time.perf_counter()
+        await asyncio.sleep(0.001)
+        waits.append(time.perf_counter() - begun - 0.001)
+
+
+async def write(folder: Path, producers: int) -> None:
+    namespaces = Namespaces()
+    keeper = Keeper(folder, namespaces, print)
+    await keeper.load()
+    chance = random.Random(1)
+    exchange = namespaces.join("default")
+    for number in range(producers):
+        identity = str(uuid.UUID(int=chance.getrandbits(128), version=4))
+        exchange.producers.hear(Reading(identity, metadata(number), 1.0), 0.0)
+    gc.collect()
+    gc.freeze()
+    waits: list[float] = []
+    watch = asyncio.create_task(longest_wait(waits))
+    begun = time.perf_counter()
+    await keeper.save()
+    seconds = time.perf_counter() - begun
+    watch.cancel()
+    print(f"written: {producers / seconds:,.0f} producers a second")
+    print(f"the loop's longest turn meanwhile: {max(waits) * 1000:.1f} ms")
+    await keeper.close()
+
+
+async def read(folder: Path) -> None:
+    namespaces = Namespaces()
+    keeper = Keeper(folder, namespaces, print)
+    before = resident()
+    begun, worked = time.perf_counter(), time.process_time()
+    producers = await keeper.load()
+    seconds, worked = time.perf_counter() - begun, time.process_time() - worked
+    print(f"read: {producers / seconds:,.0f} producers a second, {producers / worked:,.0f} a second of processor time")
+    print(f"in memory: {(resident() - before) / producers:,.0f} bytes each")
+    await keeper.close()
+
+
+def main() -> None:
+    if len(sys.argv) == 4:
+        folder, producers = Path(sys.argv[2]), int(sys.argv[3])
+        asyncio.run(write(folder, producers) if sys.argv[1] == "write" else read(folder))
+        return
+    producers = sys.argv[1] if len(sys.argv) > 1 else "1000000"
+    with tempfile.TemporaryDirectory() as folder:
+        for what in ("write", "read"):
+            subprocess.run([sys.executable, __file__, what, folder, producers], check=True)
+        size = sum(path.stat().st_size for path in Path(folder).iterdir())
+        print(f"on disk: {size / int(producers):,.0f} bytes each")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""A figure, what it stands beside, and whether it is what was wanted; and how figures are written down.
+
+Ratios are the figures: a rate alone says as much about the machine as about the broker. So each figure stands beside
+one of the same run: the peer's, the undisturbed one, or else a limit.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).parents[1]
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One row. `ratio` is ours to what stands beside it; `bound` is for the ratio."""
+
+    claim: str
+    name: str
+    ours: float
+    beside: float
+    beside_what: str
+    """Whose figure that is: nats-server's, the limit, …"""
+    unit: str
+    ratio: float
+    bound: float
+    at_least: bool
+    """Must the ratio be at least the bound, or at most?"""
+    note: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.ratio >= self.bound if self.at_least else self.ratio <= self.bound
+
+    @property
+    def wanted(self) -> str:
+        if self.beside_what == LIMIT:
+            return "within the limit"
+        return f"{'at least' if self.at_least else 'at most'} {self.bound:g}"
+
+
+LIMIT = "limit"
+
+
+def against(
+    peer: str, claim: str, name: str, ours: float, theirs: float, unit: str, *, at_least: float | None = None,
+    at_most: float | None = None, note: str = "",
+) -> Figure:  # fmt: skip
+    """A figure beside another one of the same run. One of `at_least` and `at_most` bounds their ratio."""
+    bound = at_least if at_least is not None else at_most
+    assert bound is not None
+    return Figure(
+        claim=claim,
+        name=name,
+        ours=ours,
+        beside=theirs,
+        beside_what=peer,
+        unit=unit,
+        ratio=ours / theirs,
+        bound=bound,
+        at_least=at_least is not None,
+        note=note,
+    )
+
+
+def within(limit: float, claim: str, name: str, ours: float, unit: str, note: str = "") -> Figure:
+    """A figure that must not be above its limit."""
+    return against(LIMIT, claim, name, ours, limit, unit, at_most=1.0, note=note)
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it was measured."""
+
+    processor: str
+    cores: int
+    memory_gib: float
+    kernel: str
+    python: str
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """All of one run."""
+
+    date: str
+    commit: str
+    peer: str
+    rounds: int
+    machine: Machine
+    figures: list[Figure]
+
+
+def this_machine() -> Machine:
+    processor = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    memory = re.search(r"MemTotal:\s*(\d+) kB", Path("/proc/meminfo").read_text())
+    return Machine(
+        processor=processor[1] if processor else platform.machine(),
+        cores=len(os.sched_getaffinity(0)),
+        memory_gib=round(int(memory[1]) / (1 << 20), 1) if memory else 0.0,
+        kernel=platform.release(),
+        python=platform.python_version(),
+    )
+
+
+def this_commit() -> str:
+    """The commit that is checked out, and whether the sources are still as it has them."""
+    if not (ROOT / ".git").exists():
+        return "unknown"
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    return f"{commit} with changes" if _git("status", "--porcelain", "--", "src", "bench/*.py", "bench/load") else commit
+
+
+def _git(*words: str) -> str:
+    run = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return run.stdout.strip()
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def write(results: Results, folder: Path) -> None:
+    """results.json for programs, results.md for people."""
+    encoded = msgspec.json.format(msgspec.json.encode(results), indent=1)
+    (folder / "results.json").write_bytes(encoded + b"\n")
+    (folder / "results.md").write_text(as_markdown(results))
+
+
+def read(path: Path) -> Results:
+    return msgspec.json.decode(path.read_bytes(), type=Results)
+
+
+def amount(value: float, unit: str) -> str:
+    """`1 234 567 /s`, `41.2 µs`, `1.4 KiB`: as many digits as say something."""
+    if unit in UNITS:
+        return f"{value / UNITS[unit]:,.1f} {unit}" if UNITS[unit] > 1 else f"{value:,.0f} {unit}"
+    return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:,.1f} {unit}"
+
+
+def cells(figure: Figure) -> tuple[str, str, str, str, str, str]:
+    """What a table shows of a figure: what, ours, beside, ratio, wanted, met."""
+    beside = amount(figure.beside, figure.unit)
+    return (
+        figure.name,
+        amount(figure.ours, figure.unit),
+        f"{beside} ({figure.beside_what})",
+        f"{figure.ratio:.2f}",
+        figure.wanted,
+        "yes" if figure.met else "no",
+    )
+
+
+COLUMNS = ("", "ours", "beside", "ratio", "wanted", "met")
+
+
+def by_claim(figures: Iterable[Figure]) -> dict[str, list[Figure]]:
+    claims: dict[str, list[Figure]] = {}
+    for figure in figures:
+        claims.setdefault(figure.claim, []).append(figure)
+    return claims
+
+
+def as_markdown(results: Results) -> str:
+    machine = results.machine
+    lines = [
+        f"Measured {results.date}, commit {results.commit}, beside {results.peer}, the best of {results.rounds} alternating rounds, on",
+        f"{machine.cores} cores of {machine.processor}, {machine.memory_gib:g} GiB, Linux {machine.kernel}, Python {machine.python}.",
+        "`make bench` measures again.",
+    ]  # fmt: skip
+    for claim, figures in by_claim(results.figures).items():
+        columns = (claim, *COLUMNS[1:])
+        lines += ["", _row(columns), "|---|---:|---:|---:|---|---|"]
+        lines += [_row(cells(figure)) for figure in figures]
+        lines += [f"\n{note}" for note in dict.fromkeys(figure.note for figure in figures) if note]
+    return "\n".join(lines) + "\n"
+
+
+def _row(texts: Iterable[str]) -> str:
+    return f"| {' | '.join(texts)} |"

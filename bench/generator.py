@@ -1,0 +1,98 @@
+"""The load generator: C, because it must not be the limit of what it measures. Compiled here on first use."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.servers import CannotMeasureError
+
+SOURCES = Path(__file__).parent / "load"
+PROGRAMS = Path(__file__).parents[1] / "build" / "bench"
+FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra")
+
+
+class ServerFaultError(Exception):
+    """The server lost, doubled or altered a message, or cut a connection; the text is the generator's."""
+
+
+class Load(NamedTuple):
+    """What is published and who listens; bench/load/load.c says what each means."""
+
+    messages: int
+    size: int = 16
+    topics: int = 100
+    publishers: int = 1
+    consumers: int = 1
+    group: str = ""
+    window: int = 20_000
+    churn: str = ""
+    churn_rate: int = 1_000
+    patience: int = 10
+
+    def options(self) -> list[str]:
+        given = {field: value for field, value in self._asdict().items() if value != ""}
+        return [text for field, value in given.items() for text in (f"--{field.replace('_', '-')}", str(value))]
+
+
+class Run(NamedTuple):
+    """What came of a load."""
+
+    seconds: float
+    published: int
+    delivered: int
+    changes: int
+
+    @property
+    def rate(self) -> float:
+        """Messages published a second."""
+        return self.published / self.seconds
+
+
+class Latency(NamedTuple):
+    """Microseconds over two hops."""
+
+    p50: float
+    p99: float
+    p999: float
+
+
+def run_load(port: int, load: Load) -> Run:
+    return Run(**_run("load", port, *load.options()))
+
+
+def run_latency(port: int, rounds: int) -> Latency:
+    return Latency(**_run("latency", port, "--rounds", str(rounds)))
+
+
+def build(name: str) -> Path:
+    """The program, compiled if it is older than its sources."""
+    program = PROGRAMS / name
+    sources = [SOURCES / f"{name}.c", SOURCES / "connection.c"]
+    newest = max(source.stat().st_mtime for source in [*sources, SOURCES / "connection.h"])
+    if not program.exists() or program.stat().st_mtime < newest:
+        compiler = shutil.which("gcc") or shutil.which("cc")
+        if compiler is None:
+            raise CannotMeasureError("the load generator is in C and needs a compiler: install gcc")
+        PROGRAMS.mkdir(parents=True, exist_ok=True)
+        made = subprocess.run(
+            [compiler, *FLAGS, "-o", program, *sources], capture_output=True, text=True, check=False
+        )  # fmt: skip
+        if made.returncode:
+            raise CannotMeasureError(f"the load generator does not compile: {made.stderr}")
+    return program
+
+
+def _run(name: str, port: int, *options: str) -> dict[str, float]:
+    run = subprocess.run(
+        [build(name), "--port", str(port), *options], capture_output=True, text=True, check=False
+    )  # fmt: skip
+    if run.returncode == 2:
+        raise ServerFaultError(run.stderr.strip())
+    if run.returncode:
+        raise CannotMeasureError(f"{name}: {run.stderr.strip() or run.returncode}")
+    figures: dict[str, float] = json.loads(run.stdout)
+    return figures

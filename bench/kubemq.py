@@ -1,0 +1,157 @@
+"""Events a second through the KubeMQ door, beside a bare grpc.aio echo of the same messages: the library is the limit.
+
+In through SendEventsStream, out through SubscribeToEvents; the echo reads each event and writes it back on the same
+stream. Both have the same client, which waits for what it has sent once so many are under way, and both run on uvloop,
+as the broker does. The processes of its own:
+
+    python bench/kubemq.py echo                          prints its port, and echoes until it is ended
+    python bench/kubemq.py load PORT echo|broker COUNT   prints the seconds that so many events took
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+if __package__ in {None, ""}:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import grpc
+import uvloop
+
+from bench.effort import Effort
+from bench.figures import Figure, against
+from bench.generator import Load, run_load
+from bench.servers import COMPILED, PLAIN, CannotMeasureError, fumarole
+from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
+
+EVENTS = 10_000
+SIZE = 128
+UNDER_WAY = 500
+"""Fewer than fill an outbox: nothing is dropped, and the client would see it if something were."""
+WANTED = 0.7
+ECHO = "grpc.aio echo"
+CLAIM = f"KubeMQ door, {SIZE} B, events a second"
+NATS_LOAD = Load(200_000, size=SIZE, window=1_000)
+
+
+def measure(effort: Effort) -> Iterator[Figure]:
+    count = effort.share(EVENTS)
+    with _echo() as echo, _broker(COMPILED) as (nats, compiled), _broker(PLAIN) as (_, plain):
+        ports = {ECHO: (echo, "echo"), COMPILED: (compiled, "broker"), PLAIN: (plain, "broker")}
+        best = dict.fromkeys(ports, 0.0)
+        for round_number in range(1, effort.rounds + 1):
+            for name, (port, kind) in ports.items():
+                effort.tell(f"{name}, round {round_number}")
+                best[name] = max(best[name], count / _load(port, kind, count))
+        for name in (COMPILED, PLAIN):
+            yield against(ECHO, CLAIM, f"stream to subscription, {name}", best[name], best[ECHO], "/s", at_least=WANTED)
+        effort.tell("a NATS load at the same time")
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(_load, compiled, "broker", count)
+            run = run_load(nats, NATS_LOAD._replace(messages=effort.share(NATS_LOAD.messages)))
+            beside.result()
+        name = "NATS messages delivered meanwhile"
+        yield against("published", CLAIM, name, run.delivered, run.published, "", at_least=1.0)
+
+
+@contextmanager
+def _broker(form: str) -> Iterator[tuple[int, int]]:
+    """Our broker's two ports: NATS and KubeMQ."""
+    free = _free_port()
+    with fumarole(form, "--kubemq", f"127.0.0.1:{free}") as server:
+        yield server.port, free
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _echo() -> Iterator[int]:
+    process = subprocess.Popen([sys.executable, __file__, "echo"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def _load(port: int, kind: str, count: int) -> float:
+    command = [sys.executable, __file__, "load", str(port), kind, str(count)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise CannotMeasureError(f"the load through gRPC: {ended.stderr.strip()[-500:]}")
+    return float(ended.stdout)
+
+
+# In processes of their own.
+
+
+async def echo() -> None:
+    """A server that does nothing else."""
+
+    async def each(_events: object, context: Any) -> None:
+        while (event := await context.read()) is not grpc.aio.EOF:
+            await context.write(event)
+
+    server = grpc.aio.server()
+    handler = grpc.stream_stream_rpc_method_handler(each, Event.FromString, Event.SerializeToString)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench", {"Echo": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(port, flush=True)
+    await server.wait_for_termination()
+
+
+async def load(port: int, kind: str, count: int) -> None:
+    """Sends so many events, reads them all again, in order, and prints how long it took."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        if kind == "echo":
+            out = back = channel.stream_stream("/bench/Echo", Event.SerializeToString, Event.FromString)()
+        else:
+            subscribe = channel.unary_stream(
+                "/kubemq.kubemq/SubscribeToEvents", Subscribe.SerializeToString, EventReceive.FromString
+            )
+            subscription = Subscribe(SubscribeTypeData=Subscribe.Events, ClientID="bench", Channel="volcanoes.*")
+            back = subscribe(subscription)
+            await back.initial_metadata()
+            out = channel.stream_stream("/kubemq.kubemq/SendEventsStream", Event.SerializeToString, lambda data: data)()
+        room = asyncio.Semaphore(UNDER_WAY)
+        began = time.perf_counter()
+        sending = asyncio.create_task(_send(out, room, count))
+        for number in range(count):
+            event = await asyncio.wait_for(back.read(), 30)
+            if event.EventID != str(number) or len(event.Body) != SIZE:
+                raise SystemExit(f"event {event.EventID} came in place of {number}")
+            room.release()
+        print(time.perf_counter() - began)
+        await sending
+        out.cancel()
+        back.cancel()
+
+
+async def _send(out: Any, room: asyncio.Semaphore, count: int) -> None:
+    event = Event(ClientID="bench", Channel="volcanoes.atka", Body=b"x" * SIZE)
+    for number in range(count):
+        await room.acquire()
+        event.EventID = str(number)
+        await out.write(event)
+
+
+if __name__ == "__main__":
+    uvloop.run(echo() if sys.argv[1] == "echo" else load(int(sys.argv[2]), sys.argv[3], int(sys.argv[4])))

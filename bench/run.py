@@ -1,0 +1,110 @@
+"""Runs the measurements and shows, and writes down, what came of them.
+
+    python bench/run.py                      all of it; writes results.json and results.md beside this file
+    python bench/run.py throughput churn     some of it; shown only
+    python bench/run.py --quick              a tenth of the work; shown only
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from bench import churn, figures, growth, idle, kubemq, latency, slow, throughput
+from bench.effort import Effort
+from bench.figures import Figure
+from bench.generator import ServerFaultError
+from bench.servers import CannotMeasureError, peer_version
+
+CLAIMS = {
+    "throughput": throughput.measure,
+    "latency": latency.measure,
+    "growth": growth.measure,
+    "idle": idle.measure,
+    "churn": churn.measure,
+    "slow": slow.measure,
+    "kubemq": kubemq.measure,
+}
+ROUNDS = 5
+
+
+def main() -> int:
+    asked = _asked()
+    console = Console()
+    names = asked.claims or list(CLAIMS)
+    measured, failed = [], False
+    for name in names:
+        try:
+            with console.status(name) as status:
+                found = _measured(name, status, asked)
+        except (CannotMeasureError, ServerFaultError) as error:
+            console.print(f"[red]{name}: {error}", highlight=False)
+            failed = True
+            continue
+        for table in _tables(found):
+            console.print(table)
+        measured += found
+    if failed:
+        return 1
+    _finish(console, measured, asked, whole=set(names) == set(CLAIMS) and not asked.quick)
+    return 0
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measures the broker beside its peer and its limits.")
+    parser.add_argument("claims", nargs="*", metavar="CLAIM", help=f"some of: {', '.join(CLAIMS)} (all, if none is named)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"alternating rounds, of which the best count ({ROUNDS})")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, shown but not written down")
+    asked = parser.parse_args()
+    unknown = [name for name in asked.claims if name not in CLAIMS]
+    if unknown or asked.rounds < 1:
+        parser.error(f"no such claim: {unknown[0]}" if unknown else "--rounds takes at least 1")
+    return asked  # fmt: skip
+
+
+def _measured(name: str, status: Status, asked: argparse.Namespace) -> list[Figure]:
+    effort = Effort(asked.rounds, asked.quick, lambda text: status.update(f"{name}: {text}"))
+    return list(CLAIMS[name](effort))
+
+
+def _tables(found: list[Figure]) -> list[Table]:
+    tables = []
+    for claim, rows in figures.by_claim(found).items():
+        table = Table(title=claim, title_justify="left", title_style="bold")
+        for column in figures.COLUMNS:
+            table.add_column(column, justify="right" if column in {"ours", "beside", "ratio"} else "left")
+        for figure in rows:
+            table.add_row(*figures.cells(figure), style=None if figure.met else "red")
+        tables.append(table)
+    return tables
+
+
+def _finish(console: Console, measured: list[Figure], asked: argparse.Namespace, *, whole: bool) -> None:
+    missed = sum(not figure.met for figure in measured)
+    console.print(f"{len(measured) - missed} of {len(measured)} are as wanted.", highlight=False)
+    if not whole:
+        console.print("Only a whole run, without --quick, is written down.")
+        return
+    folder = Path(__file__).parent
+    results = figures.Results(
+        date=figures.now(),
+        commit=figures.this_commit(),
+        peer=peer_version(),
+        rounds=asked.rounds,
+        machine=figures.this_machine(),
+        figures=measured,
+    )
+    figures.write(results, folder)
+    console.print(f"Written to {folder.name}/results.json and {folder.name}/results.md.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Messages a second, beside nats-server: nine loads, both forms of the broker.
+
+The servers run side by side, but only one has work at a time. Each load goes to each in turn, round after round, and
+the best round of each counts: what else the machine does makes rounds slower, never quicker.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from bench.effort import Effort
+from bench.figures import Figure, against
+from bench.generator import Load, run_load
+from bench.servers import COMPILED, PEER, PLAIN, Server, fumarole, nats_server
+
+LOADS = {
+    "one to one, 16 B": Load(1_000_000),
+    "one to one, 128 B": Load(600_000, size=128, topics=1_000),
+    "one to one, 1 KiB": Load(250_000, size=1_024, topics=1_000, window=3_000),
+    "no consumer, 16 B": Load(2_000_000, consumers=0),
+    "fan-out to 10, 128 B": Load(200_000, size=128, topics=1_000, consumers=10),
+    "fan-out to 100, 128 B": Load(30_000, size=128, topics=1_000, consumers=100, window=5_000),
+    "group of 4, 16 B": Load(600_000, consumers=4, group="sharing"),
+    "4 publishers, 4 consumers, 64 B": Load(400_000, size=64, publishers=4, consumers=4),
+    "every topic new, 16 B": Load(500_000, topics=500_000),
+}
+WANTED = {COMPILED: 2.0, PLAIN: 0.25}
+WANTED_OF_NEW_TOPICS = {COMPILED: 1.0, PLAIN: 0.25}
+
+
+def measure(effort: Effort) -> Iterator[Figure]:
+    with ExitStack() as running:
+        ours = [running.enter_context(fumarole(form)) for form in (COMPILED, PLAIN)]
+        peer = running.enter_context(nats_server())
+        for name, load in LOADS.items():
+            best = best_rates([*ours, peer], name, load, effort)
+            wanted = WANTED_OF_NEW_TOPICS if load.topics == load.messages else WANTED
+            for server in ours:
+                yield against(
+                    PEER,
+                    f"Throughput, {server.name}",
+                    name,
+                    best[server.name],
+                    best[PEER],
+                    "/s",
+                    at_least=wanted[server.name],
+                )
+
+
+def best_rates(servers: list[Server], name: str, load: Load, effort: Effort) -> dict[str, float]:
+    """Messages published a second, by server."""
+    load = load._replace(messages=effort.share(load.messages))
+    best = dict.fromkeys((server.name for server in servers), 0.0)
+    for round_number in range(1, effort.rounds + 1):
+        for server in servers:
+            effort.tell(f"{name}: {server.name}, round {round_number}")
+            best[server.name] = max(best[server.name], run_load(server.port, load).rate)
+    return best

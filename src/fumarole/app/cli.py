@@ -1,0 +1,132 @@
+"""The command line: `fumarole COMMAND …`. Each command is in `commands/`; `docs/command-line.md` shows them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from fumarole import __version__
+from fumarole.app.commands import bench, demonstration, messages, observing, server
+
+EXAMPLES = {
+    "serve": """
+        fumarole serve
+        fumarole serve --nats 127.0.0.1:4222 --nats '[::1]:4222' --data /var/lib/fumarole
+        fumarole serve --config fumarole.toml --log-level debug
+    """,
+    "pub": """
+        fumarole pub volcanoes.usa.atka 21.5 -H 'Unit: celsius'
+        seq 1000 | fumarole pub volcanoes.usa.atka --rate 100
+        fumarole pub volcanoes.usa.atka --whole < report.pdf
+    """,
+    "sub": """
+        fumarole sub 'volcanoes.usa.>'
+        fumarole sub 'volcanoes.*.*' --group archive --json | jq .payload
+        fumarole sub volcanoes.usa.atka --raw --count 10 --timeout 60
+    """,
+    "request": """
+        fumarole request time.utc
+        fumarole request health.check --replies all --timeout 1
+    """,
+    "reply": """
+        fumarole reply time.utc --command 'date -u'
+        fumarole reply echo --echo --group echoes
+    """,
+    "stats": """
+        fumarole stats --watch
+        fumarole stats --consumers
+        fumarole stats --json | jq .dropped
+    """,
+    "bench": """
+        fumarole bench
+        fumarole bench --publishers 2 --consumers 3 --size 16 --duration 10
+        fumarole bench --rate 10000 --json
+    """,
+    "demo": """
+        fumarole demo
+        fumarole demo --port 4333 --rate 10000
+    """,
+    "config check": """
+        fumarole config check fumarole.toml
+    """,
+    "password": """
+        fumarole password
+    """,
+    "token": """
+        fumarole token --json
+    """,
+}
+"""Shown at the end of each command's help."""
+
+
+class Commands(TyperGroup):
+    """`serve` gets its many options only when it is really asked for."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and command.callback is not None and name == "serve":
+            from fumarole.app.commands.serve_options import serve_with_settings
+
+            full = typer.Typer(add_completion=False)
+            _add(full, serve_with_settings(server.serve), "Broker")
+            command = get_command(full)
+            command.name = name
+        return name, command, rest
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 done, 1 failed, 2 a mistake in arguments or configuration, 130 interrupted.",
+)
+config = typer.Typer(no_args_is_help=True, help="Look at a configuration.")
+app.add_typer(config, name="config", rich_help_panel="Broker")
+
+
+def _add(to: typer.Typer, command: Callable[..., None], panel: str, name: str | None = None) -> None:
+    full_name = name or command.__name__
+    lines = [line.strip() for line in EXAMPLES[full_name].strip().splitlines()]
+    # `\\b` keeps the lines as they are; brackets would be taken for markup.
+    examples = "Examples\n\n\b\n" + "\n".join(f"  {line}" for line in lines).replace("[", "\\[")
+    to.command(full_name.split()[-1], help=command.__doc__, epilog=examples, rich_help_panel=panel)(command)
+
+
+_add(app, server.serve, "Broker")
+_add(app, demonstration.demo, "Broker")
+_add(config, server.check, "Broker", "config check")
+_add(app, server.password, "Broker")
+_add(app, server.token, "Broker")
+for message_command in (messages.pub, messages.sub, messages.request, messages.reply):
+    _add(app, message_command, "Messages")
+_add(app, observing.stats, "Observation")
+_add(app, bench.bench, "Observation")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fumarole {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def fumarole(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """A message exchange for many small, fresh messages. Any NATS client can use it."""
+
+
+def main() -> None:
+    """What the `fumarole` command calls."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

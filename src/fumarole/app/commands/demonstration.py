@@ -1,0 +1,28 @@
+"""The command `demo`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fumarole.app.commands.screen import fail, run
+
+
+def demo(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")
+    ] = 4222,
+    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Readings a second.")] = 2000,
+) -> None:
+    """Start a broker with simulated volcano sensors, a consumer and a group of two, and watch them."""
+    from fumarole.app.demo import demonstrate
+    from fumarole.app.demo_broker import DemoError, demo_broker
+
+    try:
+        with demo_broker(port) as url:
+            run(demonstrate(url, rate), interrupted=0)
+    except DemoError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit from None

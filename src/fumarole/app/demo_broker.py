@@ -1,0 +1,80 @@
+"""The broker of the demonstration: a process of its own, in a process group of its own.
+
+So Ctrl-C reaches only the demonstration, which stops the broker last. Should the demonstration die without a chance to
+do so, the system stops the broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fumarole.core.errors import FumaroleError
+
+START_SECONDS = 20.0
+STOP_SECONDS = 12.0
+
+
+class DemoError(FumaroleError):
+    """The demonstration cannot begin or go on; the text says why."""
+
+
+@contextmanager
+def demo_broker(port: int) -> Iterator[str]:
+    """A broker on this port of loopback; its address. Afterwards it is gone. Raises DemoError."""
+    with tempfile.TemporaryDirectory(prefix="fumarole-demo-") as folder:
+        ready, log = Path(folder, "ready"), Path(folder, "log")
+        command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--nats", f"127.0.0.1:{port}"]
+        command += ["--ready-file", str(ready), "--data", str(Path(folder, "data")), "--log-level", "warning"]
+        # Settings of another broker, in variables, are not for this one.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                command,
+                stderr=stderr,
+                env=environment,
+                process_group=0,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509, there are no threads yet
+            )
+        try:
+            _wait_until_ready(process, ready, log, port)
+            yield ready.read_text().strip()
+        finally:
+            _stop(process)
+
+
+def _end_with_parent() -> None:
+    """In the new process: SIGTERM when its parent dies. Where the system has no such thing, it does without."""
+    set_parent_death_signal = 1
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path, port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        if ready.exists():
+            return
+        time.sleep(0.02)
+    said = log.read_text(errors="replace").strip()
+    if "in use" in said:
+        raise DemoError(f"port {port} is taken, perhaps by another broker; try `fumarole demo --port {port + 1}`")
+    raise DemoError(f"the broker did not start: {said or 'it said nothing'}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.kill()
+        process.wait()

@@ -1,0 +1,266 @@
+"""The client: publish, subscribe, request. Everything else is what these stand on."""
+# ruff: noqa: ASYNC109, a timeout of one's own is what everybody expects of a request
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from fumarole.client.connection import Identity
+from fumarole.client.errors import ClientError, PayloadTooLargeError, RefusedError, RequestTimeoutError
+from fumarole.client.link import Link, LinkOptions, Notice, log_notice
+from fumarole.client.message import Headers, Message
+from fumarole.client.opening import Opening
+from fumarole.client.replies import Replies
+from fumarole.client.sender import CHUNK
+from fumarole.client.servers import DEFAULT_SERVER, parse_servers
+from fumarole.client.subscription import BUFFER, BUFFER_BYTES, Subscription
+from fumarole.client.topics import EncodedTopics, encode_pattern, encode_topic
+from fumarole.core import headers as header_block
+from fumarole.core.limits import MIB
+from fumarole.protocols import nats
+
+STATS = "$FUM.stats"
+CONSUMERS = "$FUM.consumers"
+CLOSE_SECONDS = 2.0
+"""What was published gets this long to leave when the client is closed."""
+
+Payload = bytes | str
+
+
+def connect(
+    servers: str | Iterable[str] = DEFAULT_SERVER,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    name: str = "",
+    echo: bool = True,
+    timeout: float = 2.0,
+    reconnect: bool = True,
+    pending: int = 8 * MIB,
+    ping_interval: float = 20.0,
+    on_notice: Callable[[Notice], None] = log_notice,
+) -> Opening[Client]:
+    """A client: `async with connect(…) as client`, or `client = await connect(…)` and `close` later.
+
+    `servers` is one address, several with commas, or a list; they are tried in turn, and again when the connection is
+    lost. `docs/client.md` explains the rest. Raises NoServerError or AuthorizationError when opened.
+    """
+    identity = Identity(name, user, password, token, echo, tls)
+    options = LinkOptions(identity, timeout, reconnect, pending, ping_interval, on_notice)
+    parsed = parse_servers(servers)
+
+    async def open_client() -> Client:
+        link = Link(parsed, options)
+        await link.start()
+        return Client(link)
+
+    return Opening(open_client())
+
+
+class Client:
+    """A connected client; `connect` makes one."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._sender = link.sender
+        self._topics = EncodedTopics()
+        self._replies = Replies(link, self)
+
+    @property
+    def connected(self) -> bool:
+        """Is there a connection right now? False while the client reconnects."""
+        return self._link.connected
+
+    @property
+    def server(self) -> str:
+        """The server it is connected to, without credentials; empty: none at the moment."""
+        return "" if self._link.connection is None else str(self._link.connection.server)
+
+    @property
+    def max_payload(self) -> int:
+        """The largest payload, with headers, that the server accepts."""
+        return self._link.max_payload
+
+    async def publish(
+        self, topic: str, payload: Payload = b"", *, headers: Headers | None = None, reply: str = ""
+    ) -> None:
+        """Sends a message to whoever is subscribed to the topic; it is not confirmed, see `flush`.
+
+        Disconnected, it is kept for the next connection, up to `pending` bytes; then PendingFullError is raised.
+        """
+        sender = self._sender
+        sender.add(self._frame(topic, payload, headers, reply))
+        if sender.size >= CHUNK:
+            await sender.room()
+
+    async def publish_many(self, messages: Iterable[tuple[str, Payload]] | AsyncIterable[tuple[str, Payload]]) -> int:
+        """Publishes a stream of (topic, payload), in large writes, as fast as the socket takes them; how many it were.
+
+        Disconnected, it waits for the next connection.
+        """
+        sender = self._sender
+        count = 0
+        if isinstance(messages, AsyncIterable):
+            async for topic, payload in messages:
+                await sender.connection_made()
+                await self.publish(topic, payload)
+                count += 1
+            return count
+        iterator = iter(messages)
+        taken = CHUNK
+        while taken >= CHUNK:
+            await sender.connection_made()
+            frames: list[bytes] = []
+            taken = 0
+            try:
+                taken = self._gather(iterator, frames)
+            finally:
+                # What came before a fault in the iterator is published all the same.
+                sender.add_all(frames, sum(map(len, frames)))
+            count += len(frames)
+            await sender.room()
+        return count
+
+    def _gather(self, iterator: Iterator[tuple[str, Payload]], frames: list[bytes]) -> int:
+        """Frames for the next messages, of CHUNK bytes or a little more; fewer: there are no more messages."""
+        topics, most = self._topics, self._link.max_payload
+        size = 0
+        for topic, payload in iterator:
+            data = payload if type(payload) is bytes else _bytes(payload)
+            length = len(data)
+            if length > most:
+                raise _too_large(length, most)
+            frame = nats.publish(topics[topic], data)
+            frames.append(frame)
+            size += len(frame)
+            if size >= CHUNK:
+                break
+        return size
+
+    def subscribe(
+        self,
+        pattern: str = ">",
+        *,
+        group: str = "",
+        limit: int | None = None,
+        buffer: int = BUFFER,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> Opening[Subscription]:
+        """A subscription, confirmed by the server when it is opened: `async with` or `await`, then `async for`.
+
+        With `group`, its members share the messages. With `limit`, it ends after so many. Up to `buffer` messages of
+        together `buffer_bytes` wait to be taken; then the oldest is dropped.
+        """
+        if (limit is not None and limit < 1) or buffer < 1 or buffer_bytes < 1:
+            raise ValueError("limit, buffer and buffer_bytes are at least 1")
+        encoded_group = encode_pattern(group) if group else b""
+        link, encoded = self._link, encode_pattern(pattern)
+
+        async def open_subscription() -> Subscription:
+            subscription = Subscription(link, self, encoded, encoded_group, limit or 0, buffer, buffer_bytes)
+            await link.subscribe(subscription)
+            return subscription
+
+        return Opening(open_subscription())
+
+    async def request(
+        self, topic: str, payload: Payload = b"", timeout: float = 5.0, *, headers: Headers | None = None
+    ) -> Message:
+        """The first reply. Raises NoResponders at once if nobody can hear the request, TimeoutError if none comes."""
+        replies = await self.call(topic, payload, 1, timeout, headers=headers)
+        if not replies:
+            raise RequestTimeoutError(f"no reply to the request to {topic!r} within {timeout:g} s")
+        return replies[0]
+
+    async def call(
+        self,
+        topic: str,
+        payload: Payload = b"",
+        replies: int | None = None,
+        timeout: float = 5.0,
+        *,
+        headers: Headers | None = None,
+    ) -> list[Message]:
+        """The replies: as soon as that many are in, else what arrived when the time is up, perhaps nothing.
+
+        `replies=None` waits for all that come in that time. Raises NoResponders at once if nobody can hear it (R1), and
+        TimeoutError if it could not even be sent.
+        """
+        if replies is not None and replies < 1:
+            raise ValueError("replies is at least 1, or None for all that come in time")
+        deadline = asyncio.get_running_loop().time() + timeout
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._replies.ready()
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"no connection within {timeout:g} s, so the request to {topic!r} was not sent"
+            ) from None
+        with self._replies.collect(topic, replies) as collector, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await self.publish(topic, payload, headers=headers, reply=collector.reply)
+                await collector.complete
+        return collector.messages
+
+    async def stats(self, timeout: float = 5.0) -> dict[str, Any]:
+        """The counters of this client's namespace: received, delivered, dropped by reason."""
+        return await self._ask_server(STATS, timeout)
+
+    async def consumers(self, timeout: float = 5.0) -> dict[str, Any]:
+        """The consumers of this client's namespace that lost most, with what each got and lost."""
+        return await self._ask_server(CONSUMERS, timeout)
+
+    async def _ask_server(self, topic: str, timeout: float) -> dict[str, Any]:
+        answer = (await self.request(topic, b"", timeout)).json()
+        if not isinstance(answer, dict):
+            raise ClientError(f"{self.server} does not answer {topic} as a Fumarole broker does")
+        return answer
+
+    async def flush(self, timeout: float = 10.0) -> None:
+        """Returns when the server has heard all that was published. Raises RefusedError if it did not accept it all."""
+        async with asyncio.timeout(timeout):
+            await self._link.confirm()
+        refusals, self._link.refusals = self._link.refusals, []
+        if refusals:
+            raise RefusedError("; ".join(dict.fromkeys(refusals)))
+
+    async def drain(self, timeout: float = 10.0) -> None:
+        """Ends all subscriptions, waits until what arrived has been dealt with, and closes. At most so many seconds."""
+        subscriptions = [one for one in self._link.subscribers() if isinstance(one, Subscription)]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(subscription.drain() for subscription in subscriptions))
+                await asyncio.gather(*(subscription.finished() for subscription in subscriptions))
+        await self.close()
+
+    async def close(self) -> None:
+        """Sends what was published, and closes. Subscriptions end; what has arrived can still be taken from them."""
+        if self._link.connected:
+            # A socket closed with something unread in it may take back what was just written: read until all is heard.
+            with contextlib.suppress(ClientError, TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._link.confirm()
+        await self._link.stop(CLOSE_SECONDS)
+
+    def _frame(self, topic: str, payload: Payload, headers: Headers | None, reply: str) -> bytes:
+        data = payload if type(payload) is bytes else _bytes(payload)
+        block = b""
+        if headers:
+            block = header_block.build(headers.items() if isinstance(headers, Mapping) else headers)
+        if len(data) + len(block) > self._link.max_payload:
+            raise _too_large(len(data) + len(block), self._link.max_payload)
+        return nats.publish(self._topics[topic], data, encode_topic(reply) if reply else b"", block)
+
+
+def _bytes(payload: Payload) -> bytes:
+    return payload.encode() if isinstance(payload, str) else bytes(payload)
+
+
+def _too_large(size: int, most: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError(f"{size} bytes, and the server accepts {most}; send less, or raise its limits.payload")

@@ -1,0 +1,67 @@
+"""What can go wrong for a client. Each error says what to do; all of them are `FumaroleError`s."""
+
+from fumarole.core.errors import FumaroleError
+
+
+class ClientError(FumaroleError):
+    """Whatever the client raises on purpose."""
+
+
+class ServerAddressError(ClientError, ValueError):
+    """The address of a server that cannot be read."""
+
+
+class NoServerError(ClientError, ConnectionError):
+    """None of the servers could be reached. `failures` has the reason by server, without credentials."""
+
+    def __init__(self, failures: dict[str, str]) -> None:
+        self.failures = failures
+        each = ", ".join(f"{server} ({reason})" for server, reason in failures.items())
+        super().__init__(f"no broker at {each}; start one with `fumarole serve`")
+
+
+class AuthorizationError(ClientError):
+    """The server is there, and does not let this client in."""
+
+    def __init__(self, server: str, text: str) -> None:
+        super().__init__(f"{server} refused the credentials ({text}); check user and password, or token")
+
+
+class DisconnectedError(ClientError, ConnectionError):
+    """The connection was lost before the server confirmed what it was asked to. `reason` is why, as far as known."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(f"the connection to {server} was lost ({reason}) before this was confirmed; try again")
+        self.reason = reason
+
+
+class ClosedError(ClientError):
+    """The client was closed, by `close` or because it gave up reconnecting."""
+
+
+class RefusedError(ClientError):
+    """The server understood and said no: a topic its grammar does not allow, or a missing permission."""
+
+
+class NoResponders(ClientError):
+    """Nobody is subscribed to the topic of a request, so no reply can come."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"nobody answers requests to {topic!r}; start a responder, or check the topic")
+        self.topic = topic
+
+
+class RequestTimeoutError(ClientError, TimeoutError):
+    """Somebody heard the request, and no reply came in time."""
+
+
+class NoReplyTopicError(ClientError):
+    """The message was not a request: its sender left no topic to answer to."""
+
+
+class PendingFullError(ClientError, BufferError):
+    """Disconnected, and what waits for the next connection has reached its limit."""
+
+
+class PayloadTooLargeError(ClientError, ValueError):
+    """More than the server accepts."""

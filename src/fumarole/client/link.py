@@ -1,0 +1,293 @@
+"""The link to a broker: one connection at a time, replaced when it breaks, with the subscriptions carried over.
+
+connected ──lost──▶ reconnecting: each server in turn, then a pause, longer each time ──▶ connected
+    │                    │
+    └──────stop──────────┴──▶ ended: for good
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from fumarole.client.backoff import delays
+from fumarole.client.connection import Connection, Identity, failure_text, open_connection
+from fumarole.client.errors import AuthorizationError, ClientError, ClosedError, DisconnectedError, NoServerError
+from fumarole.client.sender import Sender
+from fumarole.client.servers import Server
+from fumarole.core.limits import MIB
+from fumarole.protocols import nats
+
+log = logging.getLogger("fumarole.client")
+
+CLOSED = "the client is closed; connect again"
+
+
+class Disconnected(NamedTuple):
+    """The connection was lost; the client looks for another."""
+
+    server: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"lost the connection to {self.server} ({self.reason}), reconnecting"
+
+
+class Reconnected(NamedTuple):
+    """There is a connection again, with every subscription."""
+
+    server: str
+
+    def __str__(self) -> str:
+        return f"connected again, to {self.server}"
+
+
+class Refused(NamedTuple):
+    """The server did not accept a publication, or a subscription when the client came back."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return f"the server refused: {self.text}"
+
+
+Notice = Disconnected | Reconnected | Refused
+
+
+def log_notice(notice: Notice) -> None:
+    """What is done with notices unless the client is told otherwise."""
+    log.log(logging.INFO if isinstance(notice, Reconnected) else logging.WARNING, "%s", notice)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """How a link behaves. Times are seconds, sizes bytes."""
+
+    identity: Identity = field(default_factory=Identity)
+    timeout: float = 2.0
+    """For one server to answer and let the client in."""
+    reconnect: bool = True
+    pending: int = 8 * MIB
+    """What is published while disconnected is kept up to this."""
+    ping_interval: float = 20.0
+    """Silence after which the server is asked for a sign of life; after two unanswered questions it is left."""
+    on_notice: Callable[[Notice], None] = log_notice
+
+
+class Subscriber(Protocol):
+    """What the link needs of a subscription to make it again on another connection."""
+
+    sid: bytes
+    pattern: bytes
+    group: bytes
+
+    def remaining(self) -> int:
+        """How many messages are still to come; 0: no limit."""
+
+    def deliver(self, messages: list[nats.Message]) -> None: ...
+
+    def end(self, error: ClientError | None) -> None:
+        """Nothing more will come: as asked for, or because of this error."""
+
+
+class Link:
+    """Everything below the client's own operations."""
+
+    def __init__(self, servers: list[Server], options: LinkOptions) -> None:
+        self.options = options
+        self.sender = Sender(options.pending)
+        self.refusals: list[str] = []
+        """Publications refused since somebody last asked, the first few."""
+        self.connection: Connection | None = None
+        self.max_payload = MIB
+        self._servers = servers
+        self._current = 0
+        self._subscribers: dict[bytes, Subscriber] = {}
+        self._last_sid = 0
+        self._ended = ""
+        self._connected = asyncio.Event()
+        self._reconnecting: asyncio.Task[None] | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self.connection is not None
+
+    async def start(self) -> None:
+        """The first connection: each server is tried once. Raises NoServerError or AuthorizationError."""
+        self._begin(await self._any_server())
+
+    async def stop(self, seconds: float) -> None:
+        """Ends the link. What was written gets this long to leave."""
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reconnecting
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await connection.close(seconds)
+        self._end(CLOSED, None)
+
+    async def wait_connected(self) -> Connection:
+        """The connection, as soon as there is one. Raises ClosedError where there will be none."""
+        while self.connection is None:
+            if self._ended:
+                raise ClosedError(self._ended)
+            await self._connected.wait()
+        return self.connection
+
+    async def confirm(self) -> None:
+        """Returns when the server has done everything that was sent. Raises DisconnectedError or ClosedError."""
+        connection = await self.wait_connected()
+        await connection.ask(self.sender.take())
+
+    def subscribers(self) -> list[Subscriber]:
+        """All there are, at this moment."""
+        return list(self._subscribers.values())
+
+    def new_sid(self) -> bytes:
+        """A name for a subscription that no other of this client has."""
+        self._last_sid += 1
+        return b"%d" % self._last_sid
+
+    async def subscribe(self, subscriber: Subscriber) -> None:
+        """Returns when the server has confirmed it (D5). Raises RefusedError, DisconnectedError or ClosedError."""
+        connection = await self.wait_connected()
+        self._subscribers[subscriber.sid] = subscriber
+        try:
+            await connection.ask(self.sender.take(), *_frames(subscriber))
+        except BaseException:
+            self.unsubscribe(subscriber)
+            raise
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Nothing more for this one."""
+        if self._subscribers.pop(subscriber.sid, None) is not None and self.connection is not None:
+            self.connection.write(nats.unsubscribe(subscriber.sid))
+
+    async def drain(self, subscriber: Subscriber) -> None:
+        """Unsubscribes; what the server sent before it heard of that still arrives, and then this returns."""
+        connection = self.connection
+        try:
+            if connection is not None and subscriber.sid in self._subscribers:
+                with contextlib.suppress(DisconnectedError):
+                    await connection.ask(self.sender.take(), nats.unsubscribe(subscriber.sid))
+        finally:
+            self.forget(subscriber)
+
+    def forget(self, subscriber: Subscriber) -> None:
+        """The subscriber has had all it asked for; the server knows."""
+        self._subscribers.pop(subscriber.sid, None)
+
+    # Connections come and go.
+
+    async def _any_server(self) -> Connection:
+        failures: dict[str, str] = {}
+        refusals: list[AuthorizationError] = []
+        for turn in range(len(self._servers)):
+            at = (self._current + turn) % len(self._servers)
+            server = self._servers[at]
+            try:
+                connection = await open_connection(
+                    server,
+                    self.options.identity,
+                    self.options.timeout,
+                    self._subscribers,
+                    self._refused,
+                    self.sender.writable,
+                    self._lost,
+                )
+            except AuthorizationError as error:
+                refusals.append(error)
+                failures[str(server)] = "it refused the credentials"
+            except TimeoutError as error:
+                failures[str(server)] = f"{failure_text(error)} within {self.options.timeout:g} s"
+            except (OSError, ClientError) as error:
+                failures[str(server)] = failure_text(error)
+            else:
+                self._current = at
+                return connection
+        if len(refusals) == len(failures):
+            raise refusals[0]
+        raise NoServerError(failures)
+
+    def _begin(self, connection: Connection) -> list[asyncio.Future[None]]:
+        """Takes a connection into use; the answers to the subscriptions that are made again on it."""
+        self.connection = connection
+        self.max_payload = int(connection.info.get("max_payload", MIB))
+        answers = []
+        for subscriber in self.subscribers():
+            answer = connection.ask(*_frames(subscriber))
+            answer.add_done_callback(partial(self._subscribed_again, subscriber))
+            answers.append(answer)
+        connection.keep_alive(self.options.ping_interval)
+        self.sender.begin(connection)
+        self._connected.set()
+        return answers
+
+    def _subscribed_again(self, subscriber: Subscriber, answer: asyncio.Future[None]) -> None:
+        error = None if answer.cancelled() else answer.exception()
+        if isinstance(error, ClientError) and not isinstance(error, ConnectionError):
+            self._subscribers.pop(subscriber.sid, None)
+            subscriber.end(error)
+            self.options.on_notice(Refused(str(error)))
+
+    def _lost(self, connection: Connection) -> None:
+        if connection is not self.connection:
+            return
+        self.connection = None
+        self._connected.clear()
+        self.sender.pause()
+        if self.options.reconnect:
+            self._current = (self._current + 1) % len(self._servers)
+            self._reconnecting = asyncio.create_task(self._reconnect())
+            self.options.on_notice(Disconnected(str(connection.server), connection.reason))
+        else:
+            reason = f"the connection to {connection.server} was lost ({connection.reason}); connect again"
+            self._end(reason, ClosedError(reason))
+
+    async def _reconnect(self) -> None:
+        for delay in delays(random.random):
+            await asyncio.sleep(delay)
+            with contextlib.suppress(NoServerError, AuthorizationError):
+                connection = await self._any_server()
+                await self._begin_again(connection)
+                return
+
+    async def _begin_again(self, connection: Connection) -> None:
+        self._reconnecting = None
+        answers = self._begin(connection)
+        if answers:
+            await asyncio.wait(answers)
+        if self.connection is connection:
+            self.options.on_notice(Reconnected(str(connection.server)))
+
+    def _refused(self, text: str) -> None:
+        if len(self.refusals) < KEPT_REFUSALS:
+            self.refusals.append(text)
+        self.options.on_notice(Refused(text))
+
+    def _end(self, reason: str, error: ClientError | None) -> None:
+        self._ended = self._ended or reason
+        self.sender.end(reason)
+        subscribers = self.subscribers()
+        self._subscribers.clear()
+        for subscriber in subscribers:
+            subscriber.end(error)
+        self._connected.set()
+
+
+KEPT_REFUSALS = 16
+
+
+def _frames(subscriber: Subscriber) -> list[bytes]:
+    frames = [nats.subscribe(subscriber.pattern, subscriber.sid, subscriber.group)]
+    remaining = subscriber.remaining()
+    if remaining:
+        frames.append(nats.unsubscribe(subscriber.sid, remaining))
+    return frames

@@ -1,0 +1,105 @@
+"""Requests and their replies: one private inbox for all requests of a client (R1).
+
+The inbox is the pattern `_INBOX.<random>.*`; each request gets a topic of its own in it, `_INBOX.<random>.<number>`, by
+which its replies are told apart. The server answers a request that nobody can hear with an empty message of status 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fumarole.client.errors import ClientError, NoResponders
+from fumarole.client.link import Link
+from fumarole.client.message import Message, Publisher
+from fumarole.core import headers
+from fumarole.protocols import nats
+
+NO_RESPONDERS = "503"
+
+
+class Collector:
+    """The replies to one request."""
+
+    def __init__(self, topic: str, reply: str, wanted: int | None) -> None:
+        self.reply = reply
+        self.messages: list[Message] = []
+        self._topic = topic
+        self._wanted = wanted
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when as many replies are in as were wanted, or when none can come."""
+
+    def add(self, message: Message) -> None:
+        """A reply is here."""
+        if not self.complete.done():
+            self.messages.append(message)
+            if len(self.messages) == self._wanted:
+                self.complete.set_result(None)
+
+    def nobody(self) -> None:
+        """The server says that no reply can come."""
+        self.fail(NoResponders(self._topic))
+
+    def fail(self, error: ClientError) -> None:
+        """No more replies will come."""
+        if not self.complete.done():
+            self.complete.set_exception(error)
+
+
+class Replies:
+    """The inbox. It subscribes itself with the first request."""
+
+    def __init__(self, link: Link, publisher: Publisher) -> None:
+        self._prefix = f"_INBOX.{secrets.token_hex(11)}."
+        self.sid = link.new_sid()
+        self.pattern = f"{self._prefix}*".encode()
+        self.group = b""
+        self._link = link
+        self._publisher = publisher
+        self._subscribing: asyncio.Task[None] | None = None
+        self._collectors: dict[bytes, Collector] = {}
+        self._last = 0
+
+    async def ready(self) -> None:
+        """Returns when replies can arrive. Raises what a subscribe raises."""
+        if self._subscribing is None:
+            self._subscribing = asyncio.create_task(self._link.subscribe(self))
+        try:
+            # Several requests may wait for the same subscribe; the end of one must not be the end of all.
+            await asyncio.shield(self._subscribing)
+        except ClientError:
+            self._subscribing = None
+            raise
+
+    @contextmanager
+    def collect(self, topic: str, wanted: int | None) -> Iterator[Collector]:
+        """Inside, replies to one request are collected; afterwards what comes late is passed over."""
+        self._last += 1
+        collector = Collector(topic, f"{self._prefix}{self._last}", wanted)
+        key = collector.reply.encode()
+        self._collectors[key] = collector
+        try:
+            yield collector
+        finally:
+            del self._collectors[key]
+
+    # What the link calls.
+
+    def remaining(self) -> int:
+        return 0
+
+    def deliver(self, messages: list[nats.Message]) -> None:
+        for event in messages:
+            collector = self._collectors.get(event.topic)
+            if collector is None:
+                continue
+            if event.headers and not event.payload and headers.status(event.headers).startswith(NO_RESPONDERS):
+                collector.nobody()
+            else:
+                collector.add(Message(event, self._publisher))
+
+    def end(self, error: ClientError | None) -> None:
+        for collector in self._collectors.values():
+            collector.fail(error or ClientError("the client was closed while it waited for a reply"))

@@ -1,0 +1,64 @@
+"""Topics and patterns on their way to the wire and back.
+
+Only the server knows the grammar of the namespace, so only what would break the protocol's lines, or could never be a
+topic, is refused here. The empty topic is `$EMPTY` on the wire (T9).
+"""
+
+import re
+
+from fumarole.core.errors import PatternError, TopicError
+
+EMPTY = b"$EMPTY"
+KEPT = 16_384
+"""Topics whose other form is kept at hand."""
+_NOT_IN_PATTERN = re.compile(r"[\s\x00-\x20\x7f-\x9f]")
+_NOT_IN_TOPIC = re.compile(r"[\s\x00-\x20\x7f-\x9f*>]")
+
+
+def encode_topic(topic: str) -> bytes:
+    """A topic to publish to. Raises TopicError."""
+    wrong = _NOT_IN_TOPIC.search(topic)
+    if wrong:
+        kind = "a wildcard; a topic has none" if wrong[0] in "*>" else "white space or a control character"
+        raise TopicError(f"{topic!r} has {kind}", wrong.start())
+    return _encode(topic, TopicError)
+
+
+def encode_pattern(pattern: str) -> bytes:
+    """A pattern to subscribe to, or the name of a group. Raises PatternError."""
+    wrong = _NOT_IN_PATTERN.search(pattern)
+    if wrong:
+        raise PatternError(f"{pattern!r} has white space or a control character", wrong.start())
+    return _encode(pattern, PatternError)
+
+
+def _encode(text: str, error: type[TopicError]) -> bytes:
+    try:
+        return text.encode() or EMPTY
+    except UnicodeEncodeError as fault:
+        raise error(f"{text!r} is not text in Unicode", fault.start) from None
+
+
+class EncodedTopics(dict[str, bytes]):
+    """Topics and their bytes; asked for one that it has not, it checks and encodes it."""
+
+    def __missing__(self, topic: str) -> bytes:
+        encoded = encode_topic(topic)
+        if len(self) >= KEPT:
+            self.clear()
+        self[topic] = encoded
+        return encoded
+
+
+class DecodedTopics(dict[bytes, str]):
+    """The other way round, for what arrives."""
+
+    def __missing__(self, topic: bytes) -> str:
+        decoded = "" if topic == EMPTY else topic.decode("utf-8", "replace")
+        if len(self) >= KEPT:
+            self.clear()
+        self[topic] = decoded
+        return decoded
+
+
+decoded_topics = DecodedTopics()

@@ -1,0 +1,331 @@
+"""From text to tree (M9).
+
+The text is cut into tokens, each token is counted against the limits (L2), and only then fed to the parser that lark
+has made from the grammar below. So a query that is too large is refused before it has cost anything, and since the
+parser keeps a stack of its own, nothing here recurses, however deep the parentheses.
+"""
+
+import math
+import re
+from functools import cache
+from typing import Any, Final
+
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
+
+from fumarole.core.limits import Limits
+from fumarole.core.query.errors import QueryError, clipped
+from fumarole.core.query.regex import RegexError, finder
+from fumarole.core.query.tree import (
+    PLAIN_KEY,
+    And,
+    Between,
+    Compare,
+    Constant,
+    Has,
+    In,
+    IsNull,
+    Like,
+    Matches,
+    Not,
+    Operator,
+    Or,
+    Query,
+    constant,
+    is_keyword,
+)
+
+# Words are all cut out as keys, of which some are then seen to be keywords: so `android` is a key, and not AND `roid`.
+# A number ends where no key could go on, or `1st` would be two tokens; text ends with a quote that is not doubled.
+_GRAMMAR: Final = rf"""
+?query: either
+?either: both (_OR both)*
+?both: single (_AND single)*
+?single: test
+    | _NOT single                                -> denied
+?test: "(" either ")"
+    | KEY OPERATOR value                         -> compare
+    | KEY _IN values                             -> is_in
+    | KEY _NOT _IN values                        -> not_in
+    | KEY _BETWEEN value _AND value              -> between
+    | KEY _NOT _BETWEEN value _AND value         -> not_between
+    | KEY _LIKE TEXT                             -> like
+    | KEY _NOT _LIKE TEXT                        -> not_like
+    | KEY _MATCHES TEXT                          -> matches
+    | KEY _NOT _MATCHES TEXT                     -> not_matches
+    | KEY _IS _NULL                              -> is_null
+    | KEY _IS _NOT _NULL                         -> not_null
+    | _HAS KEY                                   -> has
+values: "(" value ("," value)* ")"
+value: TEXT | NUMBER | TRUTH
+
+%declare _AND _OR _NOT _IN _BETWEEN _LIKE _MATCHES _HAS _IS _NULL TRUTH
+OPERATOR: /[<>!]=|<>|[=<>]/
+KEY: /{PLAIN_KEY}/ | /`[^`]*(?:``[^`]*)*`(?!`)/
+TEXT: /'[^']*(?:''[^']*)*'(?!')/ | /"[^"]*(?:""[^"]*)*"(?!")/
+NUMBER: /[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w~$\/%.+-])/
+%ignore /\s+/
+"""
+
+# What an error says was expected, in this order. Whole sets first: they have a word of their own.
+_ALTERNATIVES: Final = (
+    ({"KEY", "_HAS", "_NOT", "LPAR"}, "a test (a key, HAS, NOT or a parenthesis)"),
+    ({"TEXT", "NUMBER", "TRUTH"}, "a value (text in quotes, a number, true or false)"),
+    ({"KEY"}, "a key"),
+    ({"TEXT"}, "text in quotes"),
+    ({"OPERATOR"}, "a comparison (= != <> < <= > >=)"),
+    ({"_IN"}, "IN"),
+    ({"_BETWEEN"}, "BETWEEN"),
+    ({"_LIKE"}, "LIKE"),
+    ({"_MATCHES"}, "MATCHES"),
+    ({"_IS"}, "IS"),
+    ({"_NOT"}, "NOT"),
+    ({"_NULL"}, "NULL"),
+    ({"_AND"}, "AND"),
+    ({"_OR"}, "OR"),
+    ({"LPAR"}, "an opening parenthesis"),
+    ({"RPAR"}, "a closing parenthesis"),
+    ({"COMMA"}, "a comma"),
+    ({"$END"}, "the end"),
+)
+_QUOTES: Final = {"'": "a text", '"': "a text", "`": "a key in back-quotes"}
+_DEFAULTS: Final = Limits()
+_LOWEST_INTEGER: Final = -(2**63)
+_HIGHEST_INTEGER: Final = 2**64 - 1
+
+
+def parse(text: str, limits: Limits = _DEFAULTS) -> Query:
+    """The tree of a query. Raises QueryError."""
+    _check_length(text, limits.query_length)
+    counter = _Counter(text, limits)
+    parser = _parser().parse_interactive(text)
+    try:
+        for token in parser.iter_parse():  # which feeds it to the parser when the next one is asked for
+            counter.count(token)
+        query: Query = parser.feed_token(Token("$END", "", start_pos=len(text), end_pos=len(text)))
+    except UnexpectedToken as unexpected:
+        wrong = unexpected.token
+        raise QueryError(text, _position(wrong), _found(text, wrong), _expected_before(text, wrong)) from None
+    except UnexpectedCharacters as unexpected:
+        raise _not_a_token(text, unexpected.pos_in_stream) from None  # type: ignore[arg-type]
+    except _WrongValueError as wrong_value:
+        raise QueryError(text, _position(wrong_value.token), wrong_value.found, wrong_value.expected) from None
+    return query
+
+
+@cache
+def _parser() -> Lark:
+    return Lark(
+        _GRAMMAR,
+        start="query",
+        parser="lalr",
+        lexer="basic",
+        transformer=_Builder(),
+        lexer_callbacks={"KEY": _key_or_keyword, "TEXT": _unquoted},
+    )
+
+
+def _key_or_keyword(token: Token) -> Token:
+    if token[0] == "`":
+        return _unquoted(token)
+    if not is_keyword(token):
+        return token
+    word = token.upper()
+    return token.update("TRUTH" if word in {"TRUE", "FALSE"} else f"_{word}", word)
+
+
+def _unquoted(token: Token) -> Token:
+    quote = token[0]
+    return token.update(value=token[1:-1].replace(quote * 2, quote))
+
+
+# Limits.
+
+
+def _check_length(text: str, longest: int) -> None:
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as wrong:
+        raise QueryError(text, wrong.start, "half a surrogate pair", "a character") from None
+    if len(encoded) > longest:
+        position = len(encoded[:longest].decode(errors="ignore"))
+        raise QueryError(text, position, f"a query of {len(encoded)} bytes", f"at most {longest}")
+
+
+class _Counter:
+    """How much of the limits the tokens so far have taken."""
+
+    def __init__(self, text: str, limits: Limits) -> None:
+        self._text = text
+        self._limits = limits
+        self._depth = 0
+        self._opened: list[int] = []
+        """By how much each parenthesis that is still open made it deeper."""
+        self._denials = 0
+        """NOTs directly before this token."""
+        self._tests = 0
+        self._values = 0
+        self._regexes = 0
+        self._previous = ""
+
+    def count(self, token: Token) -> None:
+        """Raises QueryError where this token is too much."""
+        kind, limits = token.type, self._limits
+        if kind == "_NOT":
+            self._denials += 1
+        elif kind == "LPAR":
+            self._opened.append(self._denials + 1)
+            self._depth += self._opened[-1]
+            self._values = 1
+        elif kind == "RPAR" and self._opened:
+            self._depth -= self._opened.pop()
+        elif kind == "KEY":
+            self._tests += 1
+            self._check(token, "test number", self._tests, limits.query_tests)
+        elif kind == "COMMA":
+            self._values += 1
+            self._check(token, "value number", self._values, limits.query_values)
+        elif kind == "TEXT" and self._previous in {"_LIKE", "_MATCHES"}:
+            self._check(token, "a pattern with a size in bytes of", len(token.encode()), limits.query_pattern)
+            self._regexes += self._previous == "_MATCHES"
+            self._check(token, "regular expression number", self._regexes, limits.query_regexes)
+        if kind != "_NOT":
+            self._denials = 0
+        self._check(token, "nesting of depth", self._depth + self._denials, limits.query_depth)
+        self._previous = kind
+
+    def _check(self, token: Token, what: str, count: int, most: int) -> None:
+        if count > most:
+            raise QueryError(self._text, _position(token), f"{what} {count}", f"at most {most}")
+
+
+# Errors.
+
+
+class _WrongValueError(Exception):
+    """A token of the right kind that says something impossible."""
+
+    def __init__(self, token: Token, found: str, expected: str) -> None:
+        super().__init__(found, expected)
+        self.token = token
+        self.found = found
+        self.expected = expected
+
+
+def _position(token: Token) -> int:
+    assert token.start_pos is not None
+    return token.start_pos
+
+
+def _found(text: str, token: Token) -> str:
+    return f"`{clipped(text[token.start_pos : token.end_pos])}`" if token.type != "$END" else "the end"
+
+
+def _expected_before(text: str, wrong: Token) -> str:
+    """What could have stood in its place. By the time a parser refuses a token it has closed what could be closed."""
+    parser = _parser().parse_interactive(text)
+    for token in parser.iter_parse():
+        if token.start_pos == wrong.start_pos:
+            break
+    possible: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+    names = []
+    for tokens, name in _ALTERNATIVES:
+        if tokens <= possible:
+            names.append(name)
+            possible -= tokens
+    assert not possible, possible
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _not_a_token(text: str, position: int) -> QueryError:
+    if text[position] in _QUOTES:
+        return QueryError(text, position, f"{_QUOTES[text[position]]} without its end", "the same quote once more")
+    word = re.compile(r"[^\s()',\"`=<>!]*").match(text, position)
+    assert word is not None
+    wrong = f"`{clipped(word[0] or text[position])}`"
+    if re.match("[+-]?[0-9]", word[0]):
+        return QueryError(text, position, wrong, "a number such as -5, 0.25 or 1e6")
+    return QueryError(text, position, wrong, "a key, a value, a comparison or a keyword (other keys go in back-quotes)")
+
+
+# The tree, from the leaves up: lark calls the method that a rule of the grammar names, with its children.
+
+
+@v_args(inline=True)
+class _Builder(Transformer[Token, Any]):
+    def either(self, *terms: Query) -> Query:
+        return Or(terms)
+
+    def both(self, *terms: Query) -> Query:
+        return And(terms)
+
+    def denied(self, term: Query) -> Query:
+        return Not(term)
+
+    def compare(self, key: Token, operator: Token, value: Constant) -> Query:
+        same: dict[str, Operator] = {"<>": "!="}
+        return Compare(str(key), same.get(operator, operator.value), value)
+
+    def is_in(self, key: Token, values: tuple[Constant, ...]) -> Query:
+        return In(str(key), values)
+
+    def not_in(self, key: Token, values: tuple[Constant, ...]) -> Query:
+        return Not(In(str(key), values))
+
+    def between(self, key: Token, low: Constant, high: Constant) -> Query:
+        return Between(str(key), low, high)
+
+    def not_between(self, key: Token, low: Constant, high: Constant) -> Query:
+        return Not(Between(str(key), low, high))
+
+    def like(self, key: Token, pattern: Token) -> Query:
+        return Like(str(key), str(pattern))
+
+    def not_like(self, key: Token, pattern: Token) -> Query:
+        return Not(Like(str(key), str(pattern)))
+
+    def matches(self, key: Token, regex: Token) -> Query:
+        return Matches(str(key), _regex(regex))
+
+    def not_matches(self, key: Token, regex: Token) -> Query:
+        return Not(Matches(str(key), _regex(regex)))
+
+    def is_null(self, key: Token) -> Query:
+        return IsNull(str(key))
+
+    def not_null(self, key: Token) -> Query:
+        return Not(IsNull(str(key)))
+
+    def has(self, key: Token) -> Query:
+        return Has(str(key))
+
+    def values(self, *constants: Constant) -> tuple[Constant, ...]:
+        return constants
+
+    def value(self, token: Token) -> Constant:
+        if token.type == "TEXT":
+            return constant(str(token))
+        return constant(token == "TRUE" if token.type == "TRUTH" else _number(token))
+
+
+def _regex(token: Token) -> str:
+    try:
+        finder(str(token))
+    except RegexError as wrong:
+        raise _WrongValueError(token, f"`{clipped(str(wrong), 80)}`", "a regular expression as RE2 has them") from None
+    return str(token)
+
+
+def _number(token: Token) -> int | float:
+    if re.search("[.eE]", token):
+        decimal = float(token)
+        if math.isinf(decimal):
+            raise _WrongValueError(token, f"`{clipped(token)}`", "a number that a double can hold")
+        return decimal
+    sign, digits = re.fullmatch("([+-]?)0*([0-9]*)", token).groups()  # type: ignore[union-attr]
+    # int() refuses 4,301 digits with an error of its own.
+    whole = int(f"{sign}{digits or 0}") if len(digits) < 21 else None
+    if whole is None or not _LOWEST_INTEGER <= whole <= _HIGHEST_INTEGER:
+        raise _WrongValueError(
+            token, f"`{clipped(token)}`", f"a whole number from {_LOWEST_INTEGER} to {_HIGHEST_INTEGER}"
+        )
+    return whole

@@ -1,0 +1,41 @@
+"""MATCHES: regular expressions whose cost grows with the text and not with the malice of their author.
+
+They are RE2's, found anywhere in the text; `^` and `$` tie them to its ends. RE2 makes an automaton of each: there are
+no back-references and no look-around, and no input costs more than one step per character and state.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import re2  # type: ignore[import-untyped]
+
+MEMORY: Final = 256 * 1024
+"""Bytes that one expression may take, its automaton and what the automaton remembers while it runs."""
+STATES: Final = 1_500
+"""The largest automaton. Letters and digits of all scripts take 1,350 states, `[a-z]{1000}` a thousand."""
+
+
+class RegexError(ValueError):
+    """Not a regular expression, or one that is too large."""
+
+
+def finder(regex: str) -> Callable[[str], bool]:
+    """Does the text have a match of this expression in it? Raises RegexError."""
+    options = re2.Options()
+    options.max_mem = MEMORY
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        expression = re2.compile(regex, options)
+    except re2.error as refused:
+        reason = refused.args[0] if refused.args else b""
+        raise RegexError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None
+    if expression.programsize > STATES:
+        raise RegexError(f"an automaton of {expression.programsize} states, {STATES} at most")
+    search = expression.search
+
+    def found(text: str) -> bool:
+        # Half a surrogate pair is no character, but no reason to fail either.
+        return search(text.encode(errors="surrogatepass")) is not None
+
+    return found

@@ -1,0 +1,256 @@
+"""The tree of a query: one immutable node per kind of test, what can be read off it, and its text again.
+
+    Kind = 'temperature' AND NOT Room LIKE '4%'
+
+    And((Compare("Kind", "=", text 'temperature'), Not(Like("Room", "4%"))))
+
+Nodes are equal when they are the same test written the same way; `canonical` makes those equal that only mean the same.
+A constant carries its kind, since to Python `1`, `1.0` and `True` are equal and here only the first two are.
+
+What recurses here goes as deep as the query does, and `parse` bounds that.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+Value = str | int | float | bool
+"""What metadata has under a key (M3)."""
+Metadata = Mapping[str, Value]
+
+
+class Kind(StrEnum):
+    """Values of different kinds are never equal, nor before or after each other (M10)."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    TRUTH = "truth"
+
+
+def kind_of(value: Value) -> Kind:
+    """To Python a truth value is a number; here it is not."""
+    if isinstance(value, str):
+        return Kind.TEXT
+    return Kind.TRUTH if isinstance(value, bool) else Kind.NUMBER
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value that stands in a query."""
+
+    kind: Kind
+    value: Value
+
+
+def constant(value: Value) -> Constant:
+    """The value with its kind."""
+    return Constant(kind_of(value), value)
+
+
+Operator = Literal["=", "!=", "<", "<=", ">", ">="]
+OPERATORS: Final[tuple[Operator, ...]] = ("=", "!=", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Every term holds."""
+
+    terms: tuple["Query", ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.terms) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one term holds."""
+
+    terms: tuple["Query", ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.terms) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The term is false, which is more than not true."""
+
+    term: "Query"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`key = 5` and its like."""
+
+    key: str
+    operator: Operator
+    constant: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """`key IN (1, 2)`: equal to one of them."""
+
+    key: str
+    constants: tuple[Constant, ...]
+
+    def __post_init__(self) -> None:
+        assert self.constants
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`key BETWEEN 1 AND 5`: both ends included."""
+
+    key: str
+    low: Constant
+    high: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """`key LIKE '4%'`: the whole text; `%` is any characters, also none, `_` exactly one."""
+
+    key: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """`key MATCHES '^4[0-9]'`: an RE2 regular expression, found anywhere in the text."""
+
+    key: str
+    regex: str
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """`HAS key`: the key is there, whatever its value."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`key IS NULL`: the key is not there."""
+
+    key: str
+
+
+Test = Compare | In | Between | Like | Matches | Has | IsNull
+Query = And | Or | Not | Test
+
+
+def tests(query: Query) -> Iterator[Test]:
+    """The tests of a query, from left to right."""
+    todo = [query]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, And | Or):
+            todo.extend(reversed(node.terms))
+        elif isinstance(node, Not):
+            todo.append(node.term)
+        else:
+            yield node
+
+
+def keys(query: Query) -> frozenset[str]:
+    """The metadata keys it depends on: a change of any other leaves its answer as it is."""
+    return frozenset(test.key for test in tests(query))
+
+
+# M9: letters, digits and a few signs, not starting with a digit or `-`. The slash is escaped for the grammar's sake.
+PLAIN_KEY: Final = r"(?:[^\W\d]|[~$\/%.])(?:\w|[~$\/%.-])*"
+KEYWORDS: Final = frozenset(
+    {"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "MATCHES", "HAS", "IS", "NULL", "TRUE", "FALSE"}
+)
+
+
+def is_keyword(word: str) -> bool:
+    """In any case; but `ı`, of which capitals make an `I`, is a letter like any other."""
+    return word.isascii() and word.upper() in KEYWORDS
+
+
+def show(query: Query) -> str:
+    """The query as text. Parsed again it is the same tree."""
+    match query:
+        case And(terms):
+            return " AND ".join([_enclosed(term) if isinstance(term, And | Or) else show(term) for term in terms])
+        case Or(terms):
+            return " OR ".join([_enclosed(term) if isinstance(term, Or) else show(term) for term in terms])
+        case Not(term):
+            return _show_denied(term)
+        case Has(key):
+            return f"HAS {show_key(key)}"
+        case _:
+            return f"{show_key(query.key)} {_condition(query)}"
+
+
+def _show_denied(query: Query) -> str:
+    match query:
+        case And() | Or():
+            return f"NOT {_enclosed(query)}"
+        case Not() | Compare() | Has():
+            return f"NOT {show(query)}"
+        case IsNull(key):
+            return f"{show_key(key)} IS NOT NULL"
+        case _:
+            return f"{show_key(query.key)} NOT {_condition(query)}"
+
+
+def _enclosed(query: Query) -> str:
+    return f"({show(query)})"
+
+
+def _condition(test: Compare | In | Between | Like | Matches | IsNull) -> str:
+    """What is said about the key."""
+    match test:
+        case Compare(_, operator, constant):
+            return f"{operator} {show_value(constant.value)}"
+        case In(_, constants):
+            return f"IN ({', '.join([show_value(constant.value) for constant in constants])})"
+        case Between(_, low, high):
+            return f"BETWEEN {show_value(low.value)} AND {show_value(high.value)}"
+        case Like(_, pattern):
+            return f"LIKE {show_value(pattern)}"
+        case Matches(_, regex):
+            return f"MATCHES {show_value(regex)}"
+        case IsNull():
+            return "IS NULL"
+
+
+def show_key(key: str) -> str:
+    """A key as it is written in a query, in back-quotes where it needs them."""
+    if re.fullmatch(PLAIN_KEY, key) and not is_keyword(key):
+        return key
+    return "`" + key.replace("`", "``") + "`"
+
+
+def show_value(value: Value) -> str:
+    """A value as it is written in a query."""
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return repr(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def explain(query: Query) -> str:
+    """The tree for a person to look at, and the keys it depends on."""
+    return "\n".join([*_branches(query), "", "keys: " + ", ".join(map(show_key, sorted(keys(query))))])
+
+
+def _branches(query: Query) -> list[str]:
+    if isinstance(query, And | Or):
+        title, terms = ("AND" if isinstance(query, And) else "OR"), query.terms
+    elif isinstance(query, Not) and isinstance(query.term, And | Or | Not):
+        title, terms = "NOT", (query.term,)
+    else:
+        return [show(query)]
+    lines = [title]
+    for number, term in enumerate(terms, 1):
+        joint, margin = ("└─ ", "   ") if number == len(terms) else ("├─ ", "│  ")
+        first, *others = _branches(term)
+        lines.append(joint + first)
+        lines.extend([margin + line for line in others])
+    return lines

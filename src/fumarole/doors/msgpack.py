@@ -1,0 +1,26 @@
+"""The MsgPack door."""
+
+import ssl
+
+from fumarole.doors.pump import Pump
+from fumarole.doors.stream import Check, StreamDoor
+from fumarole.exchange.node import Node
+from fumarole.protocols.msgpack import pack
+from fumarole.sessions.msgpack import MsgPackSession
+from fumarole.sessions.stream import Peer
+
+
+class MsgPackDoor(StreamDoor):
+    """Where producers bring their readings, and subscribers their queries. TLS, where it is on, begins at once."""
+
+    scheme = "msgpack"
+
+    def __init__(self, node: Node, namespace: str, tls: ssl.SSLContext | None, check: Check | None) -> None:
+        super().__init__(node, None, tls, check)
+        self._namespace = namespace
+
+    def session(self, peer: Peer, now: float, pump: Pump) -> MsgPackSession:
+        return MsgPackSession(self._node, peer, now, pump, self._namespace)
+
+    def refusal(self, text: str) -> bytes:
+        return pack({"Error": text})

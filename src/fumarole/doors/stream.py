@@ -1,0 +1,213 @@
+"""What every door on a byte stream has: a listener, its connections, their time, and who they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from fumarole.doors.complaints import Complaints
+from fumarole.doors.pump import Pump, Reader, flush
+from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
+from fumarole.sessions.stream import Claim, Peer, StreamSession
+
+complain = Complaints(logging.getLogger(__name__))
+
+TICK = 0.5
+"""Seconds between two looks at the clock."""
+BACKLOG = 4096
+CHECKERS = 2
+"""Threads that look at credentials."""
+WAITING_CHECKS = 256
+"""Claim that may wait for them; more are refused."""
+
+TOO_MANY = "maximum connections exceeded"
+
+Check = Callable[[Claim], User | None]
+"""Blocking: takes as long as a password hash takes."""
+MakeReader = Callable[[Any], Reader]
+
+
+class StreamDoor(ABC):
+    """Where clients of one protocol come in."""
+
+    scheme: str
+    greets = False
+    """The server speaks first, in plain text, and TLS begins after that; otherwise it begins with the connection."""
+
+    def __init__(
+        self,
+        node: Node,
+        make_reader: MakeReader | None = None,
+        tls: ssl.SSLContext | None = None,
+        check: Check | None = None,
+    ) -> None:
+        self._node = node
+        self._make_reader = make_reader
+        self._tls = tls
+        self._check = check
+        self._pumps: set[Pump] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._addresses: Counter[str] = Counter()
+        self._pump_address: dict[Pump, str] = {}
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._executor: ThreadPoolExecutor | None = None
+        self._waiting_checks = 0
+        self._clock: asyncio.Task[None] | None = None
+        self.address = ("", 0)
+
+    async def open(self, host: str, port: int) -> None:
+        """Listens. Raises OSError where the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        tls = None if self.greets else self._tls
+        timeout = None if tls is None else self._node.limits.tls_handshake
+        self._server = await loop.create_server(
+            lambda: Pump(self._node, self), host, port, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=timeout
+        )
+        name = self._server.sockets[0].getsockname()
+        self.address = (name[0], name[1])
+        self._clock = asyncio.create_task(self._tick())
+
+    async def drain(self, seconds: float) -> None:
+        """No new connections; what is in the outboxes leaves; then every connection is closed."""
+        if self._server is not None:
+            self._server.close()
+        deadline = asyncio.get_running_loop().time() + seconds
+        for pump in list(self._pumps):
+            pump.session.close()
+            pump.close_by = deadline
+        flush(self._node.ready)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), seconds)
+        for pump in list(self._pumps):
+            pump.abort()
+        await asyncio.sleep(0)
+        if self._clock is not None:
+            self._clock.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    @abstractmethod
+    def session(self, peer: Peer, now: float, pump: Pump) -> StreamSession:
+        """A session for a new connection."""
+
+    @abstractmethod
+    def refusal(self, text: str) -> bytes:
+        """What a connection hears that cannot even have a session."""
+
+    # What pumps ask.
+
+    def connected(self, pump: Pump, transport: asyncio.Transport) -> None:
+        peer_name = transport.get_extra_info("peername") or ("", 0)
+        address = str(peer_name[0])
+        limits = self._node.limits
+        if self._node.connections >= limits.connections or self._addresses[address] >= limits.connections_per_address:
+            self._node.refused_connections += 1
+            transport.write(self.refusal(TOO_MANY))
+            transport.close()
+            return
+        self._node.connections += 1
+        self._addresses[address] += 1
+        self._pumps.add(pump)
+        self._empty.clear()
+        self._pump_address[pump] = address
+        secure = self._tls is not None
+        if secure and self.greets:
+            pump.pause_writing()
+        peer = Peer(self.address[0], self.address[1], address, secure)
+        session = self.session(peer, asyncio.get_running_loop().time(), pump)
+        reader: Reader = session if self._make_reader is None else self._make_reader(session)
+        straight = None if secure else getattr(session.outbox, "send", None)
+        send = None if straight is None else partial(straight, transport.get_extra_info("socket").fileno())
+        pump.begin(session, reader, send)
+        if secure and self.greets:
+            pump.upgrade()
+            self._start(self._begin_tls(pump, transport))
+
+    def disconnected(self, pump: Pump) -> None:
+        self._pumps.discard(pump)
+        if not self._pumps:
+            self._empty.set()
+        address = self._pump_address.pop(pump)
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
+        self._node.connections -= 1
+
+    def authenticate(self, pump: Pump) -> None:
+        self._start(self._authenticate(pump))
+
+    async def _authenticate(self, pump: Pump) -> None:
+        session = pump.session
+        assert isinstance(session, StreamSession)
+        user = None
+        try:
+            if session.claim is not None:
+                user = await self._look_at(session.claim)
+        finally:  # whatever happens there: who is not known to be somebody is nobody
+            session.admit(user)
+            pump.admitted()
+
+    async def _look_at(self, claim: Claim) -> User | None:
+        if self._check is None:
+            return None
+        if self._waiting_checks >= WAITING_CHECKS:
+            complain("too many logins at once, one was refused")
+            return None
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(CHECKERS, "credentials")
+        self._waiting_checks += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, self._check, claim)
+        finally:
+            self._waiting_checks -= 1
+
+    async def _begin_tls(self, pump: Pump, transport: asyncio.Transport) -> None:
+        loop = asyncio.get_running_loop()
+        assert self._tls is not None
+        if transport.is_closing():
+            return
+        # A client answers INFO at once, and what it says then is for TLS: so reading stops before INFO leaves (not
+        # earlier: it begins only after `connection_made`), and nothing else leaves before TLS has begun.
+        transport.pause_reading()
+        pump.resume_writing()
+        pump.pause_writing()
+        try:
+            upgraded = await loop.start_tls(
+                transport, pump, self._tls, server_side=True, ssl_handshake_timeout=self._node.limits.tls_handshake
+            )
+        except (TimeoutError, OSError, ssl.SSLError) as error:
+            complain("TLS handshake with %s failed: %s", self._pump_address.get(pump, "?"), type(error).__name__)
+            transport.abort()
+            if pump in self._pumps:
+                pump.connection_lost(None)
+            return
+        if upgraded is not None:
+            pump.upgraded(upgraded)
+
+    def _start(self, work: object) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(TICK)
+            now = loop.time()
+            self._node.tick(now)
+            for pump in list(self._pumps):
+                pump.tick(now)
+            flush(self._node.ready)

@@ -1,0 +1,269 @@
+"""Producers: who publishes readings, what they say of themselves, and which standing queries that satisfies (M3–M7).
+
+A producer is there from its first reading until it is forgotten, connected or not. Its metadata changes with the
+readings that bring some; each change is put to the query index, which knows the few queries it can matter to. What
+comes out is for each query whether the producer entered its set or left it, and the consumers that stand on the query
+are told before the reading is forwarded (M5).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+from typing import Any, NamedTuple, cast
+
+from fumarole.core.errors import FumaroleError
+from fumarole.core.query.canonical import canonical
+from fumarole.core.query.compile import closure
+from fumarole.core.query.index import QueryIndex, Standing
+from fumarole.core.query.tree import Query, Value
+from fumarole.core.topic import Pattern, matches, split
+from fumarole.exchange.consumer import Consumer, Watcher
+
+_IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+NUMBER_BYTES = 8
+"""What a number or a truth value counts for in the size of metadata."""
+
+
+class ReadingError(FumaroleError):
+    """A reading that cannot be taken; the text says what is wrong with it."""
+
+
+def reading_topic(identity: str) -> str:
+    """Where a producer's readings are published unless it says otherwise (M8)."""
+    return f"readings.{identity}"
+
+
+class Reading(NamedTuple):
+    """What a producer says: who it is, what is new about it (None: a key no longer holds), and a value."""
+
+    producer: str
+    metadata: Mapping[str, Value | None]
+    value: int | float | str
+    """A number; only a message of another protocol may have text here."""
+    raw: bytes = b""
+    """As MsgPack, if it came that way."""
+
+
+def check_identity(identity: object) -> str:
+    """The identity of a producer in its usual form: a UUID of version 4, small letters."""
+    text = identity.lower() if isinstance(identity, str) else ""
+    if not _IDENTITY.fullmatch(text):
+        raise ReadingError("a producer is named by a UUID of version 4, such as 2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60")
+    return text
+
+
+def check_number(value: object) -> int | float:
+    """The value of a reading (M10: neither NaN nor an infinity)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ReadingError("the value of a reading is a number, and a finite one")
+    return value
+
+
+def check_metadata(metadata: object) -> Mapping[str, Value | None]:
+    """What a reading brings: text keys, and text, numbers, truth values or nothing under them (M3)."""
+    if not isinstance(metadata, Mapping):
+        raise ReadingError("the metadata of a reading is a map")
+    for key, value in metadata.items():
+        if not isinstance(key, str):
+            raise ReadingError("a metadata key is text")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ReadingError(f"the metadata value of {key[:32]!r} is not a finite number")
+        if value is not None and not isinstance(value, str | int | float):
+            raise ReadingError(f"the metadata value of {key[:32]!r} is neither text, a number, a truth value nor nil")
+    return metadata
+
+
+class Producer:
+    """One source of readings."""
+
+    __slots__ = ("heard", "identity", "metadata", "plan", "standings", "value")
+
+    def __init__(self, identity: str, heard: float) -> None:
+        self.identity = identity
+        self.metadata: dict[str, Value] = {}
+        """Replaced when it changes, never altered: whoever holds on to it has it as it was."""
+        self.standings: dict[Standing, None] = {}
+        """The queries whose set it is in."""
+        self.heard = heard
+        self.value: int | float | str | None = None
+        """Its latest reading."""
+        self.plan: Any = None
+        """Who gets its readings, as last worked out; the exchange's own."""
+
+
+class Producers:
+    """The producers of one namespace, the queries that stand there, and who stands on them."""
+
+    def __init__(self, most_keys: int = 64, most_bytes: int = 8 * 1024, ttl: float | None = None) -> None:
+        self._known: dict[str, Producer] = {}
+        self._queries = QueryIndex()
+        self._members: dict[Standing, dict[Producer, None]] = {}
+        self._watches: dict[Standing, dict[Consumer, Pattern]] = {}
+        self._most_keys = most_keys
+        self._most_bytes = most_bytes
+        self._ttl = ttl
+        self._due: list[tuple[float, str]] = []
+        self.generation = 0
+        """Moves on when somebody begins or ends to stand on a query."""
+        self.unsaved: dict[str, None] = {}
+        """Those whose metadata changed since it was last written down."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._known.values())
+
+    def get(self, identity: str) -> Producer | None:
+        return self._known.get(identity)
+
+    # Readings.
+
+    def hear(self, reading: Reading, now: float) -> Producer:
+        """Merges what the reading brings, and tells those whose set changes. The producer as it is then."""
+        producer = self._known.get(reading.producer)
+        if producer is None:
+            producer = self._appear(reading.producer, self._merged({}, reading.metadata), now)
+            self.unsaved[reading.producer] = None
+        elif reading.metadata:
+            self._change(producer, reading.metadata)
+        producer.heard = now
+        producer.value = reading.value
+        return producer
+
+    def restore(self, identity: str, metadata: dict[str, Value], now: float) -> None:
+        """A producer known from before the broker was started, and taken as it was: limits may be lower now."""
+        self._appear(identity, metadata, now)
+
+    def forget(self, identity: str) -> bool:
+        """The producer is gone, and leaves every set (M7). False: there is none such."""
+        producer = self._known.pop(identity, None)
+        if producer is None:
+            return False
+        self.unsaved[identity] = None
+        for standing in producer.standings:
+            del self._members[standing][producer]
+        self._tell((), producer.standings, identity)
+        return True
+
+    def expire(self, now: float) -> int:
+        """Forgets those that have been silent for longer than the namespace allows. How many."""
+        forgotten = 0
+        while self._ttl is not None and self._due and self._due[0][0] <= now:
+            _, identity = heappop(self._due)
+            producer = self._known.get(identity)
+            if producer is None:
+                continue
+            if producer.heard + self._ttl <= now:
+                forgotten += self.forget(identity)
+            else:
+                heappush(self._due, (producer.heard + self._ttl, identity))
+        return forgotten
+
+    def _appear(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
+        producer = Producer(identity, now)
+        producer.metadata = metadata
+        self._known[identity] = producer
+        if self._ttl is not None:
+            heappush(self._due, (now + self._ttl, identity))
+        entered = self._queries.match(metadata) if self._queries else ()
+        self._enter(producer, entered)
+        self._tell(entered, (), identity)
+        return producer
+
+    def _change(self, producer: Producer, metadata: Mapping[str, Value | None]) -> None:
+        before = producer.metadata
+        after = self._merged(before, metadata)
+        changed = [key for key in metadata if not _same(before.get(key), after.get(key))]
+        if not changed:
+            return
+        producer.metadata = after
+        self.unsaved[producer.identity] = None
+        entered, left = self._queries.change(before, after, changed)
+        if left or entered:
+            producer.plan = None
+        for standing in left:
+            del producer.standings[standing], self._members[standing][producer]
+        self._enter(producer, entered)
+        self._tell(entered, left, producer.identity)
+
+    def _enter(self, producer: Producer, standings: Iterable[Standing]) -> None:
+        for standing in standings:
+            producer.standings[standing] = None
+            self._members[standing][producer] = None
+
+    def _tell(self, entered: Iterable[Standing], left: Iterable[Standing], identity: str) -> None:
+        for standings, new, gone in ((entered, (identity,), ()), (left, (), (identity,))):
+            for standing in standings:
+                # Whoever is told may be found too slow and be gone.
+                for consumer in list(self._watches.get(standing, ())):
+                    cast(Watcher, consumer.outlet).tell(consumer, new, gone)
+
+    def _merged(self, before: Mapping[str, Value], metadata: Mapping[str, Value | None]) -> dict[str, Value]:
+        after = dict(before)
+        for key, value in metadata.items():
+            if value is None:
+                after.pop(key, None)
+            else:
+                after[key] = value
+        if len(after) > self._most_keys:
+            raise ReadingError(f"more than {self._most_keys} metadata keys")
+        size = sum(len(k) + (len(v) if isinstance(v, str) else NUMBER_BYTES) for k, v in after.items())
+        if size > self._most_bytes:
+            raise ReadingError(f"more than {self._most_bytes} bytes of metadata")
+        return after
+
+    def selected(self, query: Query) -> Iterator[Producer]:
+        """The producers that a query selects, whoever stands on it or not."""
+        selects = closure(canonical(query))
+        return (producer for producer in self if selects(producer.metadata))
+
+    # Queries.
+
+    def watch(self, consumer: Consumer, pattern: Pattern, query: Query) -> list[str]:
+        """The consumer stands on the query from now on. Its set as it is now (M4)."""
+        standing = self._queries.add(query)
+        if standing not in self._members:
+            selects = standing.selects
+            members = {producer: None for producer in self if selects(producer.metadata)}
+            self._members[standing] = members
+            self._watches[standing] = {}
+            for producer in members:
+                producer.standings[standing] = None
+        self._watches[standing][consumer] = pattern
+        consumer.standing = standing
+        self.generation += 1
+        return [producer.identity for producer in self._members[standing]]
+
+    def unwatch(self, consumer: Consumer) -> None:
+        """The consumer stands on its query no more."""
+        standing = consumer.standing
+        assert standing is not None
+        consumer.standing = None
+        del self._watches[standing][consumer]
+        self.generation += 1
+        if self._queries.remove(standing):
+            del self._watches[standing]
+            for producer in self._members.pop(standing):
+                del producer.standings[standing]
+
+    def members(self, consumer: Consumer) -> Iterator[str]:
+        """The set of a consumer's query as it is now."""
+        assert consumer.standing is not None
+        return (producer.identity for producer in self._members[consumer.standing])
+
+    def watching(self, producer: Producer, topic: str) -> Iterator[Consumer]:
+        """The consumers in whose set the producer is and whose pattern matches the topic."""
+        words = split(topic)
+        for standing in producer.standings:
+            for consumer, pattern in self._watches[standing].items():
+                if consumer.pattern == ">" or matches(pattern, words):
+                    yield consumer
+
+
+def _same(one: Value | None, other: Value | None) -> bool:
+    """1, 1.0 and true are equal to Python; as metadata the last is another kind."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)

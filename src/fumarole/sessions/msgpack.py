@@ -1,0 +1,298 @@
+"""What the values of a MsgPack client mean to the exchange (M1, M2).
+
+The first value decides what the client is:
+
+    "Kind = 'temperature'"                              a subscriber, by what producers say of themselves
+    {"where": "…", "topic": "volcanoes.>", "group": "g"}    a subscriber too; each key may be missing
+    ["2f1c…", {"Room": "410"}, 21.5]                    a publisher, who may go on
+    {"id": "2f1c…", "metadata": {…}, "value": 21.5, "topic": "…"}   the same, on a topic of its choice
+    {"forget": "2f1c…"}                                 a producer is no more
+
+Where authentication is on, `{"token": "…"}` or `{"user": "…", "pass": "…"}` goes before. What a subscriber hears:
+first its set, then readings, and a diff before the first reading that a change of the set lets through or holds back
+(M4, M5).
+
+A subscriber may be too slow for its readings, which are then dropped (D6), but it never misses a diff: one that finds
+no room is kept, joined with those that follow, and sent before the next reading.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fumarole.core.errors import FumaroleError, PatternError, TopicError
+from fumarole.core.publication import Publication
+from fumarole.core.query.errors import QueryError
+from fumarole.core.query.parse import parse
+from fumarole.core.query.tree import Query
+from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
+from fumarole.exchange.plans import Denied
+from fumarole.exchange.producers import (
+    Reading,
+    ReadingError,
+    check_identity,
+    check_metadata,
+    check_number,
+    reading_topic,
+)
+from fumarole.protocols.msgpack import Bounds, End, Stream, Value, pack
+from fumarole.sessions.stream import Claim, Peer, State, StreamSession
+
+SUBSCRIPTION = frozenset({"where", "topic", "group"})
+READING = frozenset({"id", "metadata", "value", "topic"})
+CLAIM = frozenset({"user", "pass", "token"})
+FORGET = frozenset({"forget"})
+KEY = b"1"
+"""A connection has one consumer."""
+
+
+class MsgPackSession(StreamSession):
+    """One publisher or one subscriber."""
+
+    def __init__(self, node: Node, peer: Peer, now: float, owner: Any, namespace: str) -> None:
+        super().__init__(node, peer, now, owner)
+        self._namespace = namespace
+        self._stream = Stream(Bounds(length=node.limits.msgpack_value, depth=node.limits.msgpack_depth))
+        self._publishes = False
+        self._late = Diff()
+        """What the subscriber has not been told yet, for want of room."""
+
+    def receive_data(self, data: bytes) -> None:
+        self.heard = True
+        if self.state is not State.CLOSED:
+            self._stream.receive_data(data)
+        self._advance()
+
+    def receive_eof(self) -> None:
+        self._stream.receive_eof()
+        self._advance()
+
+    def tick(self, now: float) -> None:
+        """The handshake's deadline, and diffs that were late. Who has said something may be silent for ever."""
+        self.now = now
+        if self.state is State.START and now > self._deadline and self.claim is None:
+            self.fail("nothing was said in time")
+        elif self._late:
+            self._catch_up()
+
+    def admit(self, user: User | None) -> None:
+        self.claim = None
+        if self.state is not State.START:
+            return
+        if user is None:
+            self.fail("this token, or user and password, are not known here")
+        else:
+            self._user = user
+            self._join(user.namespace)
+            self._advance()
+
+    def _error(self, text: str) -> bytes:
+        return pack({"Error": text})
+
+    # An outlet of the exchange.
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        consumer.accepted += 1
+        if self._late and not self._catch_up():
+            consumer.dropped += 1
+            assert self.exchange is not None
+            self.exchange.counters.overflowed += 1
+            return
+        form = publication.form
+        if form is None or form[0] is not FORM:
+            form = publication.form = FORM, _frame(publication)
+        self.outbox.push(form[1], consumer)
+
+    def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+        self._late.add(new, gone)
+        self._catch_up()
+
+    def _catch_up(self) -> bool:
+        """Sends what is late, if there is room. True: nothing is late any more."""
+        if self._late and self.exchange is not None:
+            frame = self._late.frame()
+            # Diffs are not dropped, so they may take as much room again as readings may.
+            room = 2 * self.exchange.outbox_limit
+            if len(frame) > room:
+                self.fail("so many producers came and went that they cannot be listed; subscribe again")
+            if self.outbox.size + len(frame) > room:
+                return False
+            self.outbox.push(frame)
+            self._late.clear()
+        return True
+
+    # Values.
+
+    def _advance(self) -> None:
+        while self.state is not State.CLOSED and self.claim is None:
+            events = self._stream.events_received()
+            for position, event in enumerate(events):
+                if isinstance(event, End):
+                    self.close()
+                    return
+                self._value(event)
+                if self.close_expected():
+                    return
+                if self.claim is not None:
+                    self._stream.put_back(events[position + 1 :])
+                    return
+            if self._stream.close_expected():
+                self.fail(self._stream.fault)
+            if not events:
+                return
+
+    def _value(self, event: Value) -> None:
+        data = event.data
+        try:
+            kind = self._kind(data)
+            if kind is CLAIM:
+                self._claim(data)
+            elif self.node.authentication and self.state is State.START:
+                self.fail('say who you are first: {"token": "…"} or {"user": "…", "pass": "…"}')
+            elif self._consumers:
+                self.fail("a subscriber has said all it can with its query; open another connection")
+            elif self._joined():
+                if kind is SUBSCRIPTION:
+                    self._subscribe(data)
+                elif kind is READING:
+                    self._read(data, event.raw)
+                else:
+                    self._forget(data["forget"])
+        except QueryError as error:
+            place = {"Position": error.position, "Found": error.found, "Expected": error.expected}
+            self.outbox.push(pack({"Error": str(error), **place}))
+        except (PatternError, TopicError) as error:
+            self.outbox.push(pack({"Error": str(error), "Position": error.position}))
+        except FumaroleError as error:
+            self.fail(str(error))
+
+    def _kind(self, data: object) -> frozenset[str]:
+        """Which of the forms above it is. Raises where it is none of them, or not what this client may say now."""
+        if isinstance(data, str):
+            kind = SUBSCRIPTION
+        elif isinstance(data, list) and len(data) == 3:
+            kind = READING
+        elif isinstance(data, dict):
+            kind = next((kind for kind in (SUBSCRIPTION, READING, FORGET, CLAIM) if kind.issuperset(data)), frozenset())
+        else:
+            kind = frozenset()
+        if not kind or (self._publishes and kind not in (READING, FORGET)):
+            what = "a reading" if self._publishes else "a query (text), or a reading"
+            raise ReadingError(f"expected {what}: [id, map, number], not {_shown(data)}")
+        return kind
+
+    def _joined(self) -> bool:
+        return self.state is State.OPEN or self._join(self._namespace)
+
+    def _claim(self, data: dict[str, Any]) -> None:
+        given = [data.get(key) for key in ("user", "pass", "token")]
+        if self.state is State.OPEN or not all(value is None or isinstance(value, str) for value in given):
+            raise ReadingError("user, pass and token are text, and are said first and once")
+        if self.node.authentication:
+            self.claim = Claim(*given)
+        else:
+            self._join(given[0] or given[2] or self._namespace)
+
+    def _subscribe(self, data: str | dict[str, Any]) -> None:
+        assert self.exchange is not None
+        asked = {"where": data} if isinstance(data, str) else data
+        where, pattern, group = (_text(asked, key) for key in ("where", "topic", "group"))
+        query: Query | None = None if where is None else parse(where, self.node.limits)
+        pattern = ">" if pattern is None else pattern  # T6
+        parsed = parse_pattern(pattern, self.exchange.grammar)
+        if group:
+            check_topic(group, self.exchange.grammar)
+        sees = self._user.subscribe if self._user else None
+        if sees is not None and not sees.allows_pattern(parsed):
+            raise Denied(f"you may not subscribe to {pattern[:64]}")
+        consumer = self.exchange.consumer(self, pattern, group or "", KEY, sees)
+        self._consumers[KEY] = consumer
+        members = self.exchange.subscribe(consumer, query, pattern=parsed)
+        first = pack({"New": members, "Del": []})
+        if len(first) > 2 * self.exchange.outbox_limit:
+            self.fail(f"{len(members)} producers match, which is more than can be listed; narrow the query")
+        else:
+            self.outbox.push(first)
+
+    def _read(self, data: list[Any] | dict[str, Any], raw: bytes) -> None:
+        assert self.exchange is not None
+        assert self.plans is not None
+        self._publishes = True
+        topic = None
+        if isinstance(data, list):
+            identity, metadata, value = data
+        else:
+            identity, metadata, value, raw = data.get("id"), data.get("metadata", {}), data.get("value"), b""
+            topic = _text(data, "topic")
+        name = check_identity(identity)
+        reading = Reading(name, check_metadata(metadata), check_number(value), raw if identity == name else b"")
+        payload = str(reading.value).encode()
+        publication = Publication(reading_topic(name) if topic is None else topic, payload, reading=reading)
+        try:
+            self.exchange.read(publication, self.plans, self.now, self)
+        except (Denied, TopicError):
+            self.exchange.counters.refused += 1
+            raise
+
+    def _forget(self, identity: object) -> None:
+        assert self.exchange is not None
+        self._publishes = True
+        self.exchange.producers.forget(check_identity(identity))
+
+
+class Diff:
+    """Producers that came and went since a subscriber was last told. Who came and went again is not worth a word."""
+
+    def __init__(self) -> None:
+        self._new: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._new or self._gone)
+
+    def add(self, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+        for identities, to, other in ((new, self._new, self._gone), (gone, self._gone, self._new)):
+            for identity in identities:
+                if identity in other:
+                    del other[identity]
+                else:
+                    to[identity] = None
+
+    def frame(self) -> bytes:
+        return pack({"New": list(self._new), "Del": list(self._gone)})
+
+    def clear(self) -> None:
+        self._new.clear()
+        self._gone.clear()
+
+
+FORM = object()
+"""Marks what this door has made of a publication."""
+
+
+def _frame(publication: Publication) -> bytes:
+    """M6; what no producer said is sent with its topic."""
+    reading = publication.reading
+    if reading is None:
+        return pack({"topic": publication.topic, "payload": publication.payload})
+    raw: bytes = reading.raw
+    return raw or pack([reading.producer, dict(reading.metadata), reading.value])
+
+
+def _text(data: dict[str, Any], key: str) -> str | None:
+    value = data.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ReadingError(f"{key} is text")
+    return value
+
+
+def _shown(data: object) -> str:
+    """What was sent instead, in a word or two."""
+    if isinstance(data, list):
+        return f"an array of {len(data)}"
+    if isinstance(data, dict):
+        return "a map with other keys"
+    return f"a value of type {type(data).__name__}"

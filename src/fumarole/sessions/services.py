@@ -1,0 +1,184 @@
+"""What the node itself answers, to requests on topics that begin with `$FUM.` (T9).
+
+    $FUM.stats        the counters of the namespace (L3)
+    $FUM.consumers    the consumers of the namespace that lost most
+    $FUM.producers    the producers, or those that a query selects
+    $FUM.forget       a producer is no more (M7)
+    $FUM.where        readings of the producers that a query selects, on a topic of their own
+
+A request has a payload, the answer is JSON. What cannot be done is answered with an `error`, and for a query with its
+place.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, NamedTuple
+
+from fumarole.core.errors import FumaroleError
+from fumarole.core.publication import Publication
+from fumarole.core.query.errors import QueryError
+from fumarole.core.query.parse import parse
+from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
+from fumarole.exchange.producers import check_identity
+
+PREFIX = "$FUM."
+PRODUCERS_SHOWN = 1_000
+WHERE = "_WHERE."
+"""What the topics of `$FUM.where` begin with; a long random word follows."""
+FIRST_LISTENER = 10.0
+"""Seconds in which somebody must subscribe to such a topic."""
+
+
+class Request(NamedTuple):
+    """A question to the node, and on whose behalf it is asked."""
+
+    node: Node
+    exchange: Exchange
+    user: User | None
+    payload: str
+    now: float
+
+
+class RequestError(FumaroleError):
+    """A request that cannot be answered as asked."""
+
+
+def answer(service: str, request: Request) -> dict[str, Any] | None:
+    """The answer, or None where there is no such service."""
+    serve = SERVICES.get(service)
+    if serve is None:
+        return None
+    try:
+        return serve(request)
+    except QueryError as error:
+        place = {"position": error.position, "found": error.found, "expected": error.expected}
+        return {"error": str(error), **place}
+    except FumaroleError as error:
+        return {"error": str(error)}
+
+
+def _stats(request: Request) -> dict[str, Any]:
+    return {"node": request.node.name, "version": request.node.version, **request.exchange.report()}
+
+
+def _consumers(request: Request) -> dict[str, Any]:
+    return request.exchange.worst_consumers()
+
+
+def _producers(request: Request) -> dict[str, Any]:
+    producers = request.exchange.producers
+    found = producers.selected(parse(request.payload, request.node.limits)) if request.payload.strip() else producers
+    shown = list(islice(found, PRODUCERS_SHOWN))
+    return {
+        "total": len(producers),
+        "producers": [
+            {
+                "id": producer.identity,
+                "metadata": producer.metadata,
+                "value": producer.value,
+                "age": None if producer.value is None else max(0.0, round(request.now - producer.heard, 3)),
+            }
+            for producer in shown
+        ],
+    }
+
+
+def _forget(request: Request) -> dict[str, Any]:
+    return {"forgotten": request.exchange.producers.forget(check_identity(request.payload.strip()))}
+
+
+def _where(request: Request) -> dict[str, Any]:
+    where, pattern, group = _subscription(request.payload)
+    query = parse(where, request.node.limits)
+    exchange = request.exchange
+    parsed = parse_pattern(pattern, exchange.grammar)
+    if group:
+        check_topic(group, exchange.grammar)
+    sees = request.user.subscribe if request.user else None
+    if sees is not None and not sees.allows_pattern(parsed):
+        raise RequestError(f"you may not subscribe to {pattern[:64]}")
+    relay = Relay(request.node, exchange, request.now)
+    consumer = exchange.consumer(relay, pattern, group, b"", sees)
+    members = exchange.subscribe(consumer, query, pattern=parsed)
+    relay.begin(consumer)
+    return {"topic": relay.topic, "diffs": relay.diffs, "New": members, "Del": []}
+
+
+def _subscription(payload: str) -> tuple[str, str, str]:
+    """The query, pattern and group of a payload: the query alone, or a JSON object with all three."""
+    if not payload.lstrip().startswith("{"):
+        return payload, ">", ""
+    try:
+        asked = json.loads(payload)
+    except (ValueError, RecursionError):
+        raise RequestError("expected a query, or a JSON object with `where`, `topic` and `group`") from None
+    given = [asked.get(key, other) for key, other in (("where", None), ("topic", ">"), ("group", ""))]
+    if not all(isinstance(value, str) for value in given):
+        raise RequestError("`where` is needed, and `where`, `topic` and `group` are text")
+    return given[0], given[1], given[2]
+
+
+SERVICES: dict[str, Callable[[Request], dict[str, Any]]] = {
+    f"{PREFIX}stats": _stats,
+    f"{PREFIX}consumers": _consumers,
+    f"{PREFIX}producers": _producers,
+    f"{PREFIX}forget": _forget,
+    f"{PREFIX}where": _where,
+}
+
+
+class Relay:
+    """The outlet of `$FUM.where`: publishes what it gets as JSON on a topic of its own, while somebody listens."""
+
+    def __init__(self, node: Node, exchange: Exchange, now: float) -> None:
+        self.topic = WHERE + secrets.token_hex(16)
+        self.diffs = f"{self.topic}.diff"
+        self.label = self.topic
+        self.echo = True
+        self._node = node
+        self._exchange = exchange
+        self._consumer: Consumer | None = None
+        self._end = now + FIRST_LISTENER
+
+    def begin(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._node.relays.append(self)
+
+    def has_room(self, weight: int) -> bool:  # noqa: ARG002 (those who listen have outboxes of their own)
+        return True
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        consumer.accepted += 1
+        reading = publication.reading
+        said = {"id": reading.producer, "metadata": dict(reading.metadata), "value": reading.value}
+        self._publish(self.topic, {**said, "topic": publication.topic})
+
+    def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+        self._publish(self.diffs, {"New": new, "Del": gone})
+
+    def tick(self, now: float) -> bool:
+        """Time passes. False: nobody listens any more, and this is over."""
+        if self._is_heard():
+            self._end = 0.0
+        elif now > self._end:
+            if self._consumer is not None:
+                self._exchange.unsubscribe(self._consumer)
+            return False
+        return True
+
+    def _is_heard(self) -> bool:
+        nobody = self._exchange.nobody
+        return any(self._exchange.plan(topic) is not nobody for topic in (self.topic, self.diffs))
+
+    def _publish(self, topic: str, what: dict[str, Any]) -> None:
+        plan = self._exchange.plan(topic)
+        if plan is not self._exchange.nobody:
+            self._exchange.publish(plan, Publication(topic, json.dumps(what).encode()))

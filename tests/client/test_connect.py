@@ -1,0 +1,215 @@
+import re
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+import fumarole
+from fumarole.app.credentials import hash_password, token_digest
+from fumarole.app.settings import PermissionSettings, UserSettings
+from fumarole.app.values import Secret
+from fumarole.core.limits import Limits
+from fumarole.protocols import nats
+from tests.client.brokers import RealBroker
+from tests.client.conftest import StartBroker, StartFake, StartProcess
+
+PASSWORD = "p@ss:w/rd"
+ENCODED = "p%40ss%3Aw%2Frd"
+USERS = (
+    UserSettings(
+        name="lab",
+        password=Secret(hash_password(PASSWORD)),
+        namespace="volcanoes",
+        publish=PermissionSettings(deny=("secret.>",)),
+        subscribe=PermissionSettings(deny=("secret.>",)),
+    ),
+    UserSettings(name="station", token=Secret(token_digest("t0ken")), namespace="volcanoes"),
+)
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+        return port
+
+
+async def test_no_broker(closed_port: int) -> None:
+    url = f"nats://127.0.0.1:{closed_port}"
+    expected = f"no broker at {url} (connection refused); start one with `fumarole serve`"
+    with pytest.raises(fumarole.NoServerError, match=re.escape(expected)) as error:
+        await fumarole.connect(url)
+    assert isinstance(error.value, ConnectionError)
+    assert error.value.failures == {url: "connection refused"}
+
+
+async def test_a_host_with_several_addresses(closed_port: int) -> None:
+    with pytest.raises(fumarole.NoServerError, match="connection refused"):
+        await fumarole.connect(f"localhost:{closed_port}")
+
+
+async def test_an_unknown_host() -> None:
+    with pytest.raises(fumarole.NoServerError, match="unknown host"):
+        await fumarole.connect("nats://no-such-host.invalid")
+
+
+async def test_a_server_that_says_nothing(start_fake: StartFake) -> None:
+    server = await start_fake(greeting=b"")
+    with pytest.raises(fumarole.NoServerError, match=r"no answer within 0\.05 s"):
+        await fumarole.connect(server.url, timeout=0.05)
+
+
+@pytest.mark.parametrize(
+    ("greeting", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak the NATS protocol"),
+        (b"-ERR 'maximum connections exceeded'\r\n", "maximum connections exceeded"),
+    ],
+    ids=["another protocol", "too many connections"],
+)
+async def test_a_server_that_is_of_no_use(start_fake: StartFake, greeting: bytes, reason: str) -> None:
+    server = await start_fake(greeting=greeting, hangs_up=True)
+    with pytest.raises(fumarole.NoServerError, match=reason):
+        await fumarole.connect(server.url)
+
+
+async def test_a_server_that_lets_us_in_and_hangs_up(start_fake: StartFake) -> None:
+    server = await start_fake(greeting=nats.info({}) + nats.PONG, hangs_up=True)
+    with pytest.raises(fumarole.NoServerError, match="closed the connection"):
+        await fumarole.connect(server.url)
+
+
+async def test_servers_are_tried_in_turn(broker: RealBroker, closed_port: int, start_fake: StartFake) -> None:
+    silent = await start_fake(greeting=b"")
+    servers = [f"nats://127.0.0.1:{closed_port}", silent.url, broker.url]
+    async with fumarole.connect(servers, timeout=0.5) as client:
+        assert client.server == broker.url
+    async with fumarole.connect(",".join(servers), timeout=0.5) as client:
+        assert client.server == broker.url
+
+
+async def test_every_server_that_failed_is_named(closed_port: int, start_fake: StartFake) -> None:
+    silent = await start_fake(greeting=b"")
+    with pytest.raises(fumarole.NoServerError) as error:
+        await fumarole.connect([f"nats://127.0.0.1:{closed_port}", silent.url], timeout=0.05)
+    assert list(error.value.failures.values()) == ["connection refused", "no answer within 0.05 s"]
+
+
+@pytest.mark.parametrize("credentials", [f"lab:{ENCODED}", "t0ken"])
+async def test_credentials_in_the_address(start_broker: StartBroker, credentials: str) -> None:
+    broker = await start_broker(users=USERS)
+    async with fumarole.connect(broker.login(credentials)) as client:
+        assert (await client.stats())["namespace"] == "volcanoes"
+
+
+async def test_credentials_as_arguments(start_broker: StartBroker) -> None:
+    broker = await start_broker(users=USERS)
+    async with (
+        fumarole.connect(broker.url, user="lab", password=PASSWORD) as lab,
+        fumarole.connect(broker.url, token="t0ken") as station,
+        lab.subscribe("a") as messages,
+    ):
+        await station.publish("a", b"1")
+        assert (await anext(messages)).payload == b"1"
+
+
+@pytest.mark.parametrize("credentials", ["lab:wrong", "wrong", "nobody:x"])
+async def test_wrong_credentials(start_broker: StartBroker, credentials: str) -> None:
+    broker = await start_broker(users=USERS)
+    with pytest.raises(fumarole.AuthorizationError, match=r"refused the credentials.*check user and password") as error:
+        await fumarole.connect(broker.login(credentials))
+    assert "wrong" not in str(error.value)
+
+
+async def test_what_a_user_may_not_do_is_told(start_broker: StartBroker) -> None:
+    broker = await start_broker(users=USERS)
+    async with fumarole.connect(broker.login(f"lab:{ENCODED}"), on_notice=lambda _: None) as client:
+        with pytest.raises(fumarole.RefusedError, match="Permissions Violation for Subscription"):
+            await client.subscribe("secret.plan")
+        await client.publish("secret.plan")
+        with pytest.raises(fumarole.RefusedError, match="Permissions Violation for Publish"):
+            await client.flush()
+
+
+async def test_the_user_names_the_namespace_where_there_are_no_users(broker: RealBroker) -> None:
+    async with (
+        fumarole.connect(broker.login("one:x")) as one,
+        fumarole.connect(broker.login("two")) as two,
+        one.subscribe("a") as messages,
+    ):
+        await two.publish("a", b"two's")
+        await two.flush()
+        await one.publish("a", b"one's")
+        assert (await anext(messages)).payload == b"one's"
+
+
+class Certificates:
+    """Files for a broker, made by an authority of our own."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        self._authority = trustme.CA()
+        certificate, key = folder / "certificate.pem", folder / "key.pem"
+        issued = self._authority.issue_cert(*names)
+        issued.private_key_pem.write_to_path(str(key))
+        for pem in issued.cert_chain_pems:
+            pem.write_to_path(str(certificate), append=True)
+        self.flags = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+
+    def context(self) -> ssl.SSLContext:
+        """Of a client that trusts the authority."""
+        context = ssl.create_default_context()
+        self._authority.configure_trust(context)
+        return context
+
+
+@pytest.mark.parametrize("scheme", ["nats", "tls"])
+async def test_tls(start_process: StartProcess, tmp_path: Path, scheme: str) -> None:
+    certificates = Certificates(tmp_path, "127.0.0.1")
+    url = start_process(*certificates.flags).url.replace("nats", scheme)
+    async with (
+        fumarole.connect(url, tls=certificates.context()) as client,
+        client.subscribe("a", limit=1000) as messages,
+    ):
+        await client.publish_many(("a", bytes(1000)) for _ in range(1000))
+        assert [len(message.payload) async for message in messages] == [1000] * 1000
+
+
+async def test_a_certificate_that_is_not_right(start_process: StartProcess, tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path, "broker.example")
+    url = start_process(*certificates.flags).url
+    with pytest.raises(fumarole.NoServerError, match="its certificate is not trusted: IP address mismatch"):
+        await fumarole.connect(url, tls=certificates.context())
+    # Without a context of its own, a client follows a server that asks for TLS, with the system's authorities.
+    with pytest.raises(fumarole.NoServerError, match="its certificate is not trusted"):
+        await fumarole.connect(url)
+
+
+@pytest.mark.parametrize("way", ["tls://", "tls="])
+async def test_who_asks_for_tls_is_never_served_without(start_fake: StartFake, tmp_path: Path, way: str) -> None:
+    server = await start_fake()
+    url = (
+        f"tls://lab:secret@127.0.0.1:{server.port}" if way == "tls://" else f"nats://lab:secret@127.0.0.1:{server.port}"
+    )
+    with pytest.raises(fumarole.NoServerError, match="does not offer TLS"):
+        await fumarole.connect(url, tls=None if way == "tls://" else ssl.create_default_context())
+    assert server.everything() == b""
+
+
+async def test_what_is_said_about_the_client(start_fake: StartFake) -> None:
+    server = await start_fake()
+    async with fumarole.connect(f"nats://lab:secret@127.0.0.1:{server.port}", name="n", user="other", echo=False):
+        protocol = nats.ServerProtocol(Limits(control_line=1 << 16))
+        protocol.receive_data(server.everything())
+        (connect,) = protocol.events_received()
+    assert isinstance(connect, nats.Connect)
+    expected = {"user": "lab", "pass": "secret", "name": "n", "echo": False, "headers": True, "no_responders": True}
+    assert expected.items() <= connect.options.items()
+    assert connect.options["verbose"] is False
+
+
+async def test_a_connection_that_was_not_opened_warns() -> None:
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        fumarole.connect()

@@ -1,0 +1,294 @@
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from fumarole.core.publication import Publication
+from fumarole.core.query.holds import holds
+from fumarole.core.query.parse import parse
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.producers import (
+    Producers,
+    Reading,
+    ReadingError,
+    check_identity,
+    check_metadata,
+    check_number,
+    reading_topic,
+)
+from fumarole.fastpath.engine import Engine
+from tests.exchange.fakes import Listener
+
+A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
+
+
+class Watcher(Listener):
+    """An outlet that keeps the set it was told of, and everything it heard in order."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self.set: set[str] = set()
+        self.story: list[Any] = []
+
+    def tell(self, consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+        assert not self.set.intersection(new)
+        assert self.set.issuperset(gone)
+        self.set = self.set.union(new).difference(gone)
+        self.story.append((new, gone))
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        super().accept(consumer, publication)
+        self.story.append(publication.reading)
+
+
+def watch(exchange: Exchange, where: str, pattern: str = ">", group: str = "") -> tuple[Watcher, Consumer]:
+    watcher = Watcher()
+    consumer = exchange.consumer(watcher, pattern, group, b"1")
+    watcher.set = set(exchange.subscribe(consumer, parse(where)))
+    return watcher, consumer
+
+
+def read(exchange: Exchange, identity: str, value: float = 1.0, topic: str = "", **metadata: Any) -> int:
+    reading = Reading(identity, metadata, value)
+    return exchange.read(Publication(topic or reading_topic(identity), b"", reading=reading), exchange.plans(), 0.0)
+
+
+@pytest.fixture
+def exchange(engine: Engine) -> Exchange:
+    return Exchange("default", parts=engine.parts)
+
+
+def test_the_order_of_one_reading(exchange: Exchange) -> None:
+    """M5: merged, told, forwarded under the new set. M6: once."""
+    watcher, _ = watch(exchange, "Room = '410'")
+    read(exchange, A, 1.0, Room="409")
+    read(exchange, A, 2.0, Room="410")
+    read(exchange, A, 3.0)
+    read(exchange, A, 4.0, Room="411")
+    assert watcher.story == [((A,), ()), Reading(A, {"Room": "410"}, 2.0), Reading(A, {}, 3.0), ((), (A,))]
+
+
+def test_the_first_set(exchange: Exchange) -> None:
+    """M4."""
+    read(exchange, A, Kind="a")
+    read(exchange, B, Kind="b")
+    assert watch(exchange, "Kind = 'a'")[0].set == {A}
+    assert watch(exchange, "Kind = 'c'")[0].set == set()
+
+
+def test_metadata_is_merged(exchange: Exchange) -> None:
+    """M3: added, replaced, deleted by nil, untouched by an empty map."""
+    read(exchange, A, Room="410", Kind="t")
+    read(exchange, A, Room="411")
+    read(exchange, A, Kind=None)
+    read(exchange, A)
+    producer = exchange.producers.get(A)
+    assert producer is not None
+    assert producer.metadata == {"Room": "411"}
+    watcher, _ = watch(exchange, "Kind IS NULL")
+    assert watcher.set == {A}
+
+
+def test_no_diff_without_a_change(exchange: Exchange) -> None:
+    watcher, _ = watch(exchange, "Room = '410'")
+    read(exchange, A, Room="410")
+    read(exchange, A, Room="410")
+    read(exchange, A, Floor=4)
+    assert [each for each in watcher.story if not isinstance(each, Reading)] == [((A,), ())]
+
+
+def test_a_reading_is_a_publication(exchange: Exchange) -> None:
+    """M8."""
+    listener = Listener()
+    exchange.subscribe(exchange.consumer(listener, "readings.*", "", b"1"))
+    assert read(exchange, A) == 1
+    assert read(exchange, A, topic="volcanoes.atka") == 0
+    assert listener.heard == [(b"1", f"readings.{A}")]
+
+
+def test_topic_and_query_together(exchange: Exchange) -> None:
+    """M2: both must hold."""
+    watcher, _ = watch(exchange, "Kind = 't'", "volcanoes.*")
+    read(exchange, A, 1.0, Kind="t")
+    read(exchange, A, 2.0, "volcanoes.atka")
+    read(exchange, B, 3.0, "volcanoes.atka", Kind="x")
+    assert [each.value for each in watcher.story if isinstance(each, Reading)] == [2.0]
+
+
+def test_a_group_shares_across_queries_and_topics(exchange: Exchange) -> None:
+    """G1, M2: one of all whose topic and query hold, however they asked."""
+    one, _ = watch(exchange, "Kind = 't'", group="g")
+    two, _ = watch(exchange, "Kind = 't' OR Kind = 'u'", group="g")
+    plain = Listener()
+    exchange.subscribe(exchange.consumer(plain, "readings.>", "g", b"1"))
+    for _ in range(90):
+        assert read(exchange, A, Kind="t") == 1
+    counts = [len(one.heard), len(two.heard), len(plain.heard)]
+    assert sum(counts) == 90
+    assert min(counts) >= 25
+
+
+def test_a_disconnect_is_no_change_but_forgetting_is(exchange: Exchange) -> None:
+    """M7."""
+    watcher, _ = watch(exchange, "Kind = 't'")
+    read(exchange, A, Kind="t")
+    assert exchange.producers.forget(A)
+    assert not exchange.producers.forget(A)
+    assert watcher.story[-1] == ((), (A,))
+    assert len(exchange.producers) == 0
+    read(exchange, A)
+    assert watcher.set == set(), "its metadata is gone with it"
+
+
+def test_silence_is_forgotten_where_there_is_a_time_for_it() -> None:
+    """M7."""
+    producers = Producers(ttl=10.0)
+    producers.hear(Reading(A, {}, 1), 0.0)
+    producers.hear(Reading(B, {}, 1), 1.0)
+    producers.hear(Reading(A, {}, 1), 5.0)
+    assert producers.expire(9.9) == 0
+    assert producers.expire(11.0) == 1
+    assert [each.identity for each in producers] == [A]
+    assert producers.expire(14.9) == 0
+    assert producers.expire(15.0) == 1
+
+
+def test_equivalent_queries_share(exchange: Exchange) -> None:
+    one, first = watch(exchange, "Kind = 't' AND Room = '1'")
+    two, second = watch(exchange, "room = 1 or (Room=\"1\"   and Kind='t')")
+    three, third = watch(exchange, "Room=\"1\"   and (Kind='t')")
+    assert first.standing is third.standing
+    assert first.standing is not second.standing
+    read(exchange, A, Kind="t", Room="1")
+    assert one.set == two.set == three.set == {A}
+    for consumer in (first, second, third):
+        exchange.unsubscribe(consumer)
+    assert exchange.producers._members == {}
+    assert exchange.producers._watches == {}
+    assert not exchange.producers.get(A).standings  # type: ignore[union-attr]
+
+
+def test_limits(exchange: Exchange) -> None:
+    producers = Producers(most_keys=3, most_bytes=100)
+    producers.hear(Reading(A, {"a": 1, "b": 2, "c": 3}, 1), 0.0)
+    for metadata, text in (({"d": 4}, "more than 3 metadata keys"), ({"a": "x" * 100}, "more than 100 bytes")):
+        with pytest.raises(ReadingError, match=text):
+            producers.hear(Reading(A, metadata, 1), 0.0)
+    producers.hear(Reading(A, {"a": None, "d": 4}, 1), 0.0)
+    with pytest.raises(ReadingError):
+        producers.hear(Reading(B, {str(n): n for n in range(4)}, 1), 0.0)
+    assert producers.get(B) is None, "nothing has happened"
+
+
+@pytest.mark.parametrize("identity", [A, "2F1C0A52-6d0f-4c8e-Ba5e-3b1f7d2c4e60"])
+def test_identities(identity: str) -> None:
+    assert check_identity(identity) == identity.lower()
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "",
+        "x",
+        A[:-1],
+        A + "0",
+        A.replace("-4", "-1"),
+        A.replace("-8", "-7"),
+        A.replace("-", ""),
+        A.encode(),
+        1,
+        None,
+        f"{A}\n",
+    ],
+)
+def test_identities_refused(identity: object) -> None:
+    with pytest.raises(ReadingError):
+        check_identity(identity)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), True, "1", None, [1], b"2"])
+def test_values_refused(value: object) -> None:
+    """M10."""
+    with pytest.raises(ReadingError):
+        check_number(value)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [None, [], "a", {1: "a"}, {b"a": 1}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": float("inf")}, {"a": b"x"}],
+)
+def test_metadata_refused(metadata: object) -> None:
+    with pytest.raises(ReadingError):
+        check_metadata(metadata)
+
+
+QUERIES = [
+    "Kind = 'a'",
+    "Kind != 'a'",
+    "Room > 3",
+    "Kind = 'a' AND Room > 3",
+    "Room IS NULL",
+    "NOT Room = 4",
+    "HAS Kind OR Room = 1",
+]
+some_metadata = st.dictionaries(
+    st.sampled_from(["Kind", "Room"]), st.sampled_from(["a", "b", 1, 4, 4.0, True, None]), max_size=2
+)
+
+
+class Sets(RuleBasedStateMachine):
+    """Joins, updates, deletions, forgetting: a set built from its diffs is always what the definition says (M4)."""
+
+    consumers = Bundle("consumers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exchange = Exchange("default")
+        self.watchers: dict[Consumer, tuple[Watcher, str]] = {}
+
+    @rule(target=consumers, where=st.sampled_from(QUERIES))
+    def subscribe(self, where: str) -> Consumer:
+        watcher, consumer = watch(self.exchange, where)
+        self.watchers[consumer] = watcher, where
+        return consumer
+
+    @rule(consumer=consumes(consumers))
+    def unsubscribe(self, consumer: Consumer) -> None:
+        self.exchange.unsubscribe(consumer)
+        del self.watchers[consumer]
+
+    @rule(identity=st.sampled_from([A, B, C]), metadata=some_metadata)
+    def read(self, identity: str, metadata: dict[str, Any]) -> None:
+        for watcher, _ in self.watchers.values():
+            watcher.heard.clear()
+        read(self.exchange, identity, **metadata)
+        for watcher, _ in self.watchers.values():
+            assert len(watcher.heard) == (identity in watcher.set)
+
+    @rule(identity=st.sampled_from([A, B, C]))
+    def forget(self, identity: str) -> None:
+        self.exchange.producers.forget(identity)
+
+    @invariant()
+    def sets_are_right(self) -> None:
+        for watcher, where in self.watchers.values():
+            query = parse(where)
+            assert watcher.set == {each.identity for each in self.exchange.producers if holds(query, each.metadata)}
+
+
+TestSets = Sets.TestCase
+TestSets.settings = settings(max_examples=150, stateful_step_count=30)
+
+
+@given(st.lists(some_metadata, max_size=8))
+def test_a_plan_is_remembered_only_while_it_holds(changes: list[dict[str, Any]]) -> None:
+    exchange = Exchange("default")
+    watcher, _ = watch(exchange, "Kind = 'a'")
+    for metadata in changes:
+        before = len(watcher.heard)
+        read(exchange, A, **metadata)
+        read(exchange, A)
+        assert len(watcher.heard) - before == 2 * (A in watcher.set)

@@ -1,0 +1,76 @@
+"""The same broker as `fumarole serve`, with eyes inside: on SIGUSR1 it prints one line of JSON, and begins anew.
+
+    stood_still   seconds of its own CPU time that the loop once spent without looking at the clock: what made it stand still
+                  was its own work, not other processes on the machine
+    late          the same by the clock on the wall
+    tasks         asyncio tasks there are now
+    connections   connections that the node counts
+    consumers     by namespace
+
+Run by running.py.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import signal
+import time
+
+import uvloop
+
+from fumarole.app import logs
+from fumarole.app.broker import Broker, serve
+from fumarole.app.configuration import load
+
+PERIOD = 0.01
+
+
+class Eyes:
+    def __init__(self) -> None:
+        self._stood_still = 0.0
+        self._late = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._broker: Broker | None = None
+
+    def open(self, broker: Broker) -> None:
+        self._broker = broker
+        self._task = asyncio.create_task(self._watch())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._report)
+        self._report()  # whoever waits for this line may send the signal
+
+    async def _watch(self) -> None:
+        while True:
+            cpu, clock = time.thread_time(), time.monotonic()
+            await asyncio.sleep(PERIOD)
+            self._stood_still = max(self._stood_still, time.thread_time() - cpu - PERIOD)
+            self._late = max(self._late, time.monotonic() - clock - PERIOD)
+
+    def _report(self) -> None:
+        assert self._broker is not None
+        node = self._broker.node
+        report = {
+            "stood_still": round(self._stood_still, 4),
+            "late": round(self._late, 4),
+            "tasks": len(asyncio.all_tasks()),
+            "connections": node.connections,
+            "consumers": {exchange.name: len(exchange) for exchange in node.namespaces},
+            "garbage": len(gc.garbage),
+        }
+        print(json.dumps(report), flush=True)
+        self._stood_still = self._late = 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for flag in ("--config", "--nats", "--data"):
+        parser.add_argument(flag, required=True)
+    given = parser.parse_args()
+    settings = load(given.config, os.environ, {"--nats": given.nats, "--data": given.data})
+    logs.start(settings.log)
+    uvloop.run(serve(settings, started=Eyes().open))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+from typing import Any
+
+import msgpack
+import pytest
+
+from fumarole.core.limits import Limits
+from fumarole.exchange.namespaces import NamespaceRules
+from fumarole.exchange.permissions import Permissions, User
+from fumarole.fastpath.engine import Engine
+from fumarole.sessions.msgpack import MsgPackSession
+from fumarole.sessions.stream import Peer
+from tests.desk import Desk
+
+A, B = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60", "00000000-0000-4000-8000-000000000001"
+ROOM_410 = "Kind = 'temperature' and Room like '4%'"
+
+
+class Client:
+    """A MsgPack connection without a socket."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.session = MsgPackSession(desk.node, Peer("", 0, ""), desk.now, self, "default")
+
+    def say(self, *values: Any) -> "Client":
+        return self.send(b"".join(map(msgpack.packb, values)))
+
+    def send(self, raw: bytes) -> "Client":
+        self.session.receive_data(raw)
+        return self
+
+    def hears(self) -> list[Any]:
+        unpacker = msgpack.Unpacker()
+        unpacker.feed(self.session.outbox.take())
+        return list(unpacker)
+
+
+@pytest.fixture
+def desk(engine: Engine) -> Desk:
+    return Desk(engine)
+
+
+def test_the_seeds_conversation(desk: Desk) -> None:
+    """M1, M4, M5, M6."""
+    sensor, subscriber = Client(desk), Client(desk)
+    subscriber.say(ROOM_410)
+    assert subscriber.hears() == [{"New": [], "Del": []}]
+    sensor.say([A, {"Room": "410", "Kind": "temperature"}, 21.5], [A, {}, 21.6])
+    assert subscriber.hears() == [
+        {"New": [A], "Del": []},
+        [A, {"Room": "410", "Kind": "temperature"}, 21.5],
+        [A, {}, 21.6],
+    ]
+    sensor.say([A, {"Room": "510"}, 1], [A, {}, 2], [A, {"Room": "411"}, 3], [A, {"Room": None}, 4])
+    assert subscriber.hears() == [
+        {"New": [], "Del": [A]},
+        {"New": [A], "Del": []},
+        [A, {"Room": "411"}, 3],
+        {"New": [], "Del": [A]},
+    ]
+    assert sensor.hears() == []
+
+
+def test_cut_anywhere(desk: Desk) -> None:
+    sensor, subscriber = Client(desk), Client(desk)
+    for byte in msgpack.packb("Room = '410'"):
+        subscriber.send(bytes([byte]))
+    for byte in msgpack.packb([A, {"Room": "410"}, 21.5]) * 2:
+        sensor.send(bytes([byte]))
+    assert subscriber.hears() == [
+        {"New": [], "Del": []},
+        {"New": [A], "Del": []},
+        [A, {"Room": "410"}, 21.5],
+        [A, {"Room": "410"}, 21.5],
+    ]
+
+
+def test_the_long_forms(desk: Desk) -> None:
+    """M2: topic, query and group; a reading with a topic of its own."""
+    members = [Client(desk).say({"where": "Kind = 'a'", "topic": "volcanoes.>", "group": "g"}) for _ in range(2)]
+    everything = Client(desk).say({})
+    by_topic = Client(desk).say({"topic": "volcanoes.*"})
+    sensor = Client(desk).say({"id": A, "metadata": {"Kind": "a"}, "value": 1, "topic": "volcanoes.atka"})
+    sensor.say({"id": A, "value": 2, "topic": "volcanoes.atka"}, [A, {}, 3])
+    heard = [[each for each in member.hears() if isinstance(each, list)] for member in members]
+    assert sorted(value for one in heard for _, _, value in one) == [1, 2]
+    assert [each[2] for each in everything.hears()[1:]] == [1, 2, 3]
+    assert [each[2] for each in by_topic.hears()[1:]] == [1, 2]
+
+
+def test_other_doors_are_in_the_same_exchange(desk: Desk) -> None:
+    """M8."""
+    nats = desk.connect()
+    nats.say("SUB readings.> 1\r\n")
+    subscriber = Client(desk).say({"topic": ">"})
+    Client(desk).say([A, {"Kind": "a"}, 21.5], [A, {}, 7])
+    topic = f"readings.{A}"
+    assert nats.hears().decode() == f"MSG {topic} 1 4\r\n21.5\r\nMSG {topic} 1 1\r\n7\r\n"
+    nats.say("PUB plain 2\r\nhi\r\n")
+    assert subscriber.hears()[-1] == {"topic": "plain", "payload": b"hi"}
+
+
+def test_identity_in_capitals(desk: Desk) -> None:
+    subscriber = Client(desk).say("HAS Kind")
+    Client(desk).say([A.upper(), {"Kind": "a"}, 1])
+    assert subscriber.hears()[1:] == [{"New": [A], "Del": []}, [A, {"Kind": "a"}, 1]]
+
+
+def test_forgetting(desk: Desk) -> None:
+    """M7: a disconnect is nothing, being told so is."""
+    subscriber = Client(desk).say("HAS Kind")
+    sensor = Client(desk).say([A, {"Kind": "a"}, 1], [B, {"Kind": "a"}, 1])
+    sensor.session.close()
+    assert len(subscriber.hears()) == 5
+    Client(desk).say({"forget": A})
+    assert subscriber.hears() == [{"New": [], "Del": [A]}]
+
+
+def test_a_bad_query_can_be_said_again(desk: Desk) -> None:
+    client = Client(desk).say("Room = ")
+    (error,) = client.hears()
+    assert error["Position"] == 7
+    assert error["Error"]
+    assert error["Expected"]
+    client.say({"topic": "a.>.b"})
+    assert client.hears() == [{"Error": "`>` must be the last word, at position 2", "Position": 2}]
+    assert not client.session.close_expected()
+    assert client.say("Room = '410'").hears() == [{"New": [], "Del": []}]
+
+
+# M1: as first value, each is answered with an error, and closed.
+WRONG: list[tuple[str, Any]] = [
+    ("nil", None),
+    ("truth", True),
+    ("integer", 7),
+    ("float", 1.5),
+    ("bytes", b"Room = '410'"),
+    ("empty array", []),
+    ("array of 2", [A, {}]),
+    ("array of 4", [A, {}, 1, 2]),
+    ("no UUID", ["x", {}, 1]),
+    ("UUID version 1", ["2f1c0a52-6d0f-1c8e-9a5e-3b1f7d2c4e60", {}, 1]),
+    ("identity as bytes", [A.encode(), {}, 1]),
+    ("no map", [A, [], 1]),
+    ("a key that is no text", [A, {1: 2}, 1]),
+    ("a nested value", [A, {"a": {"b": 1}}, 1]),
+    ("an array as value", [A, {"a": [1]}, 1]),
+    ("NaN", [A, {}, float("nan")]),
+    ("infinity", [A, {}, float("inf")]),
+    ("NaN in metadata", [A, {"a": float("nan")}, 1]),
+    ("text as reading", [A, {}, "1"]),
+    ("no reading", [A, {}, None]),
+    ("10,000 keys", [A, {str(n): n for n in range(10_000)}, 1]),
+    ("100 keys", [A, {str(n): n for n in range(100)}, 1]),
+    ("a long value", [A, {"a": "x" * 10_000}, 1]),
+    ("10 MB value", [A, {"a": "x" * 10_000_000}, 1]),
+    ("another map", {"hello": 1}),
+    ("where is no text", {"where": 1}),
+    ("id missing", {"value": 1}),
+    ("extension", msgpack.ExtType(5, b"x")),
+    ("nested", [[[[[[[[[[]]]]]]]]]]),
+]
+
+
+@pytest.mark.parametrize("value", [row[1] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_anything_else_is_an_error_and_the_end(desk: Desk, value: Any) -> None:
+    canary = Client(desk).say("HAS Kind")
+    sensor = Client(desk).say([B, {"Kind": "a"}, 1])
+    client = Client(desk).say(value, "HAS Kind")
+    (error,) = client.hears()
+    assert list(error) == ["Error"]
+    assert error["Error"]
+    assert client.session.close_expected()
+    sensor.say([B, {}, 2])
+    assert [each[2] for each in canary.hears() if isinstance(each, list)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "raw", [b"\xc1", b"\xdb\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\x91" * 100_000, b"\xa1\xff"]
+)
+def test_bytes_that_are_no_value(desk: Desk, raw: bytes) -> None:
+    client = Client(desk).send(raw)
+    (error,) = client.hears()
+    assert error["Error"]
+    assert client.session.close_expected()
+
+
+def test_each_keeps_to_its_role(desk: Desk) -> None:
+    subscriber = Client(desk).say("HAS Kind", [A, {}, 1])
+    assert "a subscriber has said all it can" in subscriber.hears()[-1]["Error"]
+    publisher = Client(desk).say([A, {}, 1], "HAS Kind")
+    assert "expected a reading" in publisher.hears()[-1]["Error"]
+    assert subscriber.session.close_expected()
+    assert publisher.session.close_expected()
+
+
+def test_claims(engine: Engine) -> None:
+    desk = Desk(engine, authentication=True)
+    stranger = Client(desk).say("HAS Kind")
+    assert "say who you are first" in stranger.hears()[0]["Error"]
+    client = Client(desk).say({"token": "secret"}, "HAS Kind")
+    assert client.session.claim == (None, None, "secret")
+    client.session.admit(User("ann", "lab", None, Permissions(("readings.>",))))
+    assert "may not subscribe to >" in client.hears()[0]["Error"]
+    other = Client(desk).say({"user": "bob", "pass": "x"})
+    other.session.admit(User("bob", "lab"))
+    assert other.say("HAS Kind").hears() == [{"New": [], "Del": []}]
+    wrong = Client(desk).say({"token": "wrong"})
+    wrong.session.admit(None)
+    assert wrong.session.close_expected()
+
+
+def test_namespaces_are_strangers(desk: Desk) -> None:
+    """N2."""
+    here = Client(desk).say("HAS Kind")
+    there = Client(desk).say({"user": "lab"}, "HAS Kind")
+    Client(desk).say({"user": "lab"}, [A, {"Kind": "a"}, 1])
+    assert len(here.hears()) == 1
+    assert len(there.hears()) == 3
+
+
+def test_a_slow_subscriber_loses_readings_but_never_a_diff(engine: Engine) -> None:
+    """D6: and when even diffs find no room, one that says it all comes before the next reading."""
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=2000)})
+    subscriber, sensor = Client(desk), Client(desk)
+    subscriber.say("On = true")
+    producers = [f"{n:08}-0000-4000-8000-000000000000" for n in range(60)]
+    for turn in range(4):
+        for producer in producers:
+            sensor.say([producer, {"On": turn != 2}, turn])
+    story = subscriber.hears()
+    assert desk.counters()["dropped"]["outbox full"] > 100
+    seen: set[str] = set()
+    for each in story:
+        if isinstance(each, dict):
+            assert not seen.intersection(each["New"])
+            assert seen.issuperset(each["Del"])
+            seen = seen.union(each["New"]).difference(each["Del"])
+        else:
+            assert each[0] in seen
+    sensor.say([producers[0], {}, 9])
+    late = subscriber.hears()
+    assert late[-1] == [producers[0], {}, 9]
+    for each in late[:-1]:
+        seen = seen.union(each["New"]).difference(each["Del"])
+    assert seen == set(producers)
+
+
+def test_a_late_diff_comes_with_time_too(engine: Engine) -> None:
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=500)})
+    subscriber, sensor = Client(desk).say("HAS On"), Client(desk)
+    for number in range(40):
+        sensor.say([f"{number:08}-0000-4000-8000-000000000000", {"On": 1}, 1])
+    subscriber.hears()
+    subscriber.session.tick(desk.now)
+    (diff,) = subscriber.hears()
+    assert diff["New"]
+
+
+def test_too_many_to_list(engine: Engine) -> None:
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=200)})
+    sensor = Client(desk)
+    for number in range(20):
+        sensor.say([f"{number:08}-0000-4000-8000-000000000000", {"On": 1}, 1])
+    subscriber = Client(desk).say("HAS On")
+    assert "20 producers match" in subscriber.hears()[0]["Error"]
+    assert subscriber.session.close_expected()
+
+
+def test_thousands_in_one_buffer_keep_their_order(desk: Desk) -> None:
+    """M5."""
+    subscriber = Client(desk).say("Odd = true")
+    raw = b"".join(msgpack.packb([A, {"Odd": bool(n % 2)}, n]) for n in range(5000))
+    Client(desk).send(raw)
+    heard = subscriber.hears()[1:]
+    for number in range(2500):
+        new, reading = heard[3 * number], heard[3 * number + 1]
+        assert new == {"New": [A], "Del": []}
+        assert reading == [A, {"Odd": True}, 2 * number + 1]
+
+
+def test_saying_nothing(engine: Engine) -> None:
+    desk = Desk(engine, Limits(handshake=2))
+    client = Client(desk).send(b"\xdb\x00")
+    client.session.tick(1001.9)
+    assert client.hears() == []
+    client.session.tick(1002.1)
+    assert client.session.close_expected()
+
+
+def test_closing_leaves_nothing(desk: Desk) -> None:
+    subscriber = Client(desk).say("HAS Kind")
+    subscriber.session.receive_eof()
+    assert subscriber.session.close_expected()
+    assert desk.counters()["connections"] == 0
+    (exchange,) = desk.node.namespaces
+    assert exchange.producers._watches == {}

@@ -1,0 +1,353 @@
+import asyncio
+import logging
+import resource
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fumarole.core.query.tree import Value
+from fumarole.exchange.namespaces import NamespaceRules, Namespaces
+from fumarole.exchange.producers import Reading, ReadingError
+from fumarole.store import keeper as module
+from fumarole.store.keeper import Keeper
+from fumarole.store.producers import FILE, StoreError
+
+A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
+Known = dict[str, dict[str, dict[str, Value]]]
+
+
+class Kitchen:
+    """A keeper, what it keeps, and what it complained about."""
+
+    def __init__(self, folder: Path, namespaces: Namespaces | None = None) -> None:
+        self.namespaces = namespaces or Namespaces()
+        self.complaints: list[str] = []
+        self.keeper = Keeper(folder, self.namespaces, self._complain, seconds=0.01)
+
+    def _complain(self, text: str, *arguments: object) -> None:
+        self.complaints.append(text % arguments)
+
+    def hear(self, namespace: str, identity: str, **metadata: Value | None) -> None:
+        """From a connection that comes, reads and leaves."""
+        exchange = self.namespaces.join(namespace)
+        exchange.producers.hear(Reading(identity, metadata, 1.0), 0.0)
+        self.namespaces.leave(exchange)
+
+    def forget(self, namespace: str, identity: str) -> None:
+        exchange = self.namespaces.join(namespace)
+        assert exchange.producers.forget(identity)
+        self.namespaces.leave(exchange)
+
+    def known(self) -> Known:
+        return {
+            exchange.name: {producer.identity: producer.metadata for producer in exchange.producers}
+            for exchange in self.namespaces
+            if exchange.producers
+        }
+
+    def unsaved(self) -> set[str]:
+        return {identity for exchange in self.namespaces for identity in exchange.producers.unsaved}
+
+
+@asynccontextmanager
+async def loaded(folder: Path, namespaces: Namespaces | None = None) -> AsyncIterator[Kitchen]:
+    """The keeper's task does not run: the test says when to save."""
+    kitchen = Kitchen(folder, namespaces)
+    try:
+        await kitchen.keeper.load()
+        yield kitchen
+    finally:
+        await kitchen.keeper.close()
+
+
+async def kept(folder: Path, namespaces: Namespaces | None = None) -> Known:
+    async with loaded(folder, namespaces) as kitchen:
+        assert not kitchen.unsaved()
+        assert not kitchen.complaints
+        return kitchen.known()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file of this process can grow."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as kitchen:
+        kitchen.hear("default", A, Room="410", Floor=4)
+        kitchen.hear("lab", A, Room="1")
+        kitchen.hear("lab", B)
+        kitchen.hear("default", A, Room="411", Floor=None)
+        assert await kitchen.keeper.save()
+        assert not kitchen.unsaved()
+        kitchen.hear("lab", C, not_saved=True)
+    assert await kept(tmp_path) == {"default": {A: {"Room": "411"}}, "lab": {A: {"Room": "1"}, B: {}}}
+
+
+async def test_the_forgotten_stay_forgotten(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as kitchen:
+        for identity in (A, B, C):
+            kitchen.hear("default", identity, n=1)
+        kitchen.hear("lab", A)
+        await kitchen.keeper.save()
+        kitchen.forget("default", A)
+        kitchen.forget("default", B)
+        kitchen.hear("default", B, n=2)
+        kitchen.forget("lab", A)
+        # Nobody is there, but the disk does not know it yet.
+        assert "lab" in {exchange.name for exchange in kitchen.namespaces}
+        await kitchen.keeper.save()
+        assert "lab" not in {exchange.name for exchange in kitchen.namespaces}
+    assert await kept(tmp_path) == {"default": {B: {"n": 2}, C: {"n": 1}}}
+
+
+async def test_a_namespace_with_producers_stays(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as kitchen:
+        kitchen.hear("passing", A, n=1)
+        assert kitchen.known() == {"passing": {A: {"n": 1}}}
+        await kitchen.keeper.save()
+        kitchen.hear("passing", A, m=2)
+        assert kitchen.known() == {"passing": {A: {"n": 1, "m": 2}}}
+
+
+async def test_namespaces_that_are_allowed_no_more_stay_on_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with loaded(tmp_path) as kitchen:
+        kitchen.hear("lab", A)
+        kitchen.hear("default", B)
+        await kitchen.keeper.save()
+    assert await kept(tmp_path, Namespaces(allowed=frozenset())) == {"default": {B: {}}}
+    assert [each for each in caplog.messages if "namespace lab is not one of the allowed ones" in each]
+    assert await kept(tmp_path) == {"lab": {A: {}}, "default": {B: {}}}
+
+
+async def test_lower_limits_lose_nothing(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as kitchen:
+        kitchen.hear("default", A, a=1, b=2)
+        await kitchen.keeper.save()
+    from fumarole.core.limits import Limits
+
+    async with loaded(tmp_path, Namespaces(Limits(metadata_keys=1))) as kitchen:
+        assert kitchen.known() == {"default": {A: {"a": 1, "b": 2}}}
+        with pytest.raises(ReadingError, match="more than 1 metadata keys"):
+            kitchen.hear("default", A, c=3)
+
+
+async def test_silence_is_counted_from_the_start(tmp_path: Path) -> None:
+    rules = {"default": NamespaceRules(producer_ttl=60.0)}
+    async with loaded(tmp_path, Namespaces(rules=rules)) as kitchen:
+        kitchen.hear("default", A)
+        await kitchen.keeper.save()
+    now = asyncio.get_running_loop().time()
+    async with loaded(tmp_path, Namespaces(rules=rules)) as kitchen:
+        producers = kitchen.namespaces.join("default").producers
+        assert producers.expire(now + 59) == 0
+        assert producers.expire(now + 120) == 1
+
+
+async def test_more_than_one_slice_and_one_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLICE", 2)
+    monkeypatch.setattr(module, "TRANSACTION", 5)
+    names = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(16)]
+    async with loaded(tmp_path) as kitchen:
+        for number, identity in enumerate(names):
+            kitchen.hear(("default", "lab", "roof")[number % 3], identity, n=number)
+        before = kitchen.known()
+        saving = asyncio.create_task(kitchen.keeper.save())
+        rounds = 0
+        while not saving.done():
+            # Some change all the time, and still the others are written.
+            kitchen.hear("default", names[rounds % 2 * 3], busy=rounds)
+            rounds += 1
+            await asyncio.sleep(0)
+        assert kitchen.unsaved() <= {names[0], names[3]}
+        await kitchen.keeper.save()
+        assert not kitchen.unsaved()
+        after = kitchen.known()
+    assert before != after
+    assert await kept(tmp_path) == after
+
+
+async def test_what_changes_while_it_is_written_is_written_again(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as kitchen:
+        for identity in (A, B, C):
+            kitchen.hear("default", identity, n=1)
+        saving = asyncio.create_task(kitchen.keeper.save())
+        await asyncio.sleep(0)
+        kitchen.hear("default", A, n=2)
+        kitchen.forget("default", B)
+        kitchen.forget("default", C)
+        kitchen.hear("default", C, n=1)
+        assert await saving
+        assert kitchen.unsaved() == {A, B, C}
+        await kitchen.keeper.save()
+    assert await kept(tmp_path) == {"default": {A: {"n": 2}, C: {"n": 1}}}
+
+
+async def test_it_saves_by_itself_and_at_the_end(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as kitchen:
+        kitchen.keeper.start()
+        kitchen.hear("default", A, n=1)
+        async with asyncio.timeout(5):
+            while kitchen.unsaved():
+                await asyncio.sleep(0.001)
+        kitchen.hear("default", A, n=2)
+    assert await kept(tmp_path) == {"default": {A: {"n": 2}}}
+
+
+async def test_nothing_to_keep_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with loaded(folder) as kitchen:
+        kitchen.keeper.start()
+        await kitchen.keeper.save()
+    assert not folder.exists()
+
+
+# When it does not work.
+
+
+async def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with loaded(tmp_path) as kitchen:
+        kitchen.hear("default", A, n=1)
+        await kitchen.keeper.save()
+        kitchen.hear("default", A, n=2)
+        kitchen.hear("lab", B)
+        with full_disk():
+            assert not await kitchen.keeper.save()
+            kitchen.hear("default", C)
+            assert not await kitchen.keeper.save()
+        assert len(kitchen.complaints) == 2
+        assert "metadata is in memory only, until it can be written again: " in kitchen.complaints[0]
+        assert kitchen.known() == {"default": {A: {"n": 2}, C: {}}, "lab": {B: {}}}
+        assert await kitchen.keeper.save()
+        assert any("is written to" in message for message in caplog.messages)
+    assert await kept(tmp_path) == {"default": {A: {"n": 2}, C: {}}, "lab": {B: {}}}
+
+
+async def test_a_full_disk_at_the_start(tmp_path: Path) -> None:
+    """What is there can be read."""
+    async with loaded(tmp_path) as kitchen:
+        kitchen.hear("default", A, n=1)
+        await kitchen.keeper.save()
+    with full_disk():
+        assert await kept(tmp_path) == {"default": {A: {"n": 1}}}
+
+
+async def test_a_full_disk_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with loaded(tmp_path) as kitchen:
+        kitchen.hear("default", A)
+        kitchen.keeper.start()
+        with full_disk():
+            await kitchen.keeper.close()
+    assert "the latest metadata of 1 producers is lost: it could not be written" in caplog.messages
+
+
+async def test_a_damaged_file_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database" * 1000)
+    async with loaded(tmp_path) as kitchen:
+        (complaint,) = kitchen.complaints
+        assert "is damaged" in complaint
+        (aside,) = tmp_path.glob("producers-damaged-*.sqlite")
+        assert str(aside) in complaint
+        kitchen.hear("default", A)
+        await kitchen.keeper.save()
+    assert await kept(tmp_path) == {"default": {A: {}}}
+    assert aside.read_bytes() == b"no database" * 1000
+
+
+async def test_what_a_damaged_file_still_has_is_taken_over(tmp_path: Path) -> None:
+    names = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(2_000)]
+    async with loaded(tmp_path) as kitchen:
+        for identity in names:
+            kitchen.hear("default", identity, text="x" * 100)
+        await kitchen.keeper.save()
+    with (tmp_path / FILE).open("r+b") as file:
+        file.seek(-100 * 1024, 2)
+        file.write(b"\xff" * 100 * 1024)
+    async with loaded(tmp_path) as kitchen:
+        (complaint,) = kitchen.complaints
+        assert f"the {len(kitchen.unsaved())} producers that are known" in complaint
+        assert 100 < len(kitchen.unsaved()) < 2_000
+        before = kitchen.known()
+        await kitchen.keeper.save()
+    assert await kept(tmp_path) == before
+
+
+async def test_a_file_damaged_while_the_broker_runs(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as kitchen:
+        for identity in (A, B):
+            kitchen.hear("default", identity, n=1)
+        await kitchen.keeper.save()
+    database = sqlite3.connect(tmp_path / FILE)
+    # The way to find a producer points nowhere; the producers themselves are whole.
+    (page,) = database.execute("SELECT rootpage FROM sqlite_schema WHERE type = 'index'").fetchone()
+    (size,) = database.execute("PRAGMA page_size").fetchone()
+    database.close()
+    with (tmp_path / FILE).open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    async with loaded(tmp_path) as kitchen:
+        assert kitchen.known() == {"default": {A: {"n": 1}, B: {"n": 1}}}
+        kitchen.hear("default", B, n=2)
+        assert await kitchen.keeper.save()
+        (complaint,) = kitchen.complaints
+        assert "is damaged" in complaint
+        assert "begun with the 2 producers" in complaint
+    assert len(list(tmp_path.glob("producers-damaged-*.sqlite"))) == 1
+    assert await kept(tmp_path) == {"default": {A: {"n": 1}, B: {"n": 2}}}
+
+
+async def test_a_file_that_is_taken_away_is_made_again(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as kitchen:
+        kitchen.hear("default", A)
+        await kitchen.keeper.save()
+        for path in tmp_path.iterdir():
+            path.unlink()
+        kitchen.hear("default", B)
+        assert await kitchen.keeper.save()
+        assert "removed or replaced" in kitchen.complaints[0]
+    assert await kept(tmp_path) == {"default": {A: {}, B: {}}}
+
+
+async def test_two_on_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fumarole.store.producers.LOCKED_SECONDS", 0.01)
+    early = Kitchen(tmp_path / "data")
+    await early.keeper.load()
+    async with loaded(tmp_path / "data") as owner:
+        owner.hear("default", A)
+        assert await owner.keeper.save()
+        with pytest.raises(StoreError, match="another broker"):
+            async with loaded(tmp_path / "data"):
+                pass
+        early.hear("default", B)
+        assert not await early.keeper.save()
+        assert "another broker" in early.complaints[0]
+    assert await early.keeper.save()
+    await early.keeper.close()
+    assert await kept(tmp_path / "data") == {"default": {A: {}, B: {}}}
+
+
+@pytest.mark.parametrize("inside", ["", "deeper/still"])
+async def test_a_file_in_place_of_the_folder(tmp_path: Path, inside: str) -> None:
+    (tmp_path / "data").touch()
+    with pytest.raises(StoreError, match="is not a folder; name another folder with --data"):
+        async with loaded(tmp_path / "data" / inside):
+            pass
+
+
+async def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(StoreError, match="cannot be opened"):
+        async with loaded(tmp_path):
+            pass
