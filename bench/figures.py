@@ -114,7 +114,9 @@ def this_commit() -> str:
     if not (ROOT / ".git").exists():
         return "unknown"
     commit = _git("rev-parse", "--short=12", "HEAD")
-    return f"{commit} with changes" if _git("status", "--porcelain", "--", "src", "bench/*.py", "bench/load") else commit
+    return (
+        f"{commit} with changes" if _git("status", "--porcelain", "--", "src", "bench/*.py", "bench/load") else commit
+    )
 
 
 def _git(*words: str) -> str:

@@ -44,8 +44,12 @@ def standing(number: int, keys: int, chance: random.Random) -> Query:
             )
         low = chance.random() * VALUES
         return chance.choice(
-            [Compare(name, ">", constant(low)), Compare(name, "<=", constant(low)), Between(name, constant(low), constant(low + 5))]
-        )  # fmt: skip
+            [
+                Compare(name, ">", constant(low)),
+                Compare(name, "<=", constant(low)),
+                Between(name, constant(low), constant(low + 5)),
+            ]
+        )
 
     first, second = (about(chance.randrange(keys)) for _ in range(2))
     query = And((first, second)) if chance.random() < 0.7 else Or((first, second))
@@ -100,7 +104,9 @@ def main() -> None:
     changing = best_time(asked.rounds, asked.changes, lambda: [index.change(*change) for change in changes])
     evaluated = index.evaluated / asked.changes / asked.rounds
     index.evaluated = 0
-    appearing = best_time(asked.rounds, asked.changes, lambda: [index.change({}, after, after) for _, after, _ in changes])
+    appearing = best_time(
+        asked.rounds, asked.changes, lambda: [index.change({}, after, after) for _, after, _ in changes]
+    )
     found = index.evaluated / asked.changes / asked.rounds
     _, after, _ = changes[0]
     scanning = best_time(asked.rounds, 1, lambda: [one for one in index if one.selects(after)])

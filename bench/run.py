@@ -1,8 +1,8 @@
 """Runs the measurements and shows, and writes down, what came of them.
 
-    python bench/run.py                      all of it; writes results.json and results.md beside this file
-    python bench/run.py throughput churn     some of it; shown only
-    python bench/run.py --quick              a tenth of the work; shown only
+python bench/run.py                      all of it; writes results.json and results.md beside this file
+python bench/run.py throughput churn     some of it; shown only
+python bench/run.py --quick              a tenth of the work; shown only
 """
 
 from __future__ import annotations
@@ -60,8 +60,12 @@ def main() -> int:
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measures the broker beside its peer and its limits.")
-    parser.add_argument("claims", nargs="*", metavar="CLAIM", help=f"some of: {', '.join(CLAIMS)} (all, if none is named)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"alternating rounds, of which the best count ({ROUNDS})")
+    parser.add_argument(
+        "claims", nargs="*", metavar="CLAIM", help=f"some of: {', '.join(CLAIMS)} (all, if none is named)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help=f"alternating rounds, of which the best count ({ROUNDS})"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, shown but not written down")
     asked = parser.parse_args()
     unknown = [name for name in asked.claims if name not in CLAIMS]

@@ -17,11 +17,13 @@ class Client:
     def __init__(self, desk: "Desk") -> None:
         self.session = NatsSession(desk.node, Peer("127.0.0.1", 4222, "127.0.0.1"), desk.now, self)
         reader = desk.engine.nats_reader
-        self._reader = self.session if reader is None else reader(self.session)
+        self.reader = self.session if reader is None else reader(self.session)
 
     def say(self, data: bytes | str) -> "Client":
         """The client sends this."""
-        self._reader.receive_data(data if isinstance(data, bytes) else data.encode())
+        self.reader.receive_data(data if isinstance(data, bytes) else data.encode())
+        while self.reader.unfinished:
+            self.reader.go_on()
         return self
 
     def hears(self) -> bytes:

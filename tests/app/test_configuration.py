@@ -264,7 +264,9 @@ def test_an_override_leaves_the_rest_of_its_table(load_text: LoadText) -> None:
 
 
 def test_a_list_of_flags_that_is_empty_was_not_given(load_text: LoadText) -> None:
-    assert load_text("doors.nats = ['a:1']", {}, {"--nats": []}).doors == Doors(nats=(Address("a", 1),), msgpack=(), kubemq=())
+    assert load_text("doors.nats = ['a:1']", {}, {"--nats": []}).doors == Doors(
+        nats=(Address("a", 1),), msgpack=(), kubemq=()
+    )
 
 
 def test_mistakes_of_what_is_overridden_are_named_too(load_text: LoadText) -> None:

@@ -1,8 +1,12 @@
 import pytest
 
 from fumarole.core.errors import NamespaceError
+from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
+from fumarole.exchange.producers import Reading, ReadingError
+
+PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 
 
 @pytest.mark.parametrize("name", ["a", "A-9", "x" * 63, "0", "default"])
@@ -30,6 +34,31 @@ def test_a_namespace_goes_with_its_last_connection_unless_configured() -> None:
         namespaces.leave(namespaces.join(name))
     assert {exchange.name for exchange in namespaces} == {"default", "kept"}
     assert namespaces.join("kept").outbox_limit == 7
+
+
+def test_a_namespace_with_producers_stays() -> None:
+    """M3, M7: nobody is connected, but they are not forgotten."""
+    namespaces = Namespaces()
+    exchange = namespaces.join("lab")
+    exchange.producers.hear(Reading(PRODUCER, {"Room": "410"}, 1.0), 0.0)
+    namespaces.leave(exchange)
+    assert namespaces.join("lab") is exchange
+    exchange.producers.forget(PRODUCER)
+    namespaces.leave(exchange)
+    # It is still to be forgotten on disk.
+    assert namespaces.restore("lab") is exchange
+    exchange.producers.unsaved.clear()
+    namespaces.release(exchange)
+    assert {exchange.name for exchange in namespaces} == {"default"}
+
+
+def test_the_rules_for_producers() -> None:
+    namespaces = Namespaces(Limits(metadata_keys=1), {"lab": NamespaceRules(producer_ttl=60.0)})
+    producers = namespaces.join("lab").producers
+    with pytest.raises(ReadingError):
+        producers.hear(Reading(PRODUCER, {"a": 1, "b": 2}, 1.0), 0.0)
+    producers.hear(Reading(PRODUCER, {"a": 1}, 1.0), 0.0)
+    assert [producers.expire(59.0), producers.expire(60.0)] == [0, 1]
 
 
 def test_kubemq_clients_have_their_own_grammar() -> None:

@@ -91,7 +91,6 @@ class Replay:
         session = client.session
         if step.do == "say":
             client.say(step.data)
-            self._go_on(client)
         elif step.do == "read":
             self.heard[step.client] += session.outbox.take(step.number)
         elif step.do == "end":
@@ -105,12 +104,6 @@ class Replay:
             self.desk.now += step.number
             for each in self.clients:
                 each.session.tick(self.desk.now)
-
-    def _go_on(self, client: Client) -> None:
-        """What the pump does between other work: goes on with what a reader has put off."""
-        reader: Any = client._reader
-        while getattr(reader, "unfinished", False):
-            reader.go_on()
 
     def _flush(self) -> None:
         """What the pump does with those who do not read."""

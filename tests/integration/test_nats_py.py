@@ -159,7 +159,7 @@ async def test_a_request_to_a_silent_responder_times_out(client: Client, other: 
 async def test_headers(client: Client, other: Client) -> None:
     subscription = await client.subscribe("a")
     await client.flush()
-    sent = {"Producer": "2f1c", "Unit": "°C", "Empty": ""}
+    sent = {"Site": "north rim", "Unit": "°C", "Empty": ""}
     await other.publish("a", b"hot", headers=sent)
     (message,) = await take(subscription, 1)
     assert (message.data, message.headers) == (b"hot", sent)

@@ -1,6 +1,7 @@
 import asyncio
 import logging
 import resource
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fumarole.core.limits import Limits
 from fumarole.core.query.tree import Value
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.producers import Reading, ReadingError
@@ -19,7 +21,7 @@ A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
 Known = dict[str, dict[str, dict[str, Value]]]
 
 
-class Kitchen:
+class World:
     """A keeper, what it keeps, and what it complained about."""
 
     def __init__(self, folder: Path, namespaces: Namespaces | None = None) -> None:
@@ -53,21 +55,25 @@ class Kitchen:
 
 
 @asynccontextmanager
-async def loaded(folder: Path, namespaces: Namespaces | None = None) -> AsyncIterator[Kitchen]:
+async def loaded(folder: Path, namespaces: Namespaces | None = None) -> AsyncIterator[World]:
     """The keeper's task does not run: the test says when to save."""
-    kitchen = Kitchen(folder, namespaces)
+    world = World(folder, namespaces)
     try:
-        await kitchen.keeper.load()
-        yield kitchen
+        await world.keeper.load()
+        yield world
     finally:
-        await kitchen.keeper.close()
+        await world.keeper.close()
 
 
 async def kept(folder: Path, namespaces: Namespaces | None = None) -> Known:
-    async with loaded(folder, namespaces) as kitchen:
-        assert not kitchen.unsaved()
-        assert not kitchen.complaints
-        return kitchen.known()
+    async with loaded(folder, namespaces) as world:
+        assert not world.unsaved()
+        assert not world.complaints
+        return world.known()
+
+
+def set_aside(folder: Path) -> list[Path]:
+    return list(folder.glob("producers-damaged-*.sqlite"))
 
 
 @contextmanager
@@ -82,75 +88,73 @@ def full_disk() -> Iterator[None]:
 
 
 async def test_what_is_saved_comes_back(tmp_path: Path) -> None:
-    async with loaded(tmp_path) as kitchen:
-        kitchen.hear("default", A, Room="410", Floor=4)
-        kitchen.hear("lab", A, Room="1")
-        kitchen.hear("lab", B)
-        kitchen.hear("default", A, Room="411", Floor=None)
-        assert await kitchen.keeper.save()
-        assert not kitchen.unsaved()
-        kitchen.hear("lab", C, not_saved=True)
+    async with loaded(tmp_path) as world:
+        world.hear("default", A, Room="410", Floor=4)
+        world.hear("lab", A, Room="1")
+        world.hear("lab", B)
+        world.hear("default", A, Room="411", Floor=None)
+        assert await world.keeper.save()
+        assert not world.unsaved()
+        world.hear("lab", C, not_saved=True)
     assert await kept(tmp_path) == {"default": {A: {"Room": "411"}}, "lab": {A: {"Room": "1"}, B: {}}}
 
 
 async def test_the_forgotten_stay_forgotten(tmp_path: Path) -> None:
-    async with loaded(tmp_path) as kitchen:
+    async with loaded(tmp_path) as world:
         for identity in (A, B, C):
-            kitchen.hear("default", identity, n=1)
-        kitchen.hear("lab", A)
-        await kitchen.keeper.save()
-        kitchen.forget("default", A)
-        kitchen.forget("default", B)
-        kitchen.hear("default", B, n=2)
-        kitchen.forget("lab", A)
+            world.hear("default", identity, n=1)
+        world.hear("lab", A)
+        await world.keeper.save()
+        world.forget("default", A)
+        world.forget("default", B)
+        world.hear("default", B, n=2)
+        world.forget("lab", A)
         # Nobody is there, but the disk does not know it yet.
-        assert "lab" in {exchange.name for exchange in kitchen.namespaces}
-        await kitchen.keeper.save()
-        assert "lab" not in {exchange.name for exchange in kitchen.namespaces}
+        assert "lab" in {exchange.name for exchange in world.namespaces}
+        await world.keeper.save()
+        assert "lab" not in {exchange.name for exchange in world.namespaces}
     assert await kept(tmp_path) == {"default": {B: {"n": 2}, C: {"n": 1}}}
 
 
 async def test_a_namespace_with_producers_stays(tmp_path: Path) -> None:
-    async with loaded(tmp_path) as kitchen:
-        kitchen.hear("passing", A, n=1)
-        assert kitchen.known() == {"passing": {A: {"n": 1}}}
-        await kitchen.keeper.save()
-        kitchen.hear("passing", A, m=2)
-        assert kitchen.known() == {"passing": {A: {"n": 1, "m": 2}}}
+    async with loaded(tmp_path) as world:
+        world.hear("passing", A, n=1)
+        assert world.known() == {"passing": {A: {"n": 1}}}
+        await world.keeper.save()
+        world.hear("passing", A, m=2)
+        assert world.known() == {"passing": {A: {"n": 1, "m": 2}}}
 
 
 async def test_namespaces_that_are_allowed_no_more_stay_on_disk(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with loaded(tmp_path) as kitchen:
-        kitchen.hear("lab", A)
-        kitchen.hear("default", B)
-        await kitchen.keeper.save()
+    async with loaded(tmp_path) as world:
+        world.hear("lab", A)
+        world.hear("default", B)
+        await world.keeper.save()
     assert await kept(tmp_path, Namespaces(allowed=frozenset())) == {"default": {B: {}}}
     assert [each for each in caplog.messages if "namespace lab is not one of the allowed ones" in each]
     assert await kept(tmp_path) == {"lab": {A: {}}, "default": {B: {}}}
 
 
 async def test_lower_limits_lose_nothing(tmp_path: Path) -> None:
-    async with loaded(tmp_path) as kitchen:
-        kitchen.hear("default", A, a=1, b=2)
-        await kitchen.keeper.save()
-    from fumarole.core.limits import Limits
-
-    async with loaded(tmp_path, Namespaces(Limits(metadata_keys=1))) as kitchen:
-        assert kitchen.known() == {"default": {A: {"a": 1, "b": 2}}}
+    async with loaded(tmp_path) as world:
+        world.hear("default", A, a=1, b=2)
+        await world.keeper.save()
+    async with loaded(tmp_path, Namespaces(Limits(metadata_keys=1))) as world:
+        assert world.known() == {"default": {A: {"a": 1, "b": 2}}}
         with pytest.raises(ReadingError, match="more than 1 metadata keys"):
-            kitchen.hear("default", A, c=3)
+            world.hear("default", A, c=3)
 
 
 async def test_silence_is_counted_from_the_start(tmp_path: Path) -> None:
     rules = {"default": NamespaceRules(producer_ttl=60.0)}
-    async with loaded(tmp_path, Namespaces(rules=rules)) as kitchen:
-        kitchen.hear("default", A)
-        await kitchen.keeper.save()
+    async with loaded(tmp_path, Namespaces(rules=rules)) as world:
+        world.hear("default", A)
+        await world.keeper.save()
     now = asyncio.get_running_loop().time()
-    async with loaded(tmp_path, Namespaces(rules=rules)) as kitchen:
-        producers = kitchen.namespaces.join("default").producers
+    async with loaded(tmp_path, Namespaces(rules=rules)) as world:
+        producers = world.namespaces.join("default").producers
         assert producers.expire(now + 59) == 0
         assert producers.expire(now + 120) == 1
 
@@ -159,57 +163,57 @@ async def test_more_than_one_slice_and_one_transaction(tmp_path: Path, monkeypat
     monkeypatch.setattr(module, "SLICE", 2)
     monkeypatch.setattr(module, "TRANSACTION", 5)
     names = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(16)]
-    async with loaded(tmp_path) as kitchen:
+    async with loaded(tmp_path) as world:
         for number, identity in enumerate(names):
-            kitchen.hear(("default", "lab", "roof")[number % 3], identity, n=number)
-        before = kitchen.known()
-        saving = asyncio.create_task(kitchen.keeper.save())
+            world.hear(("default", "lab", "roof")[number % 3], identity, n=number)
+        before = world.known()
+        saving = asyncio.create_task(world.keeper.save())
         rounds = 0
         while not saving.done():
             # Some change all the time, and still the others are written.
-            kitchen.hear("default", names[rounds % 2 * 3], busy=rounds)
+            world.hear("default", names[rounds % 2 * 3], busy=rounds)
             rounds += 1
             await asyncio.sleep(0)
-        assert kitchen.unsaved() <= {names[0], names[3]}
-        await kitchen.keeper.save()
-        assert not kitchen.unsaved()
-        after = kitchen.known()
+        assert world.unsaved() <= {names[0], names[3]}
+        await world.keeper.save()
+        assert not world.unsaved()
+        after = world.known()
     assert before != after
     assert await kept(tmp_path) == after
 
 
 async def test_what_changes_while_it_is_written_is_written_again(tmp_path: Path) -> None:
-    async with loaded(tmp_path) as kitchen:
+    async with loaded(tmp_path) as world:
         for identity in (A, B, C):
-            kitchen.hear("default", identity, n=1)
-        saving = asyncio.create_task(kitchen.keeper.save())
+            world.hear("default", identity, n=1)
+        saving = asyncio.create_task(world.keeper.save())
         await asyncio.sleep(0)
-        kitchen.hear("default", A, n=2)
-        kitchen.forget("default", B)
-        kitchen.forget("default", C)
-        kitchen.hear("default", C, n=1)
+        world.hear("default", A, n=2)
+        world.forget("default", B)
+        world.forget("default", C)
+        world.hear("default", C, n=1)
         assert await saving
-        assert kitchen.unsaved() == {A, B, C}
-        await kitchen.keeper.save()
+        assert world.unsaved() == {A, B, C}
+        await world.keeper.save()
     assert await kept(tmp_path) == {"default": {A: {"n": 2}, C: {"n": 1}}}
 
 
 async def test_it_saves_by_itself_and_at_the_end(tmp_path: Path) -> None:
-    async with loaded(tmp_path) as kitchen:
-        kitchen.keeper.start()
-        kitchen.hear("default", A, n=1)
+    async with loaded(tmp_path) as world:
+        world.keeper.start()
+        world.hear("default", A, n=1)
         async with asyncio.timeout(5):
-            while kitchen.unsaved():
+            while world.unsaved():  # noqa: ASYNC110 - nobody is told
                 await asyncio.sleep(0.001)
-        kitchen.hear("default", A, n=2)
+        world.hear("default", A, n=2)
     assert await kept(tmp_path) == {"default": {A: {"n": 2}}}
 
 
 async def test_nothing_to_keep_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    async with loaded(folder) as kitchen:
-        kitchen.keeper.start()
-        await kitchen.keeper.save()
+    async with loaded(folder) as world:
+        world.keeper.start()
+        await world.keeper.save()
     assert not folder.exists()
 
 
@@ -218,77 +222,88 @@ async def test_nothing_to_keep_leaves_nothing_behind(tmp_path: Path) -> None:
 
 async def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    async with loaded(tmp_path) as kitchen:
-        kitchen.hear("default", A, n=1)
-        await kitchen.keeper.save()
-        kitchen.hear("default", A, n=2)
-        kitchen.hear("lab", B)
+    async with loaded(tmp_path) as world:
+        world.hear("default", A, n=1)
+        await world.keeper.save()
+        world.hear("default", A, n=2)
+        world.hear("lab", B)
         with full_disk():
-            assert not await kitchen.keeper.save()
-            kitchen.hear("default", C)
-            assert not await kitchen.keeper.save()
-        assert len(kitchen.complaints) == 2
-        assert "metadata is in memory only, until it can be written again: " in kitchen.complaints[0]
-        assert kitchen.known() == {"default": {A: {"n": 2}, C: {}}, "lab": {B: {}}}
-        assert await kitchen.keeper.save()
+            assert not await world.keeper.save()
+            world.hear("default", C)
+            assert not await world.keeper.save()
+        assert len(world.complaints) == 2
+        assert "metadata is in memory only, until it can be written again: " in world.complaints[0]
+        assert world.known() == {"default": {A: {"n": 2}, C: {}}, "lab": {B: {}}}
+        assert await world.keeper.save()
         assert any("is written to" in message for message in caplog.messages)
     assert await kept(tmp_path) == {"default": {A: {"n": 2}, C: {}}, "lab": {B: {}}}
 
 
 async def test_a_full_disk_at_the_start(tmp_path: Path) -> None:
     """What is there can be read."""
-    async with loaded(tmp_path) as kitchen:
-        kitchen.hear("default", A, n=1)
-        await kitchen.keeper.save()
+    async with loaded(tmp_path) as world:
+        world.hear("default", A, n=1)
+        await world.keeper.save()
     with full_disk():
         assert await kept(tmp_path) == {"default": {A: {"n": 1}}}
 
 
 async def test_a_full_disk_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with loaded(tmp_path) as kitchen:
-        kitchen.hear("default", A)
-        kitchen.keeper.start()
+    async with loaded(tmp_path) as world:
+        world.hear("default", A)
+        world.keeper.start()
         with full_disk():
-            await kitchen.keeper.close()
+            await world.keeper.close()
     assert "the latest metadata of 1 producers is lost: it could not be written" in caplog.messages
+
+
+async def test_a_mistake_of_ours_ends_nothing(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as world:
+        world.hear("default", A, wrong=object())  # type: ignore[arg-type]
+        world.hear("default", B)
+        assert not await world.keeper.save()
+        assert "by a mistake in fumarole: TypeError" in world.complaints[0]
+        world.hear("default", A, wrong=None)
+        assert await world.keeper.save()
+    assert await kept(tmp_path) == {"default": {A: {}, B: {}}}
 
 
 async def test_a_damaged_file_at_the_start(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database" * 1000)
-    async with loaded(tmp_path) as kitchen:
-        (complaint,) = kitchen.complaints
+    async with loaded(tmp_path) as world:
+        (complaint,) = world.complaints
         assert "is damaged" in complaint
-        (aside,) = tmp_path.glob("producers-damaged-*.sqlite")
+        (aside,) = set_aside(tmp_path)
         assert str(aside) in complaint
-        kitchen.hear("default", A)
-        await kitchen.keeper.save()
+        world.hear("default", A)
+        await world.keeper.save()
     assert await kept(tmp_path) == {"default": {A: {}}}
     assert aside.read_bytes() == b"no database" * 1000
 
 
 async def test_what_a_damaged_file_still_has_is_taken_over(tmp_path: Path) -> None:
     names = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(2_000)]
-    async with loaded(tmp_path) as kitchen:
+    async with loaded(tmp_path) as world:
         for identity in names:
-            kitchen.hear("default", identity, text="x" * 100)
-        await kitchen.keeper.save()
+            world.hear("default", identity, text="x" * 100)
+        await world.keeper.save()
     with (tmp_path / FILE).open("r+b") as file:
         file.seek(-100 * 1024, 2)
         file.write(b"\xff" * 100 * 1024)
-    async with loaded(tmp_path) as kitchen:
-        (complaint,) = kitchen.complaints
-        assert f"the {len(kitchen.unsaved())} producers that are known" in complaint
-        assert 100 < len(kitchen.unsaved()) < 2_000
-        before = kitchen.known()
-        await kitchen.keeper.save()
+    async with loaded(tmp_path) as world:
+        (complaint,) = world.complaints
+        assert f"the {len(world.unsaved())} producers that are known" in complaint
+        assert 100 < len(world.unsaved()) < 2_000
+        before = world.known()
+        await world.keeper.save()
     assert await kept(tmp_path) == before
 
 
 async def test_a_file_damaged_while_the_broker_runs(tmp_path: Path) -> None:
-    async with loaded(tmp_path) as kitchen:
+    async with loaded(tmp_path) as world:
         for identity in (A, B):
-            kitchen.hear("default", identity, n=1)
-        await kitchen.keeper.save()
+            world.hear("default", identity, n=1)
+        await world.keeper.save()
     database = sqlite3.connect(tmp_path / FILE)
     # The way to find a producer points nowhere; the producers themselves are whole.
     (page,) = database.execute("SELECT rootpage FROM sqlite_schema WHERE type = 'index'").fetchone()
@@ -297,32 +312,31 @@ async def test_a_file_damaged_while_the_broker_runs(tmp_path: Path) -> None:
     with (tmp_path / FILE).open("r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
-    async with loaded(tmp_path) as kitchen:
-        assert kitchen.known() == {"default": {A: {"n": 1}, B: {"n": 1}}}
-        kitchen.hear("default", B, n=2)
-        assert await kitchen.keeper.save()
-        (complaint,) = kitchen.complaints
+    async with loaded(tmp_path) as world:
+        assert world.known() == {"default": {A: {"n": 1}, B: {"n": 1}}}
+        world.hear("default", B, n=2)
+        assert await world.keeper.save()
+        (complaint,) = world.complaints
         assert "is damaged" in complaint
         assert "begun with the 2 producers" in complaint
-    assert len(list(tmp_path.glob("producers-damaged-*.sqlite"))) == 1
+    assert len(set_aside(tmp_path)) == 1
     assert await kept(tmp_path) == {"default": {A: {"n": 1}, B: {"n": 2}}}
 
 
 async def test_a_file_that_is_taken_away_is_made_again(tmp_path: Path) -> None:
-    async with loaded(tmp_path) as kitchen:
-        kitchen.hear("default", A)
-        await kitchen.keeper.save()
-        for path in tmp_path.iterdir():
-            path.unlink()
-        kitchen.hear("default", B)
-        assert await kitchen.keeper.save()
-        assert "removed or replaced" in kitchen.complaints[0]
+    async with loaded(tmp_path) as world:
+        world.hear("default", A)
+        await world.keeper.save()
+        shutil.rmtree(tmp_path)
+        world.hear("default", B)
+        assert await world.keeper.save()
+        assert "removed or replaced" in world.complaints[0]
     assert await kept(tmp_path) == {"default": {A: {}, B: {}}}
 
 
 async def test_two_on_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fumarole.store.producers.LOCKED_SECONDS", 0.01)
-    early = Kitchen(tmp_path / "data")
+    early = World(tmp_path / "data")
     await early.keeper.load()
     async with loaded(tmp_path / "data") as owner:
         owner.hear("default", A)

@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError
 from fumarole.core.publication import Publication
 from fumarole.doors.pump import flush
 from fumarole.exchange.node import Node
+from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.permissions import User
 from fumarole.protocols import kubemq, kubemq_pb2
 from fumarole.protocols.kubemq import Fault
@@ -35,6 +36,8 @@ SMALLEST_PING_INTERVAL: Final = 1000
 """Milliseconds between the signs of life of a client that has nothing to say; one that sends more is cut off."""
 PING_ANSWER: Final = 20_000
 """Milliseconds that a client has to answer ours."""
+IDLE_CONNECTIONS: Final = 5
+"""After so many times `limits.idle` without a call a connection is closed; clients open another when they need it."""
 LARGEST_READ: Final = 4 * 1024 * 1024
 """Bytes of a message that are read though they are over the limit: so the message is refused, and the call goes on."""
 
@@ -72,7 +75,8 @@ class KubemqDoor:
 
     async def open(self, host: str, port: int) -> None:
         """Listens. Raises OSError where the address cannot be had."""
-        self._server = grpc.aio.server(options=self._options())
+        # Calls of which only the beginning has come have no session yet, but are counted here.
+        self._server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=self._node.limits.connections)
         self._server.add_generic_rpc_handlers((_Methods(self),))
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
@@ -102,6 +106,9 @@ class KubemqDoor:
         handshake = limits.handshake if self._certificate is None else limits.tls_handshake
         return [
             ("grpc.so_reuseport", 0),
+            ("grpc.max_allowed_incoming_connections", limits.connections),
+            ("grpc.max_concurrent_streams", limits.consumers_per_connection),
+            ("grpc.max_connection_idle_ms", int(IDLE_CONNECTIONS * limits.idle * 1000)),
             ("grpc.server_handshake_timeout_ms", int(handshake * 1000)),
             ("grpc.keepalive_time_ms", int(limits.idle * 1000)),
             ("grpc.keepalive_timeout_ms", PING_ANSWER),
@@ -197,24 +204,21 @@ class KubemqDoor:
     async def _deliver(
         self, request: Subscribe, context: Context, subscribe: Callable[[KubemqSession, Subscribe, Any], None]
     ) -> None:
-        alarm = _Alarm()
         async with self._session(context) as session:
+            alarm = _Alarm()
             subscribe(session, request, alarm)
             # The confirmation (D5): clients can wait for it, though KubeMQ's do not.
             await context.send_initial_metadata(())
-            outbox = session.outbox
-            assert outbox is not None
+            assert session.outbox is not None
             try:
-                while not outbox.overflowed:
-                    while outbox.size and not outbox.overflowed:
-                        await context.write(outbox.take(0))
-                    if session.closed:
-                        raise Fault(kubemq.SHUTTING_DOWN, kubemq.UNAVAILABLE)
-                    await alarm.wait()
+                await _write(session, session.outbox, alarm, context)
+            except asyncio.CancelledError:
+                if not session.outbox.overflowed:
+                    raise
+                self._node.slow_consumers += 1
+                raise Fault("slow consumer: the outbox is full", kubemq.EXHAUSTED) from None
             finally:
-                outbox.clear()
-            self._node.slow_consumers += 1
-            raise Fault("slow consumer: the outbox is full", kubemq.EXHAUSTED)
+                session.outbox.clear()
 
     def _flush_soon(self) -> None:
         """Once for all messages of this turn of the loop."""
@@ -228,17 +232,37 @@ class KubemqDoor:
 
 
 class _Alarm:
-    """Owns the outbox of a call: it wakes the call when something is in there."""
+    """Owns the outbox of a call: wakes the call when something is in there, and cancels it when it is to be cut off."""
 
     def __init__(self) -> None:
         self._rung = asyncio.Event()
+        self._task = asyncio.current_task()
+        self._outbox: Outbox | None = None
+
+    def watch(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self.flush()
 
     def flush(self) -> None:
         self._rung.set()
+        if self._outbox is not None and self._outbox.overflowed and self._task is not None:
+            self._outbox = None
+            self._task.cancel()
 
     async def wait(self) -> None:
         await self._rung.wait()
         self._rung.clear()
+
+
+async def _write(session: KubemqSession, outbox: Outbox, alarm: _Alarm, context: Context) -> None:
+    """Until the call is cancelled, or the session is closed and nothing is left."""
+    alarm.watch(outbox)
+    while True:
+        while outbox.size:
+            await context.write(outbox.take(0))
+        if session.closed:
+            raise Fault(kubemq.SHUTTING_DOWN, kubemq.UNAVAILABLE)
+        await alarm.wait()
 
 
 # From the description of the service to what the library wants.

@@ -67,6 +67,7 @@ class Pump(asyncio.BufferedProtocol):
         self._outbox: Outbox = cast(Outbox, None)
         self._send: Callable[[], bool] | None = None
         self._read_size = READ_BUFFER
+        self._gives_way = False
         self._busy = 0.0
         self._paused = False
         self._early: bytearray | None = None
@@ -118,16 +119,20 @@ class Pump(asyncio.BufferedProtocol):
     def _give_way(self) -> None:
         """A connection that always has more to read is read many times in a row; now it is the others' turn."""
         self._busy = 0.0
-        if self.session.claim is None and not self._transport.is_closing():
+        if self.session.claim is None and not self._gives_way and not self._transport.is_closing():
+            self._gives_way = True
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
+        self._gives_way = False
+        if self._transport.is_closing():
+            return
         if self._reader.unfinished:
             began = monotonic()
             self._reader.go_on()
             self._after_work(began)
-        elif self.session.claim is None and not self._transport.is_closing():
+        if self.session.claim is None and not self._gives_way:
             self._transport.resume_reading()
 
     def eof_received(self) -> bool:
@@ -196,8 +201,7 @@ class Pump(asyncio.BufferedProtocol):
 
     def admitted(self) -> None:
         """The claim was looked at."""
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._go_on()
         flush(self._node.ready)
 
     def flush(self) -> None:

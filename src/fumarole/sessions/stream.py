@@ -76,7 +76,7 @@ class StreamSession(ABC):
         """Bytes from the client."""
 
     unfinished = False
-    """Was something that came put off? One operation can mean a message to each of very many; others want their turn."""
+    """Was something put off? One operation can mean a message to each of very many; others want their turn."""
 
     def go_on(self) -> None:  # noqa: B027 - most never put anything off
         """With what was put off."""

@@ -39,6 +39,8 @@ Complain = Callable[..., None]
 Arguments = TypeVarTuple("Arguments")
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
+Change = tuple[Exchange, str, dict[str, Value] | None]
+"""Of whom, and the metadata that was written; None: it was forgotten."""
 
 
 class Keeper:
@@ -105,6 +107,10 @@ class Keeper:
             self._failing = True
             self._complain("metadata is in memory only, until it can be written again: %s", error)
             return False
+        except Exception as error:  # noqa: BLE001 - a mistake of ours, but others' metadata may be kept next time
+            self._failing = True
+            self._complain("metadata is in memory only, by a mistake in fumarole: %r", error)
+            return False
         if self._failing:
             self._failing = False
             log.info("metadata is written to %s again", self._store.path)
@@ -135,35 +141,38 @@ class Keeper:
 
     async def _save(self) -> None:
         for unsaved in self._transactions():
-            written: list[tuple[Exchange, str, dict[str, Value] | None]] = []
-            for some in _slices(unsaved):
+            changes = ((exchange, identity) for exchange, identities in unsaved for identity in identities)
+            written: list[list[Change]] = []
+            while some := list(islice(changes, SLICE)):
                 now = [(exchange, identity, _metadata(exchange.producers, identity)) for exchange, identity in some]
-                await self._in_thread(
-                    self._store.write, [Kept(exchange.name, identity, metadata) for exchange, identity, metadata in now]
-                )
-                written += now
+                kept = [Kept(exchange.name, identity, metadata) for exchange, identity, metadata in now]
+                await self._in_thread(self._store.write, kept)
+                written.append(now)
             await self._in_thread(self._store.commit)
-            for done in _slices(written):
+            for done in written:
                 self._take_off(done)
                 await asyncio.sleep(0)
-            for exchange in {exchange for exchange, _ in unsaved}:
+            for exchange, _ in unsaved:
                 self._namespaces.release(exchange)
 
-    def _transactions(self) -> Iterator[list[tuple[Exchange, str]]]:
+    def _transactions(self) -> Iterator[list[tuple[Exchange, list[str]]]]:
         """All that is unsaved at the beginning, some at a time. These have to be taken off before there are more."""
         waiting = deque((exchange, len(exchange.producers.unsaved)) for exchange in self._namespaces)
         while waiting:
-            some: list[tuple[Exchange, str]] = []
-            while waiting and len(some) < TRANSACTION:
+            some: list[tuple[Exchange, list[str]]] = []
+            room = TRANSACTION
+            while waiting and room:
                 exchange, count = waiting.popleft()
-                now = min(count, TRANSACTION - len(some))
-                some += [(exchange, identity) for identity in islice(exchange.producers.unsaved, now)]
+                now = min(count, room)
+                room -= now
+                if now:
+                    some.append((exchange, list(islice(exchange.producers.unsaved, now))))
                 if now < count:
                     waiting.appendleft((exchange, count - now))
             if some:
                 yield some
 
-    def _take_off(self, written: Sequence[tuple[Exchange, str, dict[str, Value] | None]]) -> None:
+    def _take_off(self, written: list[Change]) -> None:
         for exchange, identity, metadata in written:
             unsaved = exchange.producers.unsaved
             del unsaved[identity]

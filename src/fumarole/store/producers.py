@@ -49,7 +49,7 @@ _DELETE = "DELETE FROM producers WHERE (namespace, id) IN (VALUES {})"
 LOTS = (256, 16, 1)
 """Rows in one statement. While it runs, the event loop runs too; between two they take turns, which can be slow."""
 
-# What every database begins with: the name of the form, the size of a page, with a log or without (for writers, readers).
+# What every database begins with: the name of the form, the size of a page, and twice, with a log or without.
 _HEAD = re.compile(rb"SQLite format 3\0..[\x01\x02]{2}", re.DOTALL)
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -186,13 +186,15 @@ class ProducerStore:
     def _undone_on_error(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except BaseException as error:
             if self._database is not None and self._database.in_transaction:
                 with suppress(sqlite3.Error):
                     self._database.rollback()
+            if isinstance(error, sqlite3.Error):
+                raise self._explained(error, "written") from None
             if isinstance(error, OSError):
                 raise StoreError(f"cannot make the folder {self.path.parent}: {error.strerror}") from None
-            raise self._explained(error, "written") from None
+            raise
 
     def _identity(self) -> tuple[int, int]:
         try:

@@ -254,13 +254,13 @@ def test_a_value_that_many_ask_for_is_not_what_they_are_found_by() -> None:
 
 
 def test_a_number_that_many_ask_for_is_found_by_what_changed() -> None:
-    """All ask for temperature, each from a level of its own: the other way round."""
+    """All ask for temperature, each from a level of its own: the other way round, however many are crossed."""
     index = QueryIndex()
     for number in range(MANY):
         index.add(And((equal("Kind", "temperature"), Compare("Level", ">", constant(number)))))
-    assert (
-        evaluated(index, {"Kind": "temperature", "Level": 99.5}, {"Kind": "temperature", "Level": 101.5}, "Level") == 2
-    )
+    sensor: Metadata = {"Kind": "temperature", "Level": 99.5}
+    assert evaluated(index, sensor, {**sensor, "Level": 101.5}, "Level") == 2
+    assert evaluated(index, sensor, {**sensor, "Level": 249.5}, "Level") == 150
 
 
 def test_a_change_of_one_key_of_many_looks_at_few_queries() -> None:

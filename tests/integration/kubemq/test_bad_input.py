@@ -12,8 +12,9 @@ import grpc
 import pytest
 
 from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Request, Response, Subscribe
+from tests.integration.conftest import Brokers
 from tests.integration.kubemq.calls import SECONDS, SERVICE, Calls, fault_of
-from tests.integration.kubemq.conftest import kubemq_port
+from tests.integration.kubemq.conftest import DOOR, kubemq_port
 from tests.integration.oracle import Target
 from tests.sessions.test_kubemq import BAD_EVENTS, BAD_SUBSCRIPTIONS
 from tests.sessions.test_kubemq_requests import BAD_REQUESTS, BAD_RESPONSES
@@ -134,9 +135,12 @@ def literal(name: bytes, value: bytes) -> bytes:
     return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
-def whole_call() -> bytes:
-    """A SubscribeToEvents from the first byte of its connection to the last of its message."""
-    head = b"".join(
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
+
+
+def head() -> bytes:
+    """Of a call of SubscribeToEvents."""
+    return b"".join(
         literal(*pair)
         for pair in [
             (b":method", b"POST"),
@@ -147,11 +151,13 @@ def whole_call() -> bytes:
             (b"content-type", b"application/grpc"),
         ]
     )
+
+
+def whole_call() -> bytes:
+    """From the first byte of its connection to the last of its message."""
     message = Subscribe(**SUBSCRIBE).SerializeToString()  # type: ignore[arg-type]
     body = b"\0" + struct.pack(">I", len(message)) + message
-    return (
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 4, 1, head) + frame(0, 1, 1, body)
-    )  # fmt: skip
+    return GREETING + frame(1, 4, 1, head()) + frame(0, 1, 1, body)
 
 
 def connect(port: int) -> socket.socket:
@@ -175,12 +181,10 @@ NOT_HTTP_2 = {
     "HTTP/1": b"POST /send/event HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
     "NATS": b'CONNECT {"verbose":false}\r\nSUB > 1\r\nPING\r\n',
     "TLS": bytes.fromhex("16030100c8010000c40303") + b"\0" * 190,
-    "a frame beyond all limits": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-    + frame(4, 0, 0, b"")
-    + b"\xff\xff\xff\x01\x04\0\0\0\1",
+    "a frame beyond all limits": GREETING + b"\xff\xff\xff\x01\x04\0\0\0\1",
     "a settings frame of odd length": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"12345"),
-    "headers that are none": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(1, 5, 1, b"\xff" * 200),
-    "data of no stream": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") + frame(0, 1, 7, b"x" * 100),
+    "headers that are none": GREETING + frame(1, 5, 1, b"\xff" * 200),
+    "data of no stream": GREETING + frame(0, 1, 7, b"x" * 100),
     "noise": random.Random(2).randbytes(5000),
 }
 
@@ -203,6 +207,28 @@ def test_silent_connections_are_closed(target: Target) -> None:
         while connection.recv(65536):
             pass
         connection.close()
+
+
+def test_calls_of_which_only_the_beginning_comes(target: Target) -> None:
+    """A thousand on one connection: headers, and then nothing. Others are served meanwhile."""
+    with connect(kubemq_port(target.broker)) as connection, Calls(kubemq_port(target.broker)) as calls:
+        connection.sendall(GREETING + b"".join(frame(1, 4, 2 * number + 1, head()) for number in range(1000)))
+        receiver = calls.receiver("meanwhile")
+        calls.send("meanwhile")
+        assert receiver.next().Body == b"x"
+
+
+def test_more_connections_than_are_allowed(brokers: Brokers, engine_name: str) -> None:
+    """L2: those beyond the limit are closed at once, and those within it go on."""
+    broker = brokers.share(DOOR + "limits.connections = 10\n", engine_name)
+    with Calls(kubemq_port(broker)) as calls:
+        calls.ping()
+        others = [connect(kubemq_port(broker)) for _ in range(20)]
+        for other in others[9:]:
+            assert other.recv(9) == b""
+        assert calls.send("a").Sent
+        for other in others:
+            other.close()
 
 
 def test_calls_begun_and_broken_off_by_the_hundred(target: Target, calls: Calls) -> None:

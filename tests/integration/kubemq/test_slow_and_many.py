@@ -65,7 +65,9 @@ def _read_until(receiver: Receiver, last: int) -> list[int]:
 
 
 def test_slow_receivers_are_cut_off_where_the_namespace_says_so(brokers: Brokers, engine_name: str) -> None:
-    broker = brokers.share(DOOR + '[namespaces.kubemq]\noverflow = "disconnect"\noutbox = 65536\n', engine_name)
+    """At once, though it reads nothing; what it is told, it hears when it reads."""
+    config = DOOR + '[namespaces.kubemq]\noverflow = "disconnect"\noutbox = 65536\n'
+    broker = brokers.share(config, engine_name, observed=True)
     with Calls(kubemq_port(broker), options=SMALL_WINDOW) as calls, RawClient(broker.port) as nats:
         nats.connect(user="kubemq")
         slow, well = calls.receiver("slow"), calls.receiver("well")
@@ -73,6 +75,7 @@ def test_slow_receivers_are_cut_off_where_the_namespace_says_so(brokers: Brokers
         for _ in range(200):
             nats.talk(b"PUB slow 32768\r\n" + b"x" * 32768 + b"\r\nPUB well 1\r\nx\r\n")
             well.next()
+        assert broker.observe()["consumers"]["kubemq"] == 1
         assert _last_words(slow) == ("RESOURCE_EXHAUSTED", "slow consumer: the outbox is full")
 
 

@@ -1,0 +1,65 @@
+"""The Python examples of README and docs/metadata.md, run against a real broker."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.client.brokers import BrokerProcess
+
+ROOT = Path(__file__).parents[2]
+
+
+def examples(document: str) -> list[str]:
+    found = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Where a broker with all its doors is: one address for each."""
+    folder = tmp_path_factory.mktemp("broker")
+    broker = BrokerProcess(folder, "--msgpack", "127.0.0.1:0")
+    yield [line.split("//")[1] for line in broker.url.split()]
+    assert broker.stop() == 0
+
+
+def run(code: str, addresses: list[str], seconds: float = 20) -> str:
+    nats, msgpack = (address.rsplit(":", 1)[1] for address in addresses)
+    code = code.replace("4222", nats).replace("4444", msgpack)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        return (error.stdout or b"").decode()
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_ten_lines_of_readme(addresses: list[str]) -> None:
+    assert run(examples("README.md")[0], addresses) == "volcanoes.usa.atka b'21.5'\n"
+
+
+def test_the_msgpack_lines_of_readme(addresses: list[str]) -> None:
+    said = run(examples("README.md")[1], addresses)
+    assert re.match(r"\{'New': \[.*\], 'Del': \[\]\} \{'New': \['[-0-9a-f]{36}'\], 'Del': \[\]\} \['", said)
+    assert said.endswith(", {'Room': '410', 'Kind': 'temperature'}, 21.5]\n")
+
+
+def test_sensor_and_subscriber_of_the_metadata_page(addresses: list[str]) -> None:
+    sensor, subscriber = examples("docs/metadata.md")
+    run(sensor, addresses)
+    listens = f"import signal\nsignal.alarm(3)\n{subscriber.replace('print(value)', 'print(value, flush=True)')}"
+    done = subprocess.run(
+        [sys.executable, "-c", listens.replace("4444", addresses[1].rsplit(":", 1)[1])],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert re.match(r"\{'New': \['[-0-9a-f]{36}'", done.stdout), done.stderr
