@@ -93,12 +93,12 @@ def main() -> None:
         folder, producers = Path(sys.argv[2]), int(sys.argv[3])
         asyncio.run(write(folder, producers) if sys.argv[1] == "write" else read(folder))
         return
-    producers = sys.argv[1] if len(sys.argv) > 1 else "1000000"
-    with tempfile.TemporaryDirectory() as folder:
+    count = sys.argv[1] if len(sys.argv) > 1 else "1000000"
+    with tempfile.TemporaryDirectory() as place:
         for what in ("write", "read"):
-            subprocess.run([sys.executable, __file__, what, folder, producers], check=True)
-        size = sum(path.stat().st_size for path in Path(folder).iterdir())
-        print(f"on disk: {size / int(producers):,.0f} bytes each")
+            subprocess.run([sys.executable, __file__, what, place, count], check=True)
+        size = sum(path.stat().st_size for path in Path(place).iterdir())
+        print(f"on disk: {size / int(count):,.0f} bytes each")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).parents[1]
-UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 1_000_000}
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +34,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     bound: float
     at_least: bool
     """Must the ratio be at least the bound, or at most?"""
+    met: bool
     note: str = ""
-
-    @property
-    def met(self) -> bool:
-        return self.ratio >= self.bound if self.at_least else self.ratio <= self.bound
 
     @property
     def wanted(self) -> str:
@@ -48,15 +45,25 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LIMIT = "limit"
+PEER = "nats-server"
 
 
 def against(
-    peer: str, claim: str, name: str, ours: float, theirs: float, unit: str, *, at_least: float | None = None,
-    at_most: float | None = None, note: str = "",
-) -> Figure:  # fmt: skip
+    peer: str,
+    claim: str,
+    name: str,
+    ours: float,
+    theirs: float,
+    unit: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    note: str = "",
+) -> Figure:
     """A figure beside another one of the same run. One of `at_least` and `at_most` bounds their ratio."""
     bound = at_least if at_least is not None else at_most
     assert bound is not None
+    ratio = ours / theirs
     return Figure(
         claim=claim,
         name=name,
@@ -64,9 +71,10 @@ def against(
         beside=theirs,
         beside_what=peer,
         unit=unit,
-        ratio=ours / theirs,
+        ratio=ratio,
         bound=bound,
         at_least=at_least is not None,
+        met=ratio <= bound if at_least is None else ratio >= bound,
         note=note,
     )
 
@@ -140,10 +148,9 @@ def read(path: Path) -> Results:
 
 
 def amount(value: float, unit: str) -> str:
-    """`1 234 567 /s`, `41.2 µs`, `1.4 KiB`: as many digits as say something."""
-    if unit in UNITS:
-        return f"{value / UNITS[unit]:,.1f} {unit}" if UNITS[unit] > 1 else f"{value:,.0f} {unit}"
-    return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:,.1f} {unit}"
+    """`1,234,567 /s`, `41.2 µs`, `1.4 KiB`: as many digits as say something."""
+    value /= UNITS.get(unit, 1)
+    return f"{value:,.0f} {unit}".strip() if value >= 1000 or unit == "B" else f"{value:,.1f} {unit}".strip()
 
 
 def cells(figure: Figure) -> tuple[str, str, str, str, str, str]:
@@ -169,13 +176,30 @@ def by_claim(figures: Iterable[Figure]) -> dict[str, list[Figure]]:
     return claims
 
 
+def comparison(results: Results) -> list[str]:
+    """The ratios to the peer only, a column for each form of the broker, as rows of a table."""
+    forms: dict[str, dict[str, str]] = {}
+    for figure in results.figures:
+        what, comma, form = figure.claim.partition(", ")
+        if comma and figure.beside_what == PEER:
+            name = figure.name if what == "Throughput" else f"{what.lower()}, {figure.name}"
+            forms.setdefault(name, {})[form] = f"{figure.ratio:.2f}"
+    titles = list(dict.fromkeys(form for ratios in forms.values() for form in ratios))
+    rows = [(name, *(ratios.get(form, "") for form in titles)) for name, ratios in forms.items()]
+    return [_row((f"ratio to {PEER}", *titles)), "|---|" + "---:|" * len(titles), *map(_row, rows)]
+
+
 def as_markdown(results: Results) -> str:
     machine = results.machine
+    met, count = sum(figure.met for figure in results.figures), len(results.figures)
     lines = [
-        f"Measured {results.date}, commit {results.commit}, beside {results.peer}, the best of {results.rounds} alternating rounds, on",
-        f"{machine.cores} cores of {machine.processor}, {machine.memory_gib:g} GiB, Linux {machine.kernel}, Python {machine.python}.",
-        "`make bench` measures again.",
-    ]  # fmt: skip
+        f"Measured {results.date}, commit {results.commit}, beside {results.peer}, the best of {results.rounds}",
+        f"alternating rounds, on {machine.cores} cores of {machine.processor}, {machine.memory_gib:g} GiB, Linux",
+        f"{machine.kernel}, Python {machine.python}. {met} of {count} figures are",
+        "as wanted. `make bench` measures again; [docs/benchmarks.md](../docs/benchmarks.md) says how.",
+        "",
+        *comparison(results),
+    ]
     for claim, figures in by_claim(results.figures).items():
         columns = (claim, *COLUMNS[1:])
         lines += ["", _row(columns), "|---|---:|---:|---:|---|---|"]

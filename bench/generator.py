@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from bench.servers import CannotMeasureError
 
@@ -38,7 +39,7 @@ class Load(NamedTuple):
         return [text for field, value in given.items() for text in (f"--{field.replace('_', '-')}", str(value))]
 
 
-class Run(NamedTuple):
+class Run(msgspec.Struct, frozen=True):
     """What came of a load."""
 
     seconds: float
@@ -52,7 +53,7 @@ class Run(NamedTuple):
         return self.published / self.seconds
 
 
-class Latency(NamedTuple):
+class Latency(msgspec.Struct, frozen=True):
     """Microseconds over two hops."""
 
     p50: float
@@ -61,11 +62,11 @@ class Latency(NamedTuple):
 
 
 def run_load(port: int, load: Load) -> Run:
-    return Run(**_run("load", port, *load.options()))
+    return msgspec.json.decode(_run("load", port, *load.options()), type=Run)
 
 
 def run_latency(port: int, rounds: int) -> Latency:
-    return Latency(**_run("latency", port, "--rounds", str(rounds)))
+    return msgspec.json.decode(_run("latency", port, "--rounds", str(rounds)), type=Latency)
 
 
 def build(name: str) -> Path:
@@ -78,21 +79,16 @@ def build(name: str) -> Path:
         if compiler is None:
             raise CannotMeasureError("the load generator is in C and needs a compiler: install gcc")
         PROGRAMS.mkdir(parents=True, exist_ok=True)
-        made = subprocess.run(
-            [compiler, *FLAGS, "-o", program, *sources], capture_output=True, text=True, check=False
-        )  # fmt: skip
+        made = subprocess.run([compiler, *FLAGS, "-o", program, *sources], capture_output=True, text=True, check=False)
         if made.returncode:
             raise CannotMeasureError(f"the load generator does not compile: {made.stderr}")
     return program
 
 
-def _run(name: str, port: int, *options: str) -> dict[str, float]:
-    run = subprocess.run(
-        [build(name), "--port", str(port), *options], capture_output=True, text=True, check=False
-    )  # fmt: skip
+def _run(name: str, port: int, *options: str) -> str:
+    run = subprocess.run([build(name), "--port", str(port), *options], capture_output=True, text=True, check=False)
     if run.returncode == 2:
         raise ServerFaultError(run.stderr.strip())
     if run.returncode:
         raise CannotMeasureError(f"{name}: {run.stderr.strip() or run.returncode}")
-    figures: dict[str, float] = json.loads(run.stdout)
-    return figures
+    return run.stdout

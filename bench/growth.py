@@ -1,8 +1,8 @@
 """What becomes dearer with a million consumers in one namespace: matching, memory, coming and going.
 
-All of it is measured from outside: a broker process, its resident memory, its time on a processor. What it costs to find
-out who gets a new topic is the time for messages on new topics less the time for the same messages once more, when
-the broker knows.
+All of it is measured from outside: a broker process, its resident memory, its time on a processor. What it costs to
+find out who gets a new topic is the time for messages on new topics less the time for the same messages once more,
+when the broker knows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _of_each(crowd: Crowd, effort: Effort, few_times: dict[str, float]) -> Itera
     yield within(TIME_LIMIT, claim, "removing a consumer", removing / count * 1e6, "µs")
     kept = max(0, crowd.server.resident() - crowd.resident_before)
     name = "memory kept when all are removed"
-    yield against("with all", claim, name, kept, cost, "MiB", at_most=KEPT_LIMIT)
+    yield against("with all", claim, name, kept, cost, "MB", at_most=KEPT_LIMIT)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def _matching_times(crowd: Crowd, effort: Effort) -> dict[str, float]:
     """Microseconds to find out who gets a topic, best of the rounds: of the first consumers only, and of all."""
     effort.tell(f"new topics, {crowd.consumers:,} consumers")
     few, spread = "matching a new topic, the same ones match", "matching a new topic, of any consumers"
-    times = {}
+    times: dict[str, float] = {}
     for name, consumers in ((few, FEW), (spread, crowd.consumers)):
         new = known = float("inf")
         for round_number in range(effort.rounds):

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from bench.effort import Effort
-from bench.figures import Figure, within
-from bench.servers import PEER, Server, fumarole, many_files, nats_server
+from bench.figures import PEER, Figure, within
+from bench.servers import Server, fumarole, many_files, nats_server
 
 CONNECTIONS = 10_000
 LIMIT = 25 * 1024

@@ -120,6 +120,8 @@ async def echo() -> None:
 
 async def load(port: int, kind: str, count: int) -> None:
     """Sends so many events, reads them all again, in order, and prints how long it took."""
+    out: Any
+    back: Any
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         if kind == "echo":
             out = back = channel.stream_stream("/bench/Echo", Event.SerializeToString, Event.FromString)()

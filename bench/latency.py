@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from bench.effort import Effort
-from bench.figures import Figure, against
+from bench.figures import PEER, Figure, against
 from bench.generator import run_latency
-from bench.servers import COMPILED, PEER, PLAIN, Server, fumarole, nats_server
+from bench.servers import COMPILED, PLAIN, Server, fumarole, nats_server
 
 QUESTIONS = 10_000
 WANTED = {COMPILED: 0.8, PLAIN: 4.0}

@@ -33,23 +33,21 @@ def standing(number: int, keys: int, chance: random.Random) -> Query:
     def about(key: int) -> Query:
         name, text = f"key{key}", f"value-{chance.randrange(VALUES)}"
         if key % 2 == 0:
-            return chance.choice(
-                [
-                    Compare(name, "=", constant(text)),
-                    Compare(name, "=", constant(text)),
-                    In(name, tuple(constant(f"value-{chance.randrange(VALUES)}") for _ in range(3))),
-                    Like(name, text[:-1] + "%"),
-                    Not(Compare(name, "=", constant(text))),
-                ]
-            )
-        low = chance.random() * VALUES
-        return chance.choice(
-            [
-                Compare(name, ">", constant(low)),
-                Compare(name, "<=", constant(low)),
-                Between(name, constant(low), constant(low + 5)),
+            of_text: list[Query] = [
+                Compare(name, "=", constant(text)),
+                Compare(name, "=", constant(text)),
+                In(name, tuple(constant(f"value-{chance.randrange(VALUES)}") for _ in range(3))),
+                Like(name, text[:-1] + "%"),
+                Not(Compare(name, "=", constant(text))),
             ]
-        )
+            return chance.choice(of_text)
+        low = chance.random() * VALUES
+        of_numbers: list[Query] = [
+            Compare(name, ">", constant(low)),
+            Compare(name, "<=", constant(low)),
+            Between(name, constant(low), constant(low + 5)),
+        ]
+        return chance.choice(of_numbers)
 
     first, second = (about(chance.randrange(keys)) for _ in range(2))
     query = And((first, second)) if chance.random() < 0.7 else Or((first, second))

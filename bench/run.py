@@ -15,7 +15,8 @@ if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rich.console import Console
-from rich.status import Status
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from bench import churn, figures, growth, idle, kubemq, latency, slow, throughput
@@ -40,20 +41,14 @@ def main() -> int:
     asked = _asked()
     console = Console()
     names = asked.claims or list(CLAIMS)
-    measured, failed = [], False
-    for name in names:
-        try:
-            with console.status(name) as status:
-                found = _measured(name, status, asked)
-        except (CannotMeasureError, ServerFaultError) as error:
-            console.print(f"[red]{name}: {error}", highlight=False)
-            failed = True
-            continue
-        for table in _tables(found):
-            console.print(table)
-        measured += found
-    if failed:
+    try:
+        measured = _measure(names, asked, console)
+    except (CannotMeasureError, ServerFaultError) as error:
+        console.print(f"[red]{escape(str(error))}", highlight=False)
         return 1
+    except KeyboardInterrupt:
+        console.print("Stopped; nothing was written down.")
+        return 130
     _finish(console, measured, asked, whole=set(names) == set(CLAIMS) and not asked.quick)
     return 0
 
@@ -71,22 +66,34 @@ def _asked() -> argparse.Namespace:
     unknown = [name for name in asked.claims if name not in CLAIMS]
     if unknown or asked.rounds < 1:
         parser.error(f"no such claim: {unknown[0]}" if unknown else "--rounds takes at least 1")
-    return asked  # fmt: skip
+    return asked
 
 
-def _measured(name: str, status: Status, asked: argparse.Namespace) -> list[Figure]:
-    effort = Effort(asked.rounds, asked.quick, lambda text: status.update(f"{name}: {text}"))
-    return list(CLAIMS[name](effort))
+def _measure(names: list[str], asked: argparse.Namespace, console: Console) -> list[Figure]:
+    measured: list[Figure] = []
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(names))
+        for name in names:
+            tell = lambda text, name=name: progress.update(task, description=escape(f"{name}: {text}"))  # noqa: E731
+            found = list(CLAIMS[name](Effort(asked.rounds, asked.quick, tell)))
+            for table in _tables(found):
+                console.print(table)
+            measured += found
+            progress.advance(task)
+    return measured
 
 
 def _tables(found: list[Figure]) -> list[Table]:
     tables = []
     for claim, rows in figures.by_claim(found).items():
-        table = Table(title=claim, title_justify="left", title_style="bold")
+        table = Table(title=escape(claim), title_justify="left", title_style="bold")
         for column in figures.COLUMNS:
             table.add_column(column, justify="right" if column in {"ours", "beside", "ratio"} else "left")
         for figure in rows:
-            table.add_row(*figures.cells(figure), style=None if figure.met else "red")
+            table.add_row(*map(escape, figures.cells(figure)), style=None if figure.met else "red")
+        if notes := [figure.note for figure in rows if figure.note]:
+            table.caption = escape(" ".join(notes))
         tables.append(table)
     return tables
 

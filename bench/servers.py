@@ -16,12 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.figures import PEER
+
 COMMANDS = Path(sys.executable).parent
 START_WITHIN = 20.0
 STOP_WITHIN = 15.0
 COMPILED = "compiled"
 PLAIN = "plain Python"
-PEER = "nats-server"
 
 
 class CannotMeasureError(Exception):
@@ -67,10 +68,13 @@ class Server:
 
 def settle(connection: socket.socket) -> None:
     """PING, and wait for its PONG: everything said before has been taken in. What else comes is not looked at."""
-    connection.sendall(b"PING\r\n")
     tail = b""
+    connection.sendall(b"PING\r\n")
     while b"PONG\r\n" not in tail:
-        more = connection.recv(65536)
+        try:
+            more = connection.recv(65536)
+        except TimeoutError:
+            raise CannotMeasureError("the server does not answer a PING any more") from None
         if not more or b"-ERR" in more:
             raise CannotMeasureError(f"the server closed a connection, or refused: {more[:80]!r}")
         tail = tail[-5:] + more
@@ -86,7 +90,7 @@ def fumarole(name: str = COMPILED, *flags: str) -> Iterator[Server]:
         environment["FUMAROLE_PURE"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready"
-        command = [COMMANDS / "fumarole", "serve", "--nats", "127.0.0.1:0", "--log-level", "warning"]
+        command = [str(COMMANDS / "fumarole"), "serve", "--nats", "127.0.0.1:0", "--log-level", "warning"]
         command += ["--data", str(Path(folder) / "data"), "--ready-file", str(ready), *flags]
         with _running(name, command, environment, lambda _: _port_in_address(ready)) as server:
             yield server
@@ -96,7 +100,7 @@ def fumarole(name: str = COMPILED, *flags: str) -> Iterator[Server]:
 def nats_server() -> Iterator[Server]:
     """The peer."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [COMMANDS / "nats-server", "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", folder]
+        command = [str(COMMANDS / "nats-server"), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", folder]
         port = lambda pid: _port_in_file(Path(folder) / f"nats-server_{pid}.ports")  # noqa: E731
         with _running(PEER, command, dict(os.environ), port) as server:
             yield server
@@ -121,7 +125,7 @@ def _has_compiled() -> bool:
 
 @contextmanager
 def _running(
-    name: str, command: list[Path | str], environment: dict[str, str], port: Callable[[int], int | None]
+    name: str, command: list[str], environment: dict[str, str], port: Callable[[int], int | None]
 ) -> Iterator[Server]:
     with tempfile.TemporaryFile() as words:
         try:

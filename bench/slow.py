@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 from bench.effort import Effort
-from bench.figures import Figure, against, within
-from bench.servers import PEER, Server, fumarole, nats_server, settle
+from bench.figures import PEER, Figure, against, within
+from bench.servers import Server, fumarole, nats_server, settle
 
 CONSUMERS = 20
 PUBLISHED = 200_000_000
@@ -22,8 +22,8 @@ def measure(effort: Effort) -> Iterator[Figure]:
         for server in (ours, peer):
             effort.tell(f"{server.name}, {published // 1_000_000} MB")
             most[server.name] = _publish_to_stuck(server, published)
-        yield within(LIMIT, claim, "most memory of the broker", most[ours.name], "MiB")
-        yield against(PEER, claim, "the same, beside the peer", most[ours.name], most[PEER], "MiB", at_most=1.0)
+        yield within(LIMIT, claim, "most memory of the broker", most[ours.name], "MB")
+        yield against(PEER, claim, "the same, beside the peer", most[ours.name], most[PEER], "MB", at_most=1.0)
 
 
 def _publish_to_stuck(server: Server, published: int) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
+from weakref import finalize
 
 from fumarole.app.broker import Broker
 from fumarole.app.configuration import load
@@ -33,6 +36,8 @@ class RealBroker:
         self._rules = rules or {}
         self._flags = {"limits-drain": "1s", **flags}
         self._broker: Broker | None = None
+        self._folder = Path(mkdtemp(prefix="fumarole-"))
+        finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.port = 0
 
     @property
@@ -53,7 +58,12 @@ class RealBroker:
         flags = {f"--{name.replace('_', '-')}": value for name, value in self._flags.items()}
         loaded = load(None, {}, {**flags, "--nats": f"127.0.0.1:{self.port}"})
         settings = Settings(
-            doors=loaded.doors, limits=loaded.limits, namespaces=self._rules, tls=self._tls, users=users or self._users
+            doors=loaded.doors,
+            limits=loaded.limits,
+            namespaces=self._rules,
+            tls=self._tls,
+            users=users or self._users,
+            data=self._folder,
         )
         self._broker = Broker(settings)
         await self._broker.start()

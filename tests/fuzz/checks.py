@@ -1,8 +1,8 @@
 """What must hold of random conversations. Each check takes a seed, and raises AssertionError with what differs.
 
-    protocol   the parser: the same bytes whole, byte by byte, and cut anywhere give the same events and the same last words
-    engines    plain and compiled: after every step the same bytes wait for every client, and the same has been counted
-    outbox     the compiled outbox, read through a real socket in any amounts: whole frames in order, the missing ones counted
+    protocol   the parser: the same bytes whole, byte by byte, and cut anywhere give the same events and last words
+    engines    plain and compiled: after every step the same bytes wait for every client, and the same was counted
+    outbox     the compiled outbox, read through a real socket: whole frames in order, the missing ones counted
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
+from fumarole.exchange.consumer import Outlet
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
@@ -52,7 +53,7 @@ def compiled_engine() -> Engine:
 def check_protocol(seed: int) -> None:
     chance = random.Random(seed)
     speaker = Speaker(chance, chance.choice([0.0, 0.3, 1.0]), [""])
-    said = speaker.greeting(False) + speaker.bytes(chance.randrange(1, 30))
+    said = speaker.greeting(False) + speaker.operations(chance.randrange(1, 30))
     expected = heard_in_pieces([said])
     for pieces in ([said[at : at + 1] for at in range(len(said))], cut(chance, said), cut(chance, said)):
         assert heard_in_pieces(pieces) == expected, f"cut into {[len(piece) for piece in pieces]}"
@@ -116,7 +117,10 @@ class Replay:
         """Everything that can be seen from outside, short of what waits in the outboxes."""
         exchanges = sorted(self.desk.node.namespaces, key=lambda exchange: exchange.name)
         consumers = [
-            sorted((each.key, each.pattern, each.group, each.accepted, each.dropped) for each in client.session._consumers.values())
+            sorted(
+                (each.key, each.pattern, each.group, each.accepted, each.dropped)
+                for each in client.session._consumers.values()
+            )
             for client in self.clients
         ]
         sessions = [
@@ -179,7 +183,7 @@ def check_outbox(seed: int) -> None:
     counters = parts.counters()
     limit = chance.choice([500, 5_000, 40_000, 100_000])
     outbox: Any = parts.outbox(limit, chance.choice([Overflow.DROP_OLDEST, Overflow.DROP_NEWEST]), counters, [], None)
-    consumers = [parts.consumer(_Nowhere(), "a", "", b"%d" % n) for n in range(3)]
+    consumers = [parts.consumer(cast(Outlet, _Nowhere()), "a", "", b"%d" % n) for n in range(3)]
     here, there = socket.socketpair()
     try:
         for end in (here, there):
@@ -246,4 +250,8 @@ def _read(end: socket.socket, most: int) -> bytes:
     return data
 
 
-CHECKS: dict[str, Callable[[int], None]] = {"protocol": check_protocol, "engines": check_engines, "outbox": check_outbox}
+CHECKS: dict[str, Callable[[int], None]] = {
+    "protocol": check_protocol,
+    "engines": check_engines,
+    "outbox": check_outbox,
+}

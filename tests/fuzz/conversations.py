@@ -11,8 +11,36 @@ import random
 from typing import Any, NamedTuple
 
 TOPICS = [b"a", b"a.b", b"a.c", b"a.b.c", b"foo1", b"foo2.x", b"b", b"a..b", b"$EMPTY", b"x" * 60, b"a.b.c.d.e.f"]
-BAD_TOPICS = [b"a.*", b">", b"a/b", b"\xff", b"\xc3\xa9", b"$SYS.x", b"a\0b", b"$\xff", b"a\rb", b".", b"", b"$FUM.stats"]
-PATTERNS = [*TOPICS, b">", b"*", b"a.*", b"a.>", b"*.b", b"foo*", b"f*1", b"*.*", b"a.*.c", b"*a*", b"in.*", b"in.*", b"r"]
+BAD_TOPICS = [
+    b"a.*",
+    b">",
+    b"a/b",
+    b"\xff",
+    b"\xc3\xa9",
+    b"$SYS.x",
+    b"a\0b",
+    b"$\xff",
+    b"a\rb",
+    b".",
+    b"",
+    b"$FUM.stats",
+]
+PATTERNS = [
+    *TOPICS,
+    b">",
+    b"*",
+    b"a.*",
+    b"a.>",
+    b"*.b",
+    b"foo*",
+    b"f*1",
+    b"*.*",
+    b"a.*.c",
+    b"*a*",
+    b"in.*",
+    b"in.*",
+    b"r",
+]
 BAD_PATTERNS = [b"a.>.b", b">a", b"a>", b"\xff", b"$SYS.>", b"a\0", b"\xc3\xa9.*"]
 GROUPS = [b"g", b"g", b"h", b"g.h"]
 BAD_GROUPS = [b"*", b"\xff", b"g\0"]
@@ -44,8 +72,8 @@ class Speaker:
         self._wild = wild
         self._namespaces = namespaces
 
-    def bytes(self, operations: int) -> bytes:
-        said = b"".join(self._operation() for _ in range(operations))
+    def operations(self, count: int) -> bytes:
+        said = b"".join(self._operation() for _ in range(count))
         return self._mutated(said) if self._goes_wild(0.15) else said
 
     def greeting(self, authentication: bool) -> bytes:
@@ -87,13 +115,19 @@ class Speaker:
         chance = self._chance
         topic = self._one(TOPICS, BAD_TOPICS)
         reply = [self._one(REPLIES, BAD_REPLIES)] if chance.random() < 0.4 else []
-        payload = chance.choice([b"", b"21.5", b"\r\n", b"PUB a 0\r\n\r\n", bytes(chance.randrange(90)), bytes(range(256))])
+        payload = chance.choice(
+            [b"", b"21.5", b"\r\n", b"PUB a 0\r\n\r\n", bytes(chance.randrange(90)), bytes(range(256))]
+        )
         headers = chance.choice(HEADERS) if chance.random() < 0.3 else None
-        sizes = [b"%d" % len(payload)] if headers is None else [b"%d" % len(headers), b"%d" % (len(headers) + len(payload))]
+        sizes = (
+            [b"%d" % len(payload)] if headers is None else [b"%d" % len(headers), b"%d" % (len(headers) + len(payload))]
+        )
         if self._goes_wild(0.02):
             sizes[chance.randrange(len(sizes))] = chance.choice(SIZES)
         end = b"\n" if self._goes_wild(0.01) else b"\r\n"
-        return self._line(b"PUB" if headers is None else b"HPUB", topic, *reply, *sizes) + (headers or b"") + payload + end
+        return (
+            self._line(b"PUB" if headers is None else b"HPUB", topic, *reply, *sizes) + (headers or b"") + payload + end
+        )
 
     def _line(self, verb: bytes, *words: bytes) -> bytes:
         chance = self._chance
@@ -157,7 +191,7 @@ def conversation(seed: int) -> tuple[bool, list[Step]]:
         client = chance.randrange(clients)
         what = chance.random()
         if what < 0.72:
-            steps += [Step("say", client, piece) for piece in cut(chance, speaker.bytes(chance.randrange(1, 12)))]
+            steps += [Step("say", client, piece) for piece in cut(chance, speaker.operations(chance.randrange(1, 12)))]
         elif what < 0.84:
             steps.append(Step("read", client, number=chance.choice([1, 50, 300, 1 << 20])))
         elif what < 0.88:

@@ -2,9 +2,9 @@
 
     python -m tests.integration.canary PORT USER PASSWORD AUTHORITY      (the last three may be empty)
 
-Every few milliseconds it publishes a number and expects it back. For each line on its standard input it settles (everything
-published has come, or is given up) and answers with one line of JSON: how many were published, which came back, the longest
-way in seconds. Then it counts anew. End of input ends it. Used through `Canary`.
+Every few milliseconds it publishes a number and expects it back. For each line on its standard input it settles
+(everything published has come, or is given up) and answers with one line of JSON: how many were published, which came
+back, the longest way in seconds. Then it counts anew. End of input ends it. Used through `Canary`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PERIOD = 0.005
 SETTLE_SECONDS = 10.0
@@ -67,7 +67,7 @@ def _connect(port: int, user: str, password: str, authority: str) -> socket.sock
     connection = socket.create_connection(("127.0.0.1", port), 10)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if authority:
-        while not connection.recv(1) == b"\n":  # INFO, and not a byte of what comes after it
+        while connection.recv(1) != b"\n":  # INFO, and not a byte of what comes after it
             pass
         connection = ssl.create_default_context(cafile=authority).wrap_socket(connection, server_hostname="127.0.0.1")
     options = {"verbose": False, "name": "canary"}
@@ -125,7 +125,7 @@ class _Singer:
         self._published += 1
         self._publisher.sendall(b"PUB canary.song %d\r\n%b\r\n" % (len(payload), payload))
 
-    def _wait(self, seconds: float, sources: list[object]) -> str | None:
+    def _wait(self, seconds: float, sources: list[Any]) -> str | None:
         asked = None
         for source in select.select(sources, [], [], seconds)[0]:
             if source is self._consumer:

@@ -6,13 +6,13 @@
     tasks         asyncio tasks there are now
     connections   connections that the node counts
     consumers     by namespace
+    waiting       bytes in all outboxes
 
 Run by running.py.
 """
 
 import argparse
 import asyncio
-import gc
 import json
 import os
 import signal
@@ -56,7 +56,9 @@ class Eyes:
             "tasks": len(asyncio.all_tasks()),
             "connections": node.connections,
             "consumers": {exchange.name: len(exchange) for exchange in node.namespaces},
-            "garbage": len(gc.garbage),
+            "waiting": sum(
+                pump.session.outbox.size for door in self._broker.doors for pump in getattr(door, "_pumps", ())
+            ),
         }
         print(json.dumps(report), flush=True)
         self._stood_still = self._late = 0.0

@@ -1,8 +1,8 @@
 """The one oracle of every bad-input test.
 
-Whatever a client does: the process is the same one afterwards; a canary on the same node lost nothing; the event loop never
-stood still for long; memory, file descriptors and tasks are back to where they were after close; the log has at most a few
-lines, without secrets, and little of what the attacker sent.
+Whatever a client does: the process is the same one afterwards; a canary on the same node lost nothing; the event loop
+never stood still for long; memory, file descriptors and tasks are back to where they were after close; the log has at
+most a few lines, without secrets, and little of what the attacker sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.integration.running import RunningBroker
 MIB = 1024 * 1024
 STANDSTILL = 0.1
 """Seconds of its own work that the loop may spend without looking up."""
-MEMORY_MARGIN = 24 * MIB
+MEMORY_MARGIN = 32 * MIB
 """What an allocator keeps for the next time."""
 LOG_LINES = 3
 SHOWN = 128
@@ -78,8 +78,9 @@ def watched(broker: RunningBroker, canary: Canary) -> Iterator[Target]:
     song = canary.listen()
     target.longest = song.longest
     assert (song.received, song.in_order) == (song.published, True), song
-    for what in ("connections", "consumers", "tasks"):
+    for what in ("connections", "consumers"):
         assert after[what] == before[what], what
+    assert after["tasks"] <= before["tasks"]  # fewer, where something of an earlier test was still ending
     assert broker.descriptors() <= descriptors
     assert target.stood_still <= target.standstill, f"the loop stood still for {target.stood_still:.3f} s"
     check_memory(broker, memory + target.memory_margin)

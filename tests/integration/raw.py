@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 ANSWER_SECONDS = 10.0
 SMALL_BUFFER = 4096
@@ -40,7 +40,7 @@ class RawClient:
             self.socket.close()
             raise
 
-    def __enter__(self) -> RawClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -58,7 +58,7 @@ def test_a_conversation_with_credentials(brokers: Brokers, engine_name: str, con
     broker = brokers.start(f'[[users]]\nname = "ada"\npassword = "{password}"\nnamespace = "volcanoes"\n', engine_name)
     try:
         assert run(conversation, broker.url, "ada", "lovelace") == STEPS
-        with pytest.raises(AssertionError, match="connect: .*(?i:auth)"):
+        with pytest.raises(AssertionError, match=r"connect: .*(?i:auth)"):
             run(conversation, broker.url, "ada", "wrong")
     finally:
         broker.stop()

@@ -227,7 +227,7 @@ async def test_drain_of_one_subscription(client: Client) -> None:
     subscription = await client.subscribe("a", cb=on_message)
     await client.publish("a", b"1")
     await asyncio.wait_for(heard.wait(), SECONDS)
-    await subscription.drain()
+    await subscription.drain()  # type: ignore[no-untyped-call]
     with pytest.raises(nats.errors.NoRespondersError):
         await client.request("a", b"", timeout=SECONDS)
 

@@ -1,7 +1,7 @@
 """KubeMQ's messages as publications and back."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fumarole.core import headers
@@ -84,6 +84,8 @@ def test_an_answer_is_the_same_after_its_way_through_a_publication(
 
 
 @given(texts.filter(bool), texts, tags)
+@example("1", "a\u2028b", {})
+@example("a\x85b", "", {"a": "b\x85c", "b": "c\u2029d"})
 def test_nothing_breaks_out_of_its_header(event_id: str, metadata: str, event_tags: dict[str, str]) -> None:
     """Whatever a client writes, the block has one line for each, and its end at its end."""
     event = Event(EventID=event_id, Metadata=metadata, Tags=event_tags)
@@ -94,6 +96,7 @@ def test_nothing_breaks_out_of_its_header(event_id: str, metadata: str, event_ta
     assert len(lines[1:-2]) == 1 + bool(metadata) + len(event_tags)
     assert all(name.decode().isascii() and value for name, _, value in (line.partition(b":") for line in lines[1:-2]))
     assert not set(block.replace(b"\r\n", b"")) & set(range(32))
+    assert len(block.decode().splitlines()) == len(lines) - 1  # nor is there what only Unicode takes for a line end
 
 
 HEADERS = [

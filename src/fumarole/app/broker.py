@@ -37,8 +37,9 @@ log = logging.getLogger(__name__)
 UNPAUSED_WRITES = {(3, 12, 1), (3, 13, 0)}
 """Versions of Python whose transports never pause a writer (CVE-2024-12254)."""
 
-GARBAGE_THRESHOLD = 50_000
-"""New objects between two searches for cycles."""
+GARBAGE_THRESHOLDS = 50_000, 20, 100
+"""New objects between two searches for cycles; of so many searches one goes deeper, and of so many of those one goes
+through everything: with a million consumers that takes seconds."""
 
 
 class CannotServeError(FumaroleError):
@@ -153,7 +154,7 @@ async def serve(settings: Settings, started: Callable[[Broker], None] | None = N
     # What is here now stays; what messages leave behind is freed by counting, so looking for cycles can be rare.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE_THRESHOLD)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
     log.info("fumarole %s, hot path: %s", __version__, broker.engine.name)
     if started is not None:
         started(broker)

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,9 @@ from fumarole.core.errors import FumaroleError
 
 START_SECONDS = 20.0
 STOP_SECONDS = 12.0
+STANDARD_PORT = 4222
+KUBEMQ_PORT = 50000
+"""Of the door that is opened too where the broker has its standard port, if nobody else is there."""
 
 
 class DemoError(FumaroleError):
@@ -34,6 +38,8 @@ def demo_broker(port: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="fumarole-demo-") as folder:
         ready, log = Path(folder, "ready"), Path(folder, "log")
         command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--nats", f"127.0.0.1:{port}"]
+        if port == STANDARD_PORT and _is_free(KUBEMQ_PORT):
+            command += ["--kubemq", f"127.0.0.1:{KUBEMQ_PORT}"]
         command += ["--ready-file", str(ready), "--data", str(Path(folder, "data")), "--log-level", "warning"]
         # Settings of another broker, in variables, are not for this one.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
@@ -47,9 +53,18 @@ def demo_broker(port: int) -> Iterator[str]:
             )
         try:
             _wait_until_ready(process, ready, log, port)
-            yield ready.read_text().strip()
+            yield ready.read_text().split()[0]
         finally:
             _stop(process)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return True
+    return False
 
 
 def _end_with_parent() -> None:

@@ -6,26 +6,32 @@ from fumarole.client.errors import (
     ClientError,
     ClosedError,
     DisconnectedError,
+    InvalidReadingError,
     NoReplyTopicError,
     NoResponders,
     NoServerError,
     PayloadTooLargeError,
     PendingFullError,
+    QueryRefusedError,
     RefusedError,
     RequestTimeoutError,
     ServerAddressError,
 )
 from fumarole.client.link import Disconnected, Notice, Reconnected, Refused
 from fumarole.client.message import Message
+from fumarole.client.producer import Producer, ProducerInfo
 from fumarole.client.subscription import Subscription
+from fumarole.client.where import Change, Reading, Readings
 
 __all__ = [
     "AuthorizationError",
+    "Change",
     "Client",
     "ClientError",
     "ClosedError",
     "Disconnected",
     "DisconnectedError",
+    "InvalidReadingError",
     "Message",
     "NoReplyTopicError",
     "NoResponders",
@@ -33,6 +39,11 @@ __all__ = [
     "Notice",
     "PayloadTooLargeError",
     "PendingFullError",
+    "Producer",
+    "ProducerInfo",
+    "QueryRefusedError",
+    "Reading",
+    "Readings",
     "Reconnected",
     "Refused",
     "RefusedError",

@@ -10,21 +10,31 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fumarole.client.connection import Identity
-from fumarole.client.errors import ClientError, PayloadTooLargeError, RefusedError, RequestTimeoutError
+from fumarole.client.errors import (
+    ClientError,
+    PayloadTooLargeError,
+    QueryRefusedError,
+    RefusedError,
+    RequestTimeoutError,
+)
 from fumarole.client.link import Link, LinkOptions, Notice, log_notice
 from fumarole.client.message import Headers, Message
 from fumarole.client.opening import Opening
+from fumarole.client.producer import Producer, ProducerInfo
 from fumarole.client.replies import Replies
 from fumarole.client.sender import CHUNK
 from fumarole.client.servers import DEFAULT_SERVER, parse_servers
 from fumarole.client.subscription import BUFFER, BUFFER_BYTES, Subscription
 from fumarole.client.topics import EncodedTopics, encode_pattern, encode_topic
+from fumarole.client.where import Readings
 from fumarole.core import headers as header_block
 from fumarole.core.limits import MIB
+from fumarole.core.query.tree import Value
 from fumarole.protocols import nats
 
 STATS = "$FUM.stats"
 CONSUMERS = "$FUM.consumers"
+PRODUCERS = "$FUM.producers"
 CLOSE_SECONDS = 2.0
 """What was published gets this long to leave when the client is closed."""
 
@@ -210,16 +220,53 @@ class Client:
 
     async def stats(self, timeout: float = 5.0) -> dict[str, Any]:
         """The counters of this client's namespace: received, delivered, dropped by reason."""
-        return await self._ask_server(STATS, timeout)
+        return await self.ask_broker(STATS, timeout=timeout)
 
     async def consumers(self, timeout: float = 5.0) -> dict[str, Any]:
         """The consumers of this client's namespace that lost most, with what each got and lost."""
-        return await self._ask_server(CONSUMERS, timeout)
+        return await self.ask_broker(CONSUMERS, timeout=timeout)
 
-    async def _ask_server(self, topic: str, timeout: float) -> dict[str, Any]:
-        answer = (await self.request(topic, b"", timeout)).json()
+    async def producers(self, query: str = "", timeout: float = 5.0) -> list[ProducerInfo]:
+        """The producers that a query selects, or all; the broker tells at most 1,000. Raises QueryRefusedError."""
+        answer = await self.ask_broker(PRODUCERS, query, query, timeout)
+        return [ProducerInfo(each["id"], each["metadata"], each["value"], each["age"]) for each in answer["producers"]]
+
+    def producer(
+        self,
+        metadata: Mapping[str, Value] | None = None,
+        topic: str | None = None,
+        identity: str | None = None,
+    ) -> Producer:
+        """A source of readings that describes itself by metadata. It chooses its identity, a UUID, unless given one."""
+        return Producer(self, self._link, metadata or {}, topic, identity)
+
+    def where(self, query: str, *, topic: str = ">", group: str = "", buffer: int = BUFFER) -> Opening[Readings]:
+        """The readings of the producers that a query selects, and the changes of that set: `async with` or `await`.
+
+        With `topic`, only readings on topics of this pattern; with `group`, its members share them. Up to `buffer`
+        readings wait to be taken; then the oldest is dropped. Raises QueryRefusedError when opened.
+        """
+        if buffer < 1:
+            raise ValueError("buffer is at least 1")
+
+        async def open_readings() -> Readings:
+            readings = Readings(self._link, self, query, topic, group, buffer)
+            await readings.open()
+            return readings
+
+        return Opening(open_readings())
+
+    async def ask_broker(
+        self, service: str, payload: Payload = b"", query: str = "", timeout: float = 5.0
+    ) -> dict[str, Any]:
+        """What the broker itself answers. Raises RefusedError where it cannot, for a query with the place."""
+        answer = (await self.request(service, payload, timeout)).json()
         if not isinstance(answer, dict):
-            raise ClientError(f"{self.server} does not answer {topic} as a Fumarole broker does")
+            raise ClientError(f"{self.server} does not answer {service} as a Fumarole broker does")
+        if "position" in answer:
+            raise QueryRefusedError(query, answer["position"], answer["found"], answer["expected"])
+        if "error" in answer:
+            raise RefusedError(answer["error"])
         return answer
 
     async def flush(self, timeout: float = 10.0) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import ssl
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -32,14 +32,32 @@ LIMITS = Limits(control_line=1 * MIB)
 _OF_SUBSCRIBE = re.compile(
     r"Invalid Subject|Permissions Violation for Subscription|maximum subscriptions exceeded", re.IGNORECASE
 )
-_OF_PUBLISH = re.compile(r"Invalid Publish Subject|Permissions Violation for Publish", re.IGNORECASE)
+_OF_PUBLISH = re.compile(r"Invalid Publish Subject|Invalid Reading|Permissions Violation for Publish", re.IGNORECASE)
 _OF_LOGIN = re.compile(r"Authorization Violation|Authentication|User Authentication", re.IGNORECASE)
 
 
 class Hearer(Protocol):
     """Whoever gets the messages of one subscription."""
 
-    def deliver(self, messages: list[nats.Message]) -> None: ...
+    @property
+    def deliver(self) -> Deliver: ...
+
+
+Deliver = Callable[[list[nats.Message]], None]
+
+
+class _Arrived(dict[bytes, list[nats.Message]]):
+    """Messages by subscription. Hearers that deliver to the same place share a list, so their messages keep order."""
+
+    def __init__(self, hearers: Mapping[bytes, Hearer]) -> None:
+        super().__init__()
+        self.by_place: dict[Deliver, list[nats.Message]] = {}
+        self._hearers = hearers
+
+    def __missing__(self, sid: bytes) -> list[nats.Message]:
+        hearer = self._hearers.get(sid)
+        messages = self[sid] = [] if hearer is None else self.by_place.setdefault(hearer.deliver, [])
+        return messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +142,17 @@ class Connection(asyncio.Protocol):
         self._heard = True
         protocol = self._protocol
         protocol.receive_data(data)
-        arrived: defaultdict[bytes, list[nats.Message]] = defaultdict(list)
+        arrived = _Arrived(self._hearers)
         for event in protocol.events_received():
             if type(event) is nats.Message:
                 arrived[event[1]].append(event)
             else:
                 self._control(event)
         # Who waits for an answer that came with them goes on only after this.
-        self._deliver(arrived)
+        for deliver, messages in arrived.by_place.items():
+            deliver(messages)
         if protocol.close_expected():
             self.abort("it does not speak the NATS protocol")
-
-    def _deliver(self, arrived: dict[bytes, list[nats.Message]]) -> None:
-        for sid, messages in arrived.items():
-            hearer = self._hearers.get(sid)
-            if hearer is not None:
-                hearer.deliver(messages)
 
     def pause_writing(self) -> None:
         self.paused = True

@@ -1,6 +1,7 @@
 """What can go wrong for a client. Each error says what to do; all of them are `FumaroleError`s."""
 
 from fumarole.core.errors import FumaroleError
+from fumarole.core.query.errors import QueryError
 
 
 class ClientError(FumaroleError):
@@ -41,6 +42,26 @@ class ClosedError(ClientError):
 
 class RefusedError(ClientError):
     """The server understood and said no: a topic its grammar does not allow, or a missing permission."""
+
+
+class QueryRefusedError(RefusedError):
+    """A query that the server does not understand: `position`, what was `found` there, and what was `expected`."""
+
+    def __init__(self, query: str, position: int, found: str, expected: str) -> None:
+        self._error = QueryError(query, position, found, expected)
+        super().__init__(str(self._error))
+        self.query = query
+        self.position = position
+        self.found = found
+        self.expected = expected
+
+    def caret(self) -> str:
+        """The place in the query with a caret under it, then the sentence: three lines for a terminal."""
+        return self._error.caret()
+
+
+class InvalidReadingError(ClientError, ValueError):
+    """A producer's identity, metadata or value that cannot be."""
 
 
 class NoResponders(ClientError):

@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from fumarole.client.backoff import delays
-from fumarole.client.connection import Connection, Identity, failure_text, open_connection
+from fumarole.client.connection import Connection, Deliver, Identity, failure_text, open_connection
 from fumarole.client.errors import AuthorizationError, ClientError, ClosedError, DisconnectedError, NoServerError
 from fumarole.client.sender import Sender
 from fumarole.client.servers import Server
@@ -90,10 +90,19 @@ class Subscriber(Protocol):
     def remaining(self) -> int:
         """How many messages are still to come; 0: no limit."""
 
-    def deliver(self, messages: list[nats.Message]) -> None: ...
+    @property
+    def deliver(self) -> Deliver: ...
 
     def end(self, error: ClientError | None) -> None:
         """Nothing more will come: as asked for, or because of this error."""
+
+
+class Follower(Protocol):
+    """Whoever has something of its own to do when the connection is lost, and when there is one again."""
+
+    def lost(self) -> None: ...
+
+    def returned(self) -> None: ...
 
 
 class Link:
@@ -106,6 +115,9 @@ class Link:
         """Publications refused since somebody last asked, the first few."""
         self.connection: Connection | None = None
         self.max_payload = MIB
+        self.losses = 0
+        """Connections that were lost: what was said before the last of these may be unknown to the server."""
+        self.followers: set[Follower] = set()
         self._servers = servers
         self._current = 0
         self._subscribers: dict[bytes, Subscriber] = {}
@@ -155,14 +167,16 @@ class Link:
         self._last_sid += 1
         return b"%d" % self._last_sid
 
-    async def subscribe(self, subscriber: Subscriber) -> None:
-        """Returns when the server has confirmed it (D5). Raises RefusedError, DisconnectedError or ClosedError."""
+    async def subscribe(self, *subscribers: Subscriber) -> None:
+        """Returns when the server has confirmed them (D5). Raises RefusedError, DisconnectedError or ClosedError."""
         connection = await self.wait_connected()
-        self._subscribers[subscriber.sid] = subscriber
+        self._subscribers |= {subscriber.sid: subscriber for subscriber in subscribers}
+        frames = [frame for subscriber in subscribers for frame in _frames(subscriber)]
         try:
-            await connection.ask(self.sender.take(), *_frames(subscriber))
+            await connection.ask(self.sender.take(), *frames)
         except BaseException:
-            self.unsubscribe(subscriber)
+            for subscriber in subscribers:
+                self.unsubscribe(subscriber)
             raise
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
@@ -241,8 +255,11 @@ class Link:
         if connection is not self.connection:
             return
         self.connection = None
+        self.losses += 1
         self._connected.clear()
         self.sender.pause()
+        for follower in tuple(self.followers):
+            follower.lost()
         if self.options.reconnect:
             self._current = (self._current + 1) % len(self._servers)
             self._reconnecting = asyncio.create_task(self._reconnect())
@@ -265,6 +282,8 @@ class Link:
         if answers:
             await asyncio.wait(answers)
         if self.connection is connection:
+            for follower in tuple(self.followers):
+                follower.returned()
             self.options.on_notice(Reconnected(str(connection.server)))
 
     def _refused(self, text: str) -> None:

@@ -164,6 +164,10 @@ class Pump(asyncio.BufferedProtocol):
         if not self.session.forget():
             freed(CONSUMERS_AT_ONCE * CONSUMER_SIZE)
             asyncio.get_running_loop().call_soon(self._forget)
+        else:
+            # Pump, session and outbox hold on to one another. Where there are very many consumers, the collector of
+            # cycles must not be needed often: it would stop everything for seconds.
+            self._outbox.owner = GONE
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -248,6 +252,15 @@ class PumpOwner(Protocol):
     def disconnected(self, pump: Pump) -> None: ...
     def authenticate(self, pump: Pump) -> None: ...
 
+
+class _Gone:
+    """The owner of an outbox whose connection is over."""
+
+    def flush(self) -> None:
+        """There is nobody to send anything to."""
+
+
+GONE = _Gone()
 
 # One for all connections: the loop is one thread, and what is read is taken in before anything else is read.
 _buffer = memoryview(bytearray(READ_BUFFER))

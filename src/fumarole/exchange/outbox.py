@@ -23,9 +23,22 @@ class Outbox:
     fastpath/outbox.pyx.
     """
 
-    __slots__ = ("_counters", "_frames", "_limit", "_overflow", "overflowed", "owner", "ready", "size", "takes_headers")
+    __slots__ = (
+        "_counters",
+        "_frames",
+        "_held",
+        "_limit",
+        "_overflow",
+        "overflowed",
+        "owner",
+        "ready",
+        "size",
+        "takes_headers",
+    )
 
     def __init__(self, limit: int, overflow: Overflow, counters: Counters, ready: list[Any], owner: Any) -> None:
+        self._held: deque[bytes] = deque()
+        """Control frames that dropping has met. They leave before all others, and are not met again."""
         self._frames: deque[tuple[bytes, Consumer | None]] = deque()
         self.ready = ready
         self.owner = owner
@@ -58,21 +71,27 @@ class Outbox:
     def take(self, most: int = 1 << 62) -> bytes:
         """The oldest frames, whole, up to so many bytes (but at least one frame)."""
         if self.size <= most:
-            everything = b"".join([frame for frame, _ in self._frames])
-            self._frames.clear()
-            self.size = 0
+            everything = b"".join([*self._held, *[frame for frame, _ in self._frames]])
+            self.clear()
             return everything
         taken: list[bytes] = []
         length = 0
-        while self._frames and (not taken or length + len(self._frames[0][0]) <= most):
-            frame, _ = self._frames.popleft()
-            taken.append(frame)
-            length += len(frame)
+        while self.size > length:
+            following = self._held[0] if self._held else self._frames[0][0]
+            if taken and length + len(following) > most:
+                break
+            if self._held:
+                self._held.popleft()
+            else:
+                self._frames.popleft()
+            taken.append(following)
+            length += len(following)
         self.size -= length
         return b"".join(taken)
 
     def clear(self) -> None:
-        """The connection is gone: nothing leaves any more, and frames hold on to consumers, those to their session."""
+        """Forgets everything. (Frames hold on to consumers, and those to their session, when a connection is gone.)"""
+        self._held.clear()
         self._frames.clear()
         self.size = 0
 
@@ -98,15 +117,13 @@ class Outbox:
             self.ready.append(self.owner)
 
     def _drop_oldest(self, length: int) -> None:
-        kept = []
         while self._frames and self.size + length > self._limit:
             frame, consumer = self._frames.popleft()
             if consumer is None:
-                kept.append((frame, consumer))
+                self._held.append(frame)
             else:
                 self.size -= len(frame)
                 self._count_drop(consumer)
-        self._frames.extendleft(reversed(kept))
 
     def _count_drop(self, consumer: Consumer) -> None:
         consumer.dropped += 1

@@ -83,6 +83,10 @@ cdef inline Py_ssize_t number(const char** at, const char* end) noexcept:
     return value
 
 
+cdef inline bint is_subscription(const char* line) noexcept:
+    return line[0] == c"S" or line[0] == c"U"
+
+
 cdef class NatsReader:
     """Stands before a session and takes its bytes."""
 
@@ -422,6 +426,13 @@ cdef class NatsReader:
             line_end = end - 1
         length = line_end + 1 - at
         self.work += WORK_OF_A_HAND_OVER
+        while is_subscription(at) and at + length < end and is_subscription(at + length) and self.work < WORK_AT_ONCE:
+            # Lines that announce no payload go over together: a million of them may come one after another.
+            line_end = <const char*>memchr(at + length, c"\n", end - at - length)
+            if line_end == NULL:
+                break
+            length = line_end + 1 - at
+            self.work += WORK_OF_A_HAND_OVER
         self.session.receive_data(PyBytes_FromStringAndSize(at, length))
         wanted = self.session.wanted()
         if wanted > end - at - length:

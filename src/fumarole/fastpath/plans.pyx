@@ -229,7 +229,8 @@ cdef class Plans:
         cdef Plan plan
         if len(nodes) == 0:
             return self.exchange.nobody
-        key = nodes[0] if len(nodes) == 1 else tuple(nodes)
+        found = tuple(nodes)
+        key = nodes[0] if len(nodes) == 1 else found
         plan = self.shared.get(key)
         if plan is not None and (plan.version == self.index.version or self.renew(plan)):
             return plan
@@ -238,7 +239,7 @@ cdef class Plans:
                 if consumer.sees is not None or consumer.group:
                     return self.exchange.plan(topic)
                 consumers.append(consumer)
-        plan = Plan(tuple(consumers), (), tuple(nodes))
+        plan = Plan(tuple(consumers), (), found)
         plan.version = plan.filled = self.index.version
         if len(self.shared) >= SHARED_PLANS_KEPT:
             self.shared.clear()

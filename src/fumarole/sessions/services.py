@@ -147,6 +147,8 @@ class Relay:
         self._exchange = exchange
         self._consumer: Consumer | None = None
         self._end = now + FIRST_LISTENER
+        self._untold: dict[str, bool] = {}
+        """Changes that nobody could hear yet: is this producer in the set, or no more?"""
 
     def begin(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -157,17 +159,32 @@ class Relay:
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1
+        self._tell()
         reading = publication.reading
         said = {"id": reading.producer, "metadata": dict(reading.metadata), "value": reading.value}
         self._publish(self.topic, {**said, "topic": publication.topic})
 
     def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
-        self._publish(self.diffs, {"New": new, "Del": gone})
+        for ids, is_member in ((gone, False), (new, True)):
+            for each in ids:
+                if self._untold.get(each, is_member) is not is_member:
+                    del self._untold[each]
+                else:
+                    self._untold[each] = is_member
+        self._tell()
+
+    def _tell(self) -> None:
+        """The set was told when it was asked for, and what has changed since waits for the first listener."""
+        if self._untold and self._exchange.plan(self.diffs) is not self._exchange.nobody:
+            told, self._untold = self._untold, {}
+            new = [each for each, is_member in told.items() if is_member]
+            self._publish(self.diffs, {"New": new, "Del": [each for each in told if not told[each]]})
 
     def tick(self, now: float) -> bool:
         """Time passes. False: nobody listens any more, and this is over."""
         if self._is_heard():
             self._end = 0.0
+            self._tell()
         elif now > self._end:
             if self._consumer is not None:
                 self._exchange.unsubscribe(self._consumer)

@@ -32,7 +32,7 @@ SECONDS = 0.5
 """From one look at what is unsaved to the next."""
 SLICE = 1_000
 """Producers that the loop looks at before it does something else."""
-TRANSACTION = 50_000
+TRANSACTION = 20_000
 """Producers that are written together."""
 
 Complain = Callable[..., None]
@@ -149,8 +149,8 @@ class Keeper:
                 await self._in_thread(self._store.write, kept)
                 written.append(now)
             await self._in_thread(self._store.commit)
-            for done in written:
-                self._take_off(done)
+            while written:
+                self._take_off(written.pop())
                 await asyncio.sleep(0)
             for exchange, _ in unsaved:
                 self._namespaces.release(exchange)

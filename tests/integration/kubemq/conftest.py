@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -44,6 +45,17 @@ def nats(broker: RunningBroker) -> Iterator[RawClient]:
 
 @pytest.fixture
 def target(brokers: Brokers, broker: RunningBroker) -> Iterator[Target]:
-    """The same broker, under the oracle. Its canary lives in the default namespace."""
-    with watched(broker, brokers.canary(broker)) as watched_target:
+    """The same broker, under the oracle."""
+    with alone(brokers, broker) as watched_target:
         yield watched_target
+
+
+@contextmanager
+def alone(brokers: Brokers, broker: RunningBroker) -> Iterator[Target]:
+    """Under the oracle, once the calls of earlier tests have ended. The canary lives in the default namespace."""
+    canary = brokers.canary(broker)
+    canaries = 2  # its connections
+    before = Target(broker, canary).settle(lambda seen: seen["connections"] == canaries)
+    assert before["connections"] == canaries
+    with watched(broker, canary) as target:
+        yield target

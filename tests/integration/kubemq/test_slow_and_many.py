@@ -6,12 +6,10 @@ import json
 import threading
 from typing import Any
 
-import pytest
-
 from tests.integration.conftest import Brokers
 from tests.integration.kubemq.calls import Calls, Receiver
-from tests.integration.kubemq.conftest import DOOR, kubemq_port
-from tests.integration.oracle import MIB, watched
+from tests.integration.kubemq.conftest import DOOR, alone, kubemq_port
+from tests.integration.oracle import MIB
 from tests.integration.raw import RawClient
 from tests.integration.running import RunningBroker
 
@@ -31,9 +29,8 @@ def consumers(nats: RawClient) -> list[dict[str, Any]]:
 def test_slow_receivers_get_the_freshest(brokers: Brokers, engine_name: str) -> None:
     """D6: 20 that do not read cost no memory and no other receiver's time; drops are counted to the message."""
     broker = brokers.share(DOOR + f"namespaces.kubemq.outbox = {OUTBOX}\n", engine_name, observed=True)
-    canary = brokers.canary(broker)
     payload, count = b"x" * 32_768, 2000
-    with watched(broker, canary) as target, RawClient(broker.port) as nats:
+    with alone(brokers, broker) as target, RawClient(broker.port) as nats:
         target.memory_margin = 48 * MIB
         nats.connect(user="kubemq")
         with Calls(kubemq_port(broker), options=SMALL_WINDOW) as calls:
@@ -90,7 +87,7 @@ def _last_words(receiver: Receiver) -> tuple[str, str]:
 
 def test_a_thousand_subscriptions(broker: RunningBroker, brokers: Brokers) -> None:
     """At the same time, on one connection, each with a message of its own, and one for all. Then they are gone."""
-    with watched(broker, brokers.canary(broker)) as target, Calls(kubemq_port(broker)) as calls:
+    with alone(brokers, broker) as target, Calls(kubemq_port(broker)) as calls:
         target.memory_margin = 64 * MIB
         before = broker.observe()["consumers"]["kubemq"]
         receivers = [calls.receiver(f"many.{number}.*", confirmed=False) for number in range(1000)]
@@ -107,16 +104,15 @@ def test_a_thousand_subscriptions(broker: RunningBroker, brokers: Brokers) -> No
         assert [receiver.next().Body for receiver in (*wide, receivers[7])] == [b"all"] * 11
 
 
-@pytest.mark.parametrize("rounds", [3])
-def test_subscriptions_come_and_go_without_a_trace(broker: RunningBroker, brokers: Brokers, rounds: int) -> None:
+def test_subscriptions_come_and_go_without_a_trace(broker: RunningBroker, brokers: Brokers) -> None:
     """While others go on: they lose nothing."""
-    with watched(broker, brokers.canary(broker)) as target, Calls(kubemq_port(broker)) as calls:
+    with alone(brokers, broker) as target, Calls(kubemq_port(broker)) as calls:
         target.memory_margin = 48 * MIB
         steady, stream = calls.receiver("steady"), calls.stream()
         ended = threading.Event()
 
         def come_and_go() -> None:
-            for _ in range(rounds):
+            for _ in range(3):
                 receivers = [calls.receiver(f"passing.{number % 7}.>", "g" * (number % 3)) for number in range(100)]
                 for receiver in receivers:
                     receiver.cancel()

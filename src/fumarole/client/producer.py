@@ -1,0 +1,120 @@
+"""A producer: readings under one identity, and what it says about itself.
+
+A reading is a message with the header `Producer: <id>`. The header `Metadata: {…}` goes with it only when there is
+something to say: everything with the first reading, and again with the first one after a connection was lost, since
+another broker may know nothing; between these, what has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from fumarole.client.errors import InvalidReadingError
+from fumarole.client.link import Link
+from fumarole.client.message import Publisher
+from fumarole.core.query.tree import Value
+
+FORGET = "$FUM.forget"
+_UUID_VERSION = 4
+_NEVER = -1
+
+
+class ProducerInfo(NamedTuple):
+    """A producer as the broker knows it."""
+
+    id: str
+    metadata: dict[str, Value]
+    value: float | str | None
+    """Its latest reading; None: there was none since the broker was started."""
+    age: float | None
+    """Seconds since then."""
+
+
+class Broker(Publisher, Protocol):
+    """Who takes readings, and answers."""
+
+    async def ask_broker(self, service: str, payload: bytes | str = b"") -> dict[str, Any]: ...
+
+
+class Producer:
+    """A source of readings. `client.producer` makes one."""
+
+    def __init__(
+        self, broker: Broker, link: Link, metadata: Mapping[str, Value], topic: str | None, identity: str | None
+    ) -> None:
+        self.id = str(uuid.uuid4()) if identity is None else _identity(identity)
+        self.topic = f"readings.{self.id}" if topic is None else topic
+        self._broker = broker
+        self._link = link
+        self._known: dict[str, Value | None] = {}
+        """All that was ever said; None: deleted, which a broker that was told otherwise must hear again."""
+        self._news: dict[str, Value | None] = {}
+        self._told = _NEVER
+        """How many connections had been lost when everything was last said."""
+        self.update(metadata)
+
+    @property
+    def metadata(self) -> dict[str, Value]:
+        """What it says about itself, changes not yet sent included."""
+        return {key: value for key, value in self._known.items() if value is not None}
+
+    def update(self, changes: Mapping[str, Value | None] | None = None, /, **more: Value | None) -> None:
+        """Changes metadata: `update(Room="411", Old=None)`, None deletes. It is sent with the next reading."""
+        told = {**(changes or {}), **more}
+        for key, value in told.items():
+            _check_metadata(key, value)
+        self._known |= told
+        self._news |= told
+
+    async def publish(self, value: float) -> None:
+        """Publishes a reading, with what is new about the producer. Like any publication it is not confirmed."""
+        _check_value(value)
+        losses, before = self._link.losses, self._told
+        say, self._news = (self._news if before == losses else dict(self._known)), {}
+        headers = {"Producer": self.id}
+        if say:
+            headers["Metadata"] = json.dumps(say)
+        self._told = losses
+        try:
+            # It takes the message before it waits for anything, so what changes meanwhile is for the next one.
+            await self._broker.publish(self.topic, repr(value), headers=headers)
+        except Exception:
+            self._told = _NEVER
+            raise
+
+    async def forget(self) -> bool:
+        """The broker forgets this producer; was there one? With another reading it is known again, and whole."""
+        self._told = _NEVER
+        answer = await self._broker.ask_broker(FORGET, self.id)
+        return bool(answer["forgotten"])
+
+    def __repr__(self) -> str:
+        return f"Producer(id={self.id!r}, topic={self.topic!r}, metadata={self.metadata!r})"
+
+
+def _identity(text: str) -> str:
+    try:
+        parsed = uuid.UUID(text)
+    except ValueError:
+        parsed = None
+    if parsed is None or str(parsed) != text.lower() or parsed.version != _UUID_VERSION:
+        raise InvalidReadingError(f"a producer is named by a UUID of version 4, not {text!r}")
+    return str(parsed)
+
+
+def _check_value(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidReadingError(f"the value of a reading is a finite number, not {value!r}")
+
+
+def _check_metadata(key: object, value: object) -> None:
+    if not isinstance(key, str):
+        raise InvalidReadingError(f"a metadata key is text, not {key!r}")
+    if value is not None and not isinstance(value, str | int | float):
+        raise InvalidReadingError(f"{key!r} is {value!r}; metadata is text, numbers, truth values, or None to delete")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidReadingError(f"{key!r} is {value!r}, and not a finite number")

@@ -1,0 +1,224 @@
+"""Readings of the producers that a query selects, and the changes of that set, in the order in which they happened.
+
+The broker is asked (`$FUM.where`) and answers with the set and two topics, one for readings and one for changes. Both
+are subscribed to, into one buffer. A broker keeps these topics only while somebody listens, so when the connection was
+lost it is asked again, and the difference between the two sets is one change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from fumarole.client.connection import Deliver
+from fumarole.client.errors import ClientError, RequestTimeoutError
+from fumarole.client.link import Link
+from fumarole.client.topics import encode_pattern
+from fumarole.core.query.tree import Value
+from fumarole.protocols import nats
+
+WHERE = "$FUM.where"
+
+
+class Reading(NamedTuple):
+    """What a producer has measured."""
+
+    producer: str
+    metadata: dict[str, Value | None]
+    """What it said about itself with this reading, mostly nothing; None: a key it has no more."""
+    value: float | str
+    """Text where a message that is no number was published as a reading."""
+    topic: str
+
+
+class Change(NamedTuple):
+    """Producers that the query selects from now on, and those it selects no more."""
+
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+class Asking(Protocol):
+    """Who passes a question to the broker."""
+
+    async def ask_broker(self, service: str, payload: bytes | str = b"", query: str = "") -> dict[str, Any]: ...
+
+
+@dataclass(slots=True, eq=False)
+class _Ear:
+    """One of the two subscriptions."""
+
+    sid: bytes
+    pattern: bytes
+    readings: Readings
+    group: bytes = b""
+
+    @property
+    def deliver(self) -> Deliver:
+        return self.readings.deliver
+
+    def remaining(self) -> int:
+        return 0
+
+    def end(self, error: ClientError | None) -> None:
+        self.readings.end(error)
+
+
+class Readings:
+    """`async for each in readings`: each is a Reading or a Change. `client.where` makes one.
+
+    When the buffer is full the oldest reading goes, and `dropped` counts it; changes are joined, and never go.
+    """
+
+    def __init__(self, link: Link, broker: Asking, query: str, topic: str, group: str, buffer: int) -> None:
+        self.query = query
+        self.dropped = 0
+        """Readings that were not taken in time and had to make room."""
+        self._link = link
+        self._broker = broker
+        self._question = json.dumps({"where": query, "topic": topic, "group": group})
+        self._most = buffer
+        self._members: frozenset[str] = frozenset()
+        self._items: deque[nats.Message | Change] = deque()
+        self._ears: tuple[_Ear, ...] = ()
+        self._diffs = b""
+        self._asking: asyncio.Task[None] | None = None
+        self._ended = False
+        self._error: ClientError | None = None
+        self._arrived = asyncio.Event()
+
+    @property
+    def producers(self) -> frozenset[str]:
+        """Those that the query selects now: with every change that has arrived, taken or not."""
+        return self._members
+
+    @property
+    def buffered(self) -> int:
+        """Readings and changes that have arrived and wait to be taken."""
+        return len(self._items)
+
+    def __aiter__(self) -> AsyncIterator[Reading | Change]:
+        return self
+
+    async def __anext__(self) -> Reading | Change:
+        while not self._items:
+            if self._ended:
+                raise self._error or StopAsyncIteration
+            self._arrived.clear()
+            await self._arrived.wait()
+        item = self._items.popleft()
+        return item if isinstance(item, Change) else _reading(item)
+
+    async def open(self) -> None:
+        """Returns when the broker has confirmed it all. Raises QueryRefusedError and what a subscribe raises."""
+        losses = self._link.losses
+        await self._ask()
+        self._link.followers.add(self)
+        if self._link.losses != losses:
+            self.lost()
+            if self._link.connected:
+                self.returned()
+
+    async def close(self) -> None:
+        """Unsubscribes. What has arrived already can still be taken."""
+        for ear in self._ears:
+            self._link.unsubscribe(ear)
+        self.end(None)
+
+    async def _ask(self) -> None:
+        answer = await self._broker.ask_broker(WHERE, self._question, self.query)
+        # Changes may come together with the confirmation: the set they change must be there before.
+        self._become(answer["New"])
+        self._diffs = encode_pattern(answer["diffs"])
+        # Changes first: no reading may come before the change that says whose it is.
+        topics = (self._diffs, encode_pattern(answer["topic"]))
+        self._ears = tuple(_Ear(self._link.new_sid(), topic, self) for topic in topics)
+        await self._link.subscribe(*self._ears)
+
+    async def _ask_again(self) -> None:
+        while True:
+            try:
+                await self._ask()
+            except (ConnectionError, RequestTimeoutError):
+                if not self._link.connected:
+                    return  # `returned` will come again
+            except ClientError as error:
+                self.end(error)
+                return
+            else:
+                return
+
+    def _become(self, members: Iterable[str]) -> None:
+        before, now = self._members, dict.fromkeys(members)
+        self._change(tuple(each for each in now if each not in before), tuple(sorted(before - now.keys())))
+
+    def _change(self, new: Iterable[str], gone: Iterable[str]) -> None:
+        change = Change(tuple(new), tuple(gone))
+        if change.new or change.gone:
+            self._members = (self._members - set(change.gone)) | set(change.new)
+            self._items.append(change)
+            self._arrived.set()
+
+    # What the link calls.
+
+    def deliver(self, messages: list[nats.Message]) -> None:
+        for message in messages:
+            if message.topic == self._diffs:
+                said = json.loads(message.payload)
+                self._change(said["New"], said["Del"])
+            else:
+                self._items.append(message)
+        while len(self._items) > self._most:
+            self._make_room()
+        self._arrived.set()
+
+    def lost(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+        for ear in self._ears:
+            self._link.forget(ear)
+        self._ears = ()
+
+    def returned(self) -> None:
+        self._asking = asyncio.create_task(self._ask_again())
+
+    def end(self, error: ClientError | None) -> None:
+        self._link.followers.discard(self)
+        if self._asking is not None and self._asking is not asyncio.current_task():
+            self._asking.cancel()
+        if not self._ended:
+            self._ended = True
+            self._error = error
+            self._arrived.set()
+
+    def _make_room(self) -> None:
+        """Joins the changes that came first, and drops the reading behind them."""
+        joined: Change | None = None
+        with contextlib.suppress(IndexError):
+            while isinstance(item := self._items.popleft(), Change):
+                joined = item if joined is None else _joined(joined, item)
+            self.dropped += 1
+        if joined is not None and any(joined):
+            self._items.appendleft(joined)
+
+
+def _joined(first: Change, then: Change) -> Change:
+    """Two changes as one. Who came and went, or went and came, has not changed."""
+    new, gone = dict.fromkeys(first.new), dict.fromkeys(first.gone)
+    for ids, undone, done in ((then.gone, new, gone), (then.new, gone, new)):
+        for each in ids:
+            if each in undone:
+                del undone[each]
+            else:
+                done[each] = None
+    return Change(tuple(new), tuple(gone))
+
+
+def _reading(message: nats.Message) -> Reading:
+    said = json.loads(message.payload)
+    return Reading(said["id"], said["metadata"], said["value"], said["topic"])

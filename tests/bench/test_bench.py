@@ -1,0 +1,189 @@
+"""The load generator notices what a server does wrong, and results can be read and shown. No timing is asserted."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import figures
+from bench.figures import Figure, Results, against, within
+from bench.generator import Load, ServerFaultError, run_latency, run_load
+
+Tamper = Callable[[int, bytes], list[bytes]]
+"""What becomes of a message (its number, its frame) on the way to each consumer."""
+
+
+class LittleServer:
+    """As much of a server as the generator needs: a message goes to all whose pattern begins like its topic.
+
+    The members of a group take turns. A thread for each connection, which ends when the generator does.
+    """
+
+    def __init__(self, tamper: Tamper) -> None:
+        self._tamper = tamper
+        self._consumers: list[tuple[socket.socket, bytes, bytes]] = []
+        self._published = 0
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        # The generator ends at the first fault, whatever is still under way.
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
+            connection.sendall(b"INFO {}\r\n")
+            for line in lines:
+                verb, *words = line.split()
+                if verb == b"SUB":
+                    group = words[1] if len(words) == 3 else b""
+                    self._consumers.append((connection, words[0].rstrip(b">"), group))
+                elif verb == b"PING":
+                    connection.sendall(b"PING\r\nPONG\r\n")
+                elif verb == b"PUB":
+                    self._publish(words[0], lines.read(int(words[1]) + 2))
+
+    def _publish(self, topic: bytes, payload: bytes) -> None:
+        frame = b"MSG %s 1 %d\r\n%s" % (topic, len(payload) - 2, payload)
+        with self._lock:
+            matching = [each for each in self._consumers if topic.startswith(each[1])]
+            if matching and matching[0][2]:
+                matching = [matching[self._published % len(matching)]]
+            for each in self._tamper(self._published, frame):
+                for consumer, _, _ in matching:
+                    consumer.sendall(each)
+            self._published += 1
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Tamper], int]]:
+    servers: list[LittleServer] = []
+
+    def start(tamper: Tamper) -> int:
+        servers.append(LittleServer(tamper))
+        return servers[-1].port
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def honest(_: int, frame: bytes) -> list[bytes]:
+    return [frame]
+
+
+LOADS = [
+    pytest.param(Load(200, topics=7), id="one to one"),
+    pytest.param(Load(200, size=1000, topics=200, window=40), id="every topic new"),
+    pytest.param(Load(200, consumers=3), id="fan-out"),
+    pytest.param(Load(200, consumers=3, group="sharing"), id="group"),
+    pytest.param(Load(200, publishers=4, consumers=2), id="four publishers"),
+]
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_what_arrives_is_counted(serve: Callable[[Tamper], int], load: Load) -> None:
+    run = run_load(serve(honest), load)
+    assert run.published == 200
+    assert run.delivered == 200 * (1 if load.group else load.consumers)
+    assert run.seconds > 0
+
+
+def test_without_consumers_and_with_churn(serve: Callable[[Tamper], int]) -> None:
+    assert run_load(serve(honest), Load(200, consumers=0)).delivered == 0
+    run = run_load(serve(honest), Load(200, churn="away.%07ld.>", churn_rate=1_000))
+    assert run.changes > 0
+
+
+FAULTS: dict[str, tuple[Tamper, str]] = {
+    "one lost": (lambda number, frame: [] if number == 120 else [frame], "lost"),
+    "the last lost": (lambda number, frame: [] if number == 199 else [frame], "lost"),
+    "one doubled": (lambda number, frame: [frame, frame] if number == 120 else [frame], "doubled"),
+    "the last doubled": (lambda number, frame: [frame, frame] if number == 199 else [frame], "doubled"),
+    "altered": (lambda number, frame: [frame[:-18] + b"\xff" * 8 + frame[-10:] if number == 120 else frame], "altered"),
+    "cut short": (lambda number, frame: [frame[:-3] if number == 120 else frame], "altered"),
+    "an error": (lambda number, frame: [b"-ERR 'no'\r\n"] if number == 120 else [frame], "-ERR 'no'"),
+}
+
+
+@pytest.mark.parametrize("load", LOADS[2:4])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_noticed(serve: Callable[[Tamper], int], fault: str, load: Load) -> None:
+    tamper, sentence = FAULTS[fault]
+    with pytest.raises(ServerFaultError, match=sentence):
+        run_load(serve(tamper), load._replace(patience=1))
+
+
+def test_one_lost_and_one_doubled_do_not_cancel_out(serve: Callable[[Tamper], int]) -> None:
+    def tamper(number: int, frame: bytes) -> list[bytes]:
+        return {120: [], 121: [frame, frame]}.get(number, [frame])
+
+    for group in ("", "sharing"):
+        with pytest.raises(ServerFaultError, match=r"lost|doubled"):
+            run_load(serve(tamper), Load(200, group=group, patience=1))
+
+
+def test_latency_notices_too(serve: Callable[[Tamper], int]) -> None:
+    assert run_latency(serve(honest), 50).p50 > 0
+    with pytest.raises(ServerFaultError, match="doubled"):
+        run_latency(serve(lambda number, frame: [frame, frame] if number == 300 else [frame]), 50)
+
+
+def example() -> Results:
+    return Results(
+        date="2026-01-31 12:00 UTC",
+        commit="0123456789ab",
+        peer="nats-server 2.15.1",
+        rounds=5,
+        machine=figures.this_machine(),
+        figures=[
+            against("nats-server", "Throughput, compiled", "one to one", 6_000_000, 1_000_000, "/s", at_least=2.0),
+            against("nats-server", "Throughput, plain Python", "one to one", 200_000, 1_000_000, "/s", at_least=0.25),
+            within(25 * 1024, "Idle connections", "each", 12_800, "KiB", "A note."),
+        ],
+    )
+
+
+def test_results_are_written_and_read(tmp_path: Path) -> None:
+    figures.write(example(), tmp_path)
+    assert figures.read(tmp_path / "results.json") == example()
+    page = (tmp_path / "results.md").read_text()
+    assert "| one to one | 6.00 | 0.20 |" in page
+    assert "| one to one | 6,000,000 /s | 1,000,000 /s (nats-server) | 6.00 | at least 2 | yes |" in page
+    assert "| one to one | 200,000 /s | 1,000,000 /s (nats-server) | 0.20 | at least 0.25 | no |" in page
+    assert "| each | 12.5 KiB | 25.0 KiB (limit) | 0.50 | within the limit | yes |\n\nA note." in page
+
+
+@pytest.mark.parametrize(
+    ("ours", "bounds", "met"),
+    [
+        pytest.param(2.0, {"at_least": 2.0}, True, id="just enough"),
+        pytest.param(1.9, {"at_least": 2.0}, False, id="too little"),
+        pytest.param(0.8, {"at_most": 0.8}, True, id="just little enough"),
+        pytest.param(0.9, {"at_most": 0.8}, False, id="too much"),
+    ],
+)
+def test_what_is_wanted(ours: float, bounds: dict[str, float], met: bool) -> None:
+    figure: Figure = against("peer", "claim", "name", ours, 1.0, "", **bounds)  # type: ignore[arg-type]
+    assert figure.met is met
+
+
+def test_the_results_in_the_repository_are_shown_as_they_are() -> None:
+    folder = Path(figures.__file__).parent
+    if not (folder / "results.json").exists():
+        pytest.skip("nothing was measured yet: `make bench`")
+    assert figures.as_markdown(figures.read(folder / "results.json")) == (folder / "results.md").read_text()

@@ -1,0 +1,123 @@
+import asyncio
+import json
+import uuid
+
+import pytest
+
+import fumarole
+from fumarole.client import Disconnected, InvalidReadingError, Message, ProducerInfo, Reconnected
+from tests.client.brokers import Notices, RealBroker
+from tests.client.conftest import StartBroker
+
+ONE = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+
+
+def told(message: Message) -> object:
+    """The metadata that came with a reading; None: there was none."""
+    text = message.headers.get("Metadata")
+    return None if text is None else json.loads(text)
+
+
+async def test_metadata_goes_only_when_it_is_new(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client, client.subscribe("readings.>") as messages:
+        producer = client.producer({"Room": "410", "Floor": 4})
+        await producer.publish(21.5)
+        await producer.publish(22)
+        producer.update(Room="411", Floor=None)
+        producer.update({"Kind of": True})
+        await producer.publish(-0.5)
+        await producer.publish(1e300)
+        heard = [await anext(messages) for _ in range(4)]
+    assert [message.payload for message in heard] == [b"21.5", b"22", b"-0.5", b"1e+300"]
+    assert {message.headers["Producer"] for message in heard} == {producer.id}
+    assert {message.topic for message in heard} == {f"readings.{producer.id}"}
+    assert uuid.UUID(producer.id).version == 4
+    news = {"Room": "411", "Floor": None, "Kind of": True}
+    assert [told(message) for message in heard] == [{"Room": "410", "Floor": 4}, None, news, None]
+    assert producer.metadata == {"Room": "411", "Kind of": True}
+
+
+async def test_identity_and_topic_of_its_own(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client, client.subscribe("volcanoes.atka") as messages:
+        producer = client.producer(topic="volcanoes.atka", identity=ONE.upper())
+        await producer.publish(1)
+        heard = await anext(messages)
+    assert (heard.headers["Producer"], told(heard)) == (ONE, None)
+
+
+async def test_the_broker_knows_it_until_it_is_forgotten(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client:
+        producer = client.producer({"Kind": "temperature"}, identity=ONE)
+        assert not await producer.forget()
+        await producer.publish(21.5)
+        await client.producer({"Kind": "humidity"}).publish(40)
+        (known,) = await client.producers("Kind = 'temperature'")
+        assert known == ProducerInfo(ONE, {"Kind": "temperature"}, 21.5, known.age)
+        assert known.age is not None
+        assert len(await client.producers()) == 2
+        assert await producer.forget()
+        assert await client.producers("Kind = 'temperature'") == []
+        await producer.publish(21.6)
+        assert [each.metadata for each in await client.producers("Kind = 'temperature'")] == [{"Kind": "temperature"}]
+
+
+async def test_another_broker_is_told_everything_again(broker: RealBroker, start_broker: StartBroker) -> None:
+    other, notices = await start_broker(), Notices()
+    async with fumarole.connect([broker.url, other.url], on_notice=notices) as client:
+        producer = client.producer({"Room": "410", "Old": 1})
+        producer.update(Old=None)
+        await producer.publish(1)
+        await client.flush()
+        await broker.stop()
+        await notices.wait_for(Disconnected)
+        producer.update(Kind="a")
+        await producer.publish(2)
+        await producer.publish(3)
+        await notices.wait_for(Reconnected)
+        await client.flush()
+        assert [(each.metadata, each.value) for each in await client.producers()] == [({"Room": "410", "Kind": "a"}, 3)]
+
+
+async def test_what_could_not_be_published_is_said_again(broker: RealBroker) -> None:
+    notices = Notices()
+    async with fumarole.connect(broker.url, pending=0, on_notice=notices) as client:
+        producer = client.producer({"Room": "410"})
+        await broker.stop()
+        await notices.wait_for(Disconnected)
+        with pytest.raises(fumarole.PendingFullError):
+            await producer.publish(1)
+        await broker.start()
+        await notices.wait_for(Reconnected)
+        await producer.publish(2)
+        assert [each.metadata for each in await client.producers()] == [{"Room": "410"}]
+
+
+@pytest.mark.parametrize("identity", ["", "one", str(uuid.uuid1()), ONE.replace("-", ""), f"{{{ONE}}}"])
+async def test_an_identity_that_is_none(broker: RealBroker, identity: str) -> None:
+    async with fumarole.connect(broker.url) as client:
+        with pytest.raises(InvalidReadingError, match="UUID of version 4"):
+            client.producer(identity=identity)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "21.5", None])
+async def test_a_value_that_is_no_number(broker: RealBroker, value: float) -> None:
+    async with fumarole.connect(broker.url) as client:
+        with pytest.raises(InvalidReadingError, match="finite number"):
+            await client.producer().publish(value)
+
+
+@pytest.mark.parametrize("metadata", [{1: "a"}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": b"b"}])
+async def test_metadata_that_cannot_be(broker: RealBroker, metadata: dict[str, str]) -> None:
+    async with fumarole.connect(broker.url) as client:
+        producer = client.producer()
+        with pytest.raises(InvalidReadingError):
+            producer.update(metadata)
+        assert producer.metadata == {}
+
+
+async def test_what_the_broker_refuses_is_known_by_flush(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url, on_notice=Notices()) as client:
+        await client.publish("a", b"1", headers={"Producer": "nobody"})
+        with pytest.raises(fumarole.RefusedError, match="Invalid Reading"):
+            await client.flush()
+        await asyncio.wait_for(client.stats(), 5)

@@ -1,0 +1,178 @@
+import asyncio
+
+import pytest
+
+import fumarole
+from fumarole.client import Change, Client, Producer, QueryRefusedError, Reading, Readings, Reconnected, RefusedError
+from tests.client.brokers import Notices, RealBroker
+from tests.client.conftest import StartBroker
+
+WARM = "Kind = 'temperature'"
+
+
+def warm(client: Client, **metadata: str) -> Producer:
+    return client.producer({"Kind": "temperature", **metadata})
+
+
+async def take(readings: Readings, count: int) -> list[Reading | Change]:
+    async with asyncio.timeout(10):
+        return [await anext(readings) for _ in range(count)]
+
+
+async def test_changes_and_readings_come_in_order(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client:
+        first = warm(client)
+        await first.publish(1)
+        async with client.where(WARM) as readings:
+            assert readings.producers == {first.id}
+            second = warm(client, Room="410")
+            await second.publish(2)
+            await first.publish(3.5)
+            first.update(Kind=None)
+            await first.publish(4)
+            first.update(Kind="temperature")
+            await first.publish(5)
+            came = await take(readings, 7)
+            assert readings.producers == {first.id, second.id}
+            await second.forget()
+            assert await take(readings, 1) == [Change((), (second.id,))]
+            assert readings.producers == {first.id}
+    assert came == [
+        Change((first.id,), ()),
+        Change((second.id,), ()),
+        Reading(second.id, {"Kind": "temperature", "Room": "410"}, 2, second.topic),
+        Reading(first.id, {}, 3.5, first.topic),
+        Change((), (first.id,)),
+        Change((first.id,), ()),
+        Reading(first.id, {"Kind": "temperature"}, 5, first.topic),
+    ]
+
+
+async def test_order_is_kept_when_very_much_arrives_at_once(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client, client.where(WARM) as readings:
+        producers = [client.producer() for _ in range(20)]
+        for kind in ("temperature", None) * 20:
+            for producer in producers:
+                producer.update(Kind=kind)
+                await producer.publish(1)
+        members: set[str] = set()
+        for each in await take(readings, 20 * 20 * 3):
+            if isinstance(each, Change):
+                members = (members - set(each.gone)) | set(each.new)
+            else:
+                assert each.producer in members
+        assert members == readings.producers == frozenset()
+
+
+async def test_with_a_pattern_and_a_group(broker: RealBroker) -> None:
+    async with (
+        fumarole.connect(broker.url) as client,
+        client.where(WARM, topic="volcanoes.>", group="g") as one,
+        client.where(WARM, topic="volcanoes.>", group="g") as other,
+    ):
+        inside = client.producer({"Kind": "temperature"}, topic="volcanoes.atka")
+        for value in range(10):
+            await warm(client).publish(value)
+            await inside.publish(value)
+        values: list[float | str] = []
+        while len(values) < 10:
+            for readings in (one, other):
+                while readings.buffered:
+                    each = await anext(readings)
+                    values += [each.value] if isinstance(each, Reading) else []
+            await client.flush()
+        assert sorted(map(float, values)) == list(range(10))
+
+
+async def test_a_wrong_query_says_where(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client:
+        for ask in (client.where("Kind = = 1"), client.producers("Kind = = 1")):
+            with pytest.raises(QueryRefusedError, match="found `=`, expected a value") as caught:
+                await ask
+            assert (caught.value.query, caught.value.position, caught.value.found) == ("Kind = = 1", 7, "`=`")
+            assert caught.value.expected.startswith("a value")
+            assert caught.value.caret().splitlines()[:2] == ["Kind = = 1", "       ^"]
+        with pytest.raises(RefusedError, match="must be the last word"):
+            await client.where(WARM, topic="a.>.b")
+        assert (await client.stats())["consumers"] == 1
+
+
+async def test_after_a_reconnect_one_change_brings_the_set_up_to_date(
+    broker: RealBroker, start_broker: StartBroker
+) -> None:
+    other, notices = await start_broker(), Notices()
+    async with (
+        fumarole.connect(other.url) as helper,
+        fumarole.connect([broker.url, other.url], on_notice=notices) as client,
+    ):
+        stays, leaves, comes = warm(client), warm(client), warm(helper)
+        await comes.publish(0)
+        await helper.producer({"Kind": "temperature"}, identity=stays.id).publish(0)
+        await helper.flush()
+        await stays.publish(1)
+        await leaves.publish(1)
+        async with client.where(WARM) as readings:
+            (first,) = await take(readings, 1)
+            assert isinstance(first, Change)
+            assert set(first.new) == {stays.id, leaves.id}
+            await broker.stop()
+            assert await take(readings, 1) == [Change((comes.id,), (leaves.id,))]
+            assert readings.producers == {stays.id, comes.id}
+            await notices.wait_for(Reconnected)
+            async with asyncio.timeout(10):
+                while (await helper.stats())["consumers"] != 4:  # two inboxes and two topics
+                    await helper.flush()
+            await comes.publish(2)
+            assert await take(readings, 1) == [Reading(comes.id, {}, 2, comes.topic)]
+
+
+async def test_a_full_buffer_loses_readings_and_no_change(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client, client.where(WARM, buffer=3) as readings:
+        first, second, third = producers = [warm(client) for _ in range(3)]
+        for value in range(5):
+            for producer in producers:
+                await producer.publish(value)
+        await third.forget()
+        while readings.producers != {first.id, second.id}:
+            await client.flush()
+        came = await take(readings, readings.buffered)
+    assert came[0] == Change((first.id, second.id, third.id), ())
+    assert came[-1] == Change((), (third.id,))
+    assert len(came) == 3
+    assert readings.dropped == 14
+
+
+async def test_who_came_and_went_in_a_full_buffer_is_not_mentioned(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client, client.where(WARM, buffer=1) as readings:
+        producer = warm(client)
+        await producer.publish(1)
+        await producer.forget()
+        await producer.publish(2)
+        await producer.forget()
+        await client.flush()
+        await readings.close()
+        assert [each async for each in readings] == []
+
+
+async def test_what_happens_before_the_topics_are_listened_to_is_told(broker: RealBroker) -> None:
+    """Between the broker's answer and the subscriptions there is a gap, in which no change may be lost."""
+    async with fumarole.connect(broker.url) as client:
+        answer = await client.ask_broker("$FUM.where", WARM)
+        early, late, never = warm(client), warm(client), warm(client)
+        await never.publish(0)
+        await early.publish(0)
+        await never.forget()
+        async with client.subscribe(answer["diffs"]) as diffs, client.subscribe(answer["topic"]) as messages:
+            await late.publish(1)
+            assert (await anext(diffs)).json() == {"New": [early.id, late.id], "Del": []}
+            assert (await anext(messages)).json()["id"] == late.id
+
+
+async def test_closing(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client:
+        async with client.where(WARM) as readings:
+            await warm(client).publish(1)
+            await take(readings, 1)
+        assert [type(each) async for each in readings] in ([], [Reading])
+        standing = await client.where(WARM)
+    assert [type(each) async for each in standing] == [Change]
