@@ -1,8 +1,8 @@
 """What must hold of random conversations. Each check takes a seed, and raises AssertionError with what differs.
 
-    protocol   the parser: the same bytes whole, byte by byte, and cut anywhere give the same events and last words
-    engines    plain and compiled: after every step the same bytes wait for every client, and the same was counted
-    outbox     the compiled outbox, read through a real socket: whole frames in order, the missing ones counted
+protocol   the parser: the same bytes whole, byte by byte, and cut anywhere give the same events and last words
+engines    plain and compiled: after every step the same bytes wait for every client, and the same was counted
+outbox     the compiled outbox, read through a real socket: whole frames in order, the missing ones counted
 """
 
 from __future__ import annotations
