@@ -21,7 +21,8 @@ from tests.app.commands import CommandLine
 from tests.client.brokers import BrokerProcess
 
 COMMANDS = [
-    "serve", "demo", "password", "token", "config check", "pub", "sub", "request", "reply", "stats", "bench",
+    "serve", "demo", "password", "token", "config check", "pub", "sub", "request", "reply", "stats", "producers",
+    "producer forget", "query explain", "bench",
 ]  # fmt: skip
 
 

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from fumarole.app.configuration import load
+from fumarole.exchange.namespaces import KUBEMQ
 from fumarole.protocols import kubemq, kubemq_pb2
 from fumarole.sessions import kubemq as session
 from tests.docs.test_docs import rows
@@ -36,6 +38,13 @@ def test_every_sentence_of_our_own_is_in_the_table() -> None:
     table = " ".join(row[0] for row in rows("kubemq.md", "text"))
     for sentence in said:
         assert re.split(r"[:,] ", sentence)[0].strip() in table
+
+
+def test_the_configuration_works(tmp_path: Path) -> None:
+    (example,) = re.findall(r"(?s)```toml\n(.*?)```", PAGE)
+    (tmp_path / "example.toml").write_text(example)
+    (user,) = load(tmp_path / "example.toml", {}, {}).users or ()
+    assert user.namespace == KUBEMQ
 
 
 def test_the_words_that_begin_topics_and_headers_are_documented() -> None:

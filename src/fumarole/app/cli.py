@@ -27,6 +27,7 @@ EXAMPLES = {
         fumarole sub 'volcanoes.usa.>'
         fumarole sub 'volcanoes.*.*' --group archive --json | jq .payload
         fumarole sub volcanoes.usa.atka --raw --count 10 --timeout 60
+        fumarole sub --where "Kind = 'temperature' and Room like '4%'"
     """,
     "request": """
         fumarole request time.utc
@@ -40,6 +41,17 @@ EXAMPLES = {
         fumarole stats --watch
         fumarole stats --consumers
         fumarole stats --json | jq .dropped
+    """,
+    "producers": """
+        fumarole producers
+        fumarole producers --where "Kind = 'temperature' and Room like '4%'"
+        fumarole producers --json | jq .metadata
+    """,
+    "producer forget": """
+        fumarole producer forget 2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60
+    """,
+    "query explain": """
+        fumarole query explain "Kind = 'temperature' and not Room like '4%'"
     """,
     "bench": """
         fumarole bench
@@ -87,6 +99,10 @@ app = typer.Typer(
 )
 config = typer.Typer(no_args_is_help=True, help="Look at a configuration.")
 app.add_typer(config, name="config", rich_help_panel="Broker")
+producer = typer.Typer(no_args_is_help=True, help="Deal with one producer.")
+app.add_typer(producer, name="producer", rich_help_panel="Observation")
+query = typer.Typer(no_args_is_help=True, help="Look at a query.")
+app.add_typer(query, name="query", rich_help_panel="Observation")
 
 
 def _add(to: typer.Typer, command: Callable[..., None], panel: str, name: str | None = None) -> None:
@@ -105,6 +121,9 @@ _add(app, server.token, "Broker")
 for message_command in (messages.pub, messages.sub, messages.request, messages.reply):
     _add(app, message_command, "Messages")
 _add(app, observing.stats, "Observation")
+_add(app, observing.producers, "Observation")
+_add(producer, observing.forget, "Observation", "producer forget")
+_add(query, observing.explain, "Observation", "query explain")
 _add(app, bench.bench, "Observation")
 
 

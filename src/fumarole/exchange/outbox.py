@@ -28,6 +28,7 @@ class Outbox:
         "_frames",
         "_held",
         "_limit",
+        "_of",
         "_overflow",
         "overflowed",
         "owner",
@@ -39,7 +40,9 @@ class Outbox:
     def __init__(self, limit: int, overflow: Overflow, counters: Counters, ready: list[Any], owner: Any) -> None:
         self._held: deque[bytes] = deque()
         """Control frames that dropping has met. They leave before all others, and are not met again."""
-        self._frames: deque[tuple[bytes, Consumer | None]] = deque()
+        self._frames: deque[bytes] = deque()
+        self._of: deque[Consumer | None] = deque()
+        """Whose each frame is. Beside the frames: a pair for each would take more memory than most frames do."""
         self.ready = ready
         self.owner = owner
         self.size = 0
@@ -66,24 +69,26 @@ class Outbox:
         if not self.size:
             self.ready.append(self.owner)
         self.size += length
-        self._frames.append((frame, consumer))
+        self._frames.append(frame)
+        self._of.append(consumer)
 
     def take(self, most: int = 1 << 62) -> bytes:
         """The oldest frames, whole, up to so many bytes (but at least one frame)."""
         if self.size <= most:
-            everything = b"".join([*self._held, *[frame for frame, _ in self._frames]])
+            everything = b"".join([*self._held, *self._frames] if self._held else self._frames)
             self.clear()
             return everything
         taken: list[bytes] = []
         length = 0
         while self.size > length:
-            following = self._held[0] if self._held else self._frames[0][0]
+            following = self._held[0] if self._held else self._frames[0]
             if taken and length + len(following) > most:
                 break
             if self._held:
                 self._held.popleft()
             else:
                 self._frames.popleft()
+                self._of.popleft()
             taken.append(following)
             length += len(following)
         self.size -= length
@@ -93,6 +98,7 @@ class Outbox:
         """Forgets everything. (Frames hold on to consumers, and those to their session, when a connection is gone.)"""
         self._held.clear()
         self._frames.clear()
+        self._of.clear()
         self.size = 0
 
     def _make_room(self, length: int, consumer: Consumer | None) -> bool:
@@ -118,7 +124,7 @@ class Outbox:
 
     def _drop_oldest(self, length: int) -> None:
         while self._frames and self.size + length > self._limit:
-            frame, consumer = self._frames.popleft()
+            frame, consumer = self._frames.popleft(), self._of.popleft()
             if consumer is None:
                 self._held.append(frame)
             else:

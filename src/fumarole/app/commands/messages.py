@@ -58,15 +58,24 @@ def sub(
     timeout: Annotated[
         float | None, typer.Option(min=0.001, metavar="SECONDS", help="End when none came for so long.")
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="QUERY", help="Readings of the producers that this query selects, and who they are."),
+    ] = None,
     servers: Servers = DEFAULT_SERVERS,
     tls_authority: TlsAuthority = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
     """Show messages as they are published."""
+    access = Access(servers, tls_authority, tls_certificate, tls_key)
+    if where is not None:
+        from fumarole.app.commands.readings import show_readings
+
+        run(show_readings(access, where, pattern, count, group, timeout, raw, as_json), interrupted=0)
+        return
     from fumarole.app.commands.receiving import show_messages
 
-    access = Access(servers, tls_authority, tls_certificate, tls_key)
     run(show_messages(access, pattern, count, group, timeout, raw, as_json), interrupted=0)
 
 

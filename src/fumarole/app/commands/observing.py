@@ -1,4 +1,4 @@
-"""The command `stats`."""
+"""Commands that look at a broker and what it knows: `stats`, `producers`, `producer forget`, `query explain`."""
 
 from __future__ import annotations
 
@@ -25,3 +25,37 @@ def stats(
 
     access = Access(servers, tls_authority, tls_certificate, tls_key)
     run(show_counters(access, interval if watch else None, consumers, as_json), interrupted=0)
+
+
+def producers(
+    where: Annotated[str, typer.Option(metavar="QUERY", help="Those that this query selects. Left out: all.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per producer, for scripts.")] = False,
+    servers: Servers = DEFAULT_SERVERS,
+    tls_authority: TlsAuthority = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Show producers: what they say about themselves, and their last readings."""
+    from fumarole.app.commands.readings import show_producers
+
+    run(show_producers(Access(servers, tls_authority, tls_certificate, tls_key), where, as_json))
+
+
+def forget(
+    identity: Annotated[str, typer.Argument(metavar="ID", help="Which one: a UUID.")],
+    servers: Servers = DEFAULT_SERVERS,
+    tls_authority: TlsAuthority = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Forget a producer and what it said about itself."""
+    from fumarole.app.commands import readings
+
+    run(readings.forget(Access(servers, tls_authority, tls_certificate, tls_key), identity))
+
+
+def explain(query: Annotated[str, typer.Argument(help="Such as: Kind = 'temperature' and Room like '4%'")]) -> None:
+    """Show how a query is understood, and the keys it depends on. No broker is needed."""
+    from fumarole.app.commands.readings import explained
+
+    typer.echo(explained(query))
