@@ -157,6 +157,7 @@ class Pump(asyncio.BufferedProtocol):
             self._door.disconnected(self)
             freed(self._outbox.size)
             self._outbox.clear()
+            self._reader = self.session  # the compiled reader knows plans of a namespace that may end now
             self._forget()
             flush(self._node.ready)
 

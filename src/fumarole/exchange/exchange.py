@@ -174,6 +174,11 @@ class Exchange:
         made: Plan = producer.plan[1]
         return made
 
+    def end(self) -> None:
+        """Nobody is left. Plans know their exchange as it knows them; without this they would stay for a while."""
+        self._plans.clear()
+        self.shared.clear()
+
     def publish(self, plan: Plan, publication: Publication, origin: Outlet | None = None) -> int:
         """Hands the message to every entity of the plan; how many there were. Never waits (D6)."""
         routed = 0

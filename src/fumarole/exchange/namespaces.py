@@ -90,6 +90,7 @@ class Namespaces:
         used = exchange.connections or exchange.producers or exchange.producers.unsaved
         if not used and exchange.name != DEFAULT and exchange.name not in self._rules:
             del self._exchanges[exchange.name]
+            exchange.end()
 
     def _make(self, name: str) -> Exchange:
         rules = self._rules.get(name) or default_rules(name)

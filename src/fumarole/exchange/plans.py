@@ -32,7 +32,9 @@ from fumarole.exchange.permissions import Permissions
 if TYPE_CHECKING:
     from fumarole.exchange.exchange import Exchange
 
-PLANS_KEPT = 262_144
+PLANS_KEPT = 131_072
+TOPICS_KEPT = 16 * 1024 * 1024
+"""Bytes of the topics of those plans; they may be as long as a line."""
 STAMPS_KEPT = 4_096
 
 
@@ -72,6 +74,7 @@ class Plans:
         self._index = exchange.index
         self._permissions = permissions
         self._known: dict[bytes, tuple[Plan, int]] = {}
+        self._known_bytes = 0
         self._generation = 0
         self._stamps: dict[str, int] = {}
         self._oldest_stamp = 0
@@ -107,8 +110,10 @@ class Plans:
         if self._permissions is not None and not self._permissions.allows(text):
             raise Denied(text)
         plan = self._exchange.plan(text)
-        if len(self._known) >= PLANS_KEPT:
+        self._known_bytes += len(topic)
+        if len(self._known) >= PLANS_KEPT or self._known_bytes > TOPICS_KEPT:
             self._known.clear()
+            self._known_bytes = len(topic)
         self._known[topic] = plan, self._generation
         return plan
 

@@ -28,6 +28,7 @@ cdef extern from *:
     #include <string.h>
 
     #define PLANS_KEPT 131072
+    #define TOPICS_KEPT (16 * 1024 * 1024)
     #define SHARED_PLANS_KEPT 4096
     #define FIRST_CAPACITY 256
     #define STAMPS 8192
@@ -57,7 +58,7 @@ cdef extern from *:
         return fumarole_mix(hash, 0x589965CC75374CC3ull);
     }
     """
-    const Py_ssize_t PLANS_KEPT, SHARED_PLANS_KEPT, FIRST_CAPACITY, STAMPS
+    const Py_ssize_t PLANS_KEPT, TOPICS_KEPT, SHARED_PLANS_KEPT, FIRST_CAPACITY, STAMPS
     const uint32_t STEP
     uint64_t fumarole_seed
     uint64_t fumarole_hash(const char* text, Py_ssize_t length) nogil
@@ -187,7 +188,7 @@ cdef class Plans:
             raise Denied(text)
         cdef uint64_t made = self.generation
         cdef Plan plan = self.work_out(text)
-        if self.used >= PLANS_KEPT:
+        if self.used >= PLANS_KEPT or self.keys_used + length > TOPICS_KEPT:
             self.clear()
         if 4 * self.used >= 3 * self.capacity:
             self.grow()

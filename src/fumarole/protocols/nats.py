@@ -230,7 +230,8 @@ class Protocol(ABC):
                 raise Fault("Maximum Payload Violation")
             if len(self._heads) >= HEADS_KEPT:
                 self._heads.clear()
-            self._heads[line] = said
+            if len(line) <= LONGEST_HEAD_KEPT:
+                self._heads[line] = said
         return said
 
     @abstractmethod
@@ -248,7 +249,9 @@ class Head(NamedTuple):
 
 
 _new = tuple.__new__
-HEADS_KEPT = 2_048
+HEADS_KEPT = 512
+LONGEST_HEAD_KEPT = 256
+"""Every connection has heads of its own, and there may be very many connections."""
 
 
 def _size(text: bytes) -> int:
