@@ -27,8 +27,8 @@ NEW_TOPICS = 20_000
 MATCHING_LIMIT = 3.0
 MEMORY_LIMIT = 1024
 TIME_LIMIT = 20.0
-KEPT_LIMIT = 0.1
-"""Of what the consumers cost, so much may remain when they are gone."""
+KEPT_LIMIT = 0.2
+"""Of what the consumers cost, so much may remain when they are gone: allocators keep some for the next ones."""
 
 
 class Crowd(NamedTuple):

@@ -21,6 +21,8 @@ from bench.figures import PEER
 COMMANDS = Path(sys.executable).parent
 START_WITHIN = 20.0
 STOP_WITHIN = 15.0
+PATIENCE = 300.0
+"""Seconds that a server may take to answer: a busy machine has a million consumers to remove."""
 COMPILED = "compiled"
 PLAIN = "plain Python"
 
@@ -59,7 +61,7 @@ class Server:
 
     def connect(self) -> socket.socket:
         """A connection that has said CONNECT and heard PONG."""
-        made = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.sendall(b'CONNECT {"verbose":false,"pedantic":false,"protocol":1}\r\n')
         settle(made)

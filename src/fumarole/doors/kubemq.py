@@ -69,7 +69,6 @@ class KubemqDoor:
         self._server: grpc.aio.Server | None = None
         self._calls: dict[asyncio.Task[Any], KubemqSession] = {}
         self._addresses: Counter[str] = Counter()
-        self._flushing = False
         self._draining = False
         self.address = ("", 0)
 
@@ -128,7 +127,7 @@ class KubemqDoor:
     async def SendEvent(self, event: Event, context: Context) -> Result:  # noqa: N802
         async with self._session(context) as session:
             result = session.send_event(event)
-            self._flush_soon()
+            flush(self._node.ready)
             return result
 
     async def SendEventsStream(self, _events: object, context: Context) -> None:  # noqa: N802
@@ -144,7 +143,7 @@ class KubemqDoor:
                 except Fault as fault:
                     # A client waits for the result of what it wanted stored; of other events it hears only the faults.
                     await context.write(Result(EventID=event.EventID, Error=fault.text))
-                self._flush_soon()
+                flush(self._node.ready)
 
     async def SubscribeToEvents(self, request: Subscribe, context: Context) -> None:  # noqa: N802
         await self._deliver(request, context, KubemqSession.subscribe_to_events)
@@ -156,7 +155,7 @@ class KubemqDoor:
         answer: asyncio.Future[Publication] = asyncio.get_running_loop().create_future()
         async with self._session(context) as session:
             response = session.ask(request, time.time(), partial(_settle, answer))
-            self._flush_soon()
+            flush(self._node.ready)
             if response is not None:
                 return response
             try:
@@ -168,7 +167,7 @@ class KubemqDoor:
     async def SendResponse(self, response: Response, context: Context) -> Empty:  # noqa: N802
         async with self._session(context) as session:
             session.respond(response)
-            self._flush_soon()
+            flush(self._node.ready)
         return Empty()
 
     # Calls.
@@ -220,38 +219,34 @@ class KubemqDoor:
             finally:
                 session.outbox.clear()
 
-    def _flush_soon(self) -> None:
-        """Once for all messages of this turn of the loop."""
-        if not self._flushing:
-            self._flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        flush(self._node.ready)
-
 
 class _Alarm:
     """Owns the outbox of a call: wakes the call when something is in there, and cancels it when it is to be cut off."""
 
     def __init__(self) -> None:
-        self._rung = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._outbox: Outbox | None = None
+        self._asleep: asyncio.Future[None] | None = None
+        self._rung = False
 
     def watch(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self.flush()
 
     def flush(self) -> None:
-        self._rung.set()
+        self._rung = True
+        if self._asleep is not None and not self._asleep.done():
+            self._asleep.set_result(None)
         if self._outbox is not None and self._outbox.overflowed and self._task is not None:
             self._outbox = None
             self._task.cancel()
 
     async def wait(self) -> None:
-        await self._rung.wait()
-        self._rung.clear()
+        if not self._rung:
+            self._asleep = self._loop.create_future()
+            await self._asleep
+        self._rung = False
 
 
 async def _write(session: KubemqSession, outbox: Outbox, alarm: _Alarm, context: Context) -> None:

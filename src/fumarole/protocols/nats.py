@@ -249,7 +249,7 @@ class Head(NamedTuple):
 
 
 _new = tuple.__new__
-HEADS_KEPT = 512
+HEADS_KEPT = 2_048
 LONGEST_HEAD_KEPT = 256
 """Every connection has heads of its own, and there may be very many connections."""
 
