@@ -26,6 +26,9 @@ class Client:
             self.reader.go_on()
         return self
 
+    def flush(self) -> None:
+        """What it hears waits until the test takes it."""
+
     def hears(self) -> bytes:
         """Everything that waits for the client."""
         return self.session.outbox.take()

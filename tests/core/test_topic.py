@@ -145,3 +145,9 @@ def test_what_covers_matches_more(wide: str, narrow: str, topic: str) -> None:
 )
 def test_covers(wide: str, narrow: str, result: bool) -> None:
     assert covers(parse_pattern(wide), parse_pattern(narrow)) is result
+
+
+@given(st.lists(st.text("ab", max_size=2), min_size=2, max_size=5), st.text("ab", max_size=8))
+def test_a_glob_fits_what_it_matches(parts: list[str], word: str) -> None:
+    glob = Glob(parts[0], tuple(filter(None, parts[1:-1])), parts[-1])
+    assert glob.fits(word) == glob.matches(word)

@@ -2,10 +2,211 @@ import asyncio
 import gc
 import weakref
 
+import pytest
+
+from fumarole.doors import pump as pump_module
 from fumarole.doors.nats import NatsDoor
-from fumarole.doors.pump import Pump
+from fumarole.doors.pump import CLOSE_DEADLINE, LINGER, Pump
+from fumarole.exchange.permissions import User
 from fumarole.fastpath.engine import Engine
 from tests.desk import Desk
+from tests.doors.fakes import FakeDoor, FakeReader, FakeTransport
+
+CONNECT = b'CONNECT {"verbose":false}\r\n'
+FLOOD = b"SUB a 1\r\nSUB a 2\r\nSUB a 3\r\n" + b"PUB a 1000\r\n%b\r\n" % bytes(1000) * 50
+
+
+async def test_bytes_in_and_bytes_out(engine: Engine) -> None:
+    door = FakeDoor(engine)
+    door.connect()
+    door.say(CONNECT + b"SUB a 1\r\nPUB a 2\r\nhi\r\nPI")
+    assert door.heard() == b"MSG a 1 2\r\nhi\r\n"
+    door.say(b"NG\r\n")
+    assert door.heard() == b"PONG\r\n"
+
+
+async def test_what_the_peer_does_not_take_waits_in_the_outbox(engine: Engine) -> None:
+    """And not in the transport, which has no bound."""
+    door = FakeDoor(engine, room=2000)
+    session = door.connect()
+    door.say(CONNECT + FLOOD)
+    assert session.outbox.size > 0
+    assert len(door.transport._waiting) <= pump_module.WRITE_CHUNK
+    door.transport.take(1 << 20)
+    assert session.outbox.size == 0
+    assert door.heard().count(b"MSG a ") == 150
+
+
+async def test_a_refused_client_hears_why_and_then_nothing(engine: Engine) -> None:
+    door = FakeDoor(engine)
+    door.connect()
+    door.say(CONNECT + b"FOO\r\nPING\r\n")
+    assert door.heard() == b"-ERR 'Unknown Protocol Operation'\r\n"
+    assert door.transport.ended
+    door.say(b"PING\r\n")
+    assert door.heard() == b""
+
+
+async def test_the_last_words_come_behind_all_others(engine: Engine) -> None:
+    door = FakeDoor(engine, room=2000)
+    door.connect()
+    door.say(CONNECT + FLOOD + b"FOO\r\n")
+    assert not door.transport.ended
+    door.transport.take(1 << 20)
+    assert door.heard().endswith(b"\r\n-ERR 'Unknown Protocol Operation'\r\n")
+    assert door.transport.ended
+
+
+async def test_who_does_not_take_them_is_cut_off(engine: Engine) -> None:
+    door = FakeDoor(engine, room=2000)
+    session = door.connect()
+    door.say(CONNECT + FLOOD + b"FOO\r\n")
+    assert session.close_expected()
+    door.pump.tick(100.0)
+    door.pump.tick(100.0 + CLOSE_DEADLINE)
+    assert not door.transport.aborted
+    door.pump.tick(100.1 + CLOSE_DEADLINE)
+    assert door.transport.aborted
+
+
+async def test_the_door_may_give_more_time(engine: Engine) -> None:
+    """A broker that stops gives its own time to those who still have something to take."""
+    door = FakeDoor(engine, room=2000)
+    session = door.connect()
+    door.say(CONNECT + FLOOD)
+    session.close()
+    door.pump.close_by = 130.0
+    door.pump.tick(101.0 + CLOSE_DEADLINE)
+    assert not door.transport.aborted
+    door.pump.tick(131.0)
+    assert door.transport.aborted
+
+
+async def test_who_has_taken_all_has_a_moment_to_close_too(engine: Engine) -> None:
+    door = FakeDoor(engine)
+    door.connect()
+    door.say(CONNECT + b"FOO\r\n")
+    assert door.transport.ended
+    assert not door.transport.closed
+    door.pump.tick(100.0)
+    door.pump.tick(100.0 + LINGER)
+    assert not door.transport.aborted
+    door.pump.tick(100.1 + LINGER)
+    assert door.transport.aborted
+
+
+async def test_when_both_have_ended_it_is_closed(engine: Engine) -> None:
+    door = FakeDoor(engine)
+    door.connect()
+    door.say(CONNECT + b"SUB a 1\r\nPUB a 0\r\n\r\n")
+    assert door.pump.eof_received()
+    assert door.heard() == b"MSG a 1 0\r\n\r\n"
+    assert door.transport.closed
+    assert not door.transport.aborted
+
+
+async def test_half_a_tls_connection_cannot_be(engine: Engine) -> None:
+    door = FakeDoor(engine, half_close=False)
+    door.connect()
+    assert not door.pump.eof_received()
+
+
+async def test_a_lost_connection_is_lost_once(engine: Engine) -> None:
+    door = FakeDoor(engine, room=2000)
+    session = door.connect()
+    door.say(CONNECT + FLOOD)
+    door.pump.connection_lost(None)
+    door.pump.connection_lost(ConnectionResetError())
+    assert door.disconnections == 1
+    assert session.outbox.size == 0
+    assert door.desk.counters()["consumers"] == 0
+
+
+async def test_before_tls_nothing_leaves_and_nothing_is_listened_to(engine: Engine) -> None:
+    """A client may send its greeting with the end of its handshake, before the door has the encrypted transport."""
+    door = FakeDoor(engine)
+    door.connect()
+    door.heard()
+    door.pump.upgrade()
+    door.say(CONNECT + b"PI")
+    door.say(b"NG\r\n")
+    assert door.heard() == b""
+    encrypted = FakeTransport(door.pump, half_close=False)
+    door.pump.upgraded(encrypted)
+    assert (door.heard(), encrypted.taken) == (b"", b"PONG\r\n")
+
+
+async def test_nothing_is_read_while_a_claim_is_looked_at(engine: Engine) -> None:
+    door = FakeDoor(engine, authentication=True)
+    session = door.connect()
+    door.heard()
+    door.say(b'CONNECT {"user":"ada","pass":"x","verbose":false}\r\nPING\r\n')
+    assert (door.authentications, door.transport.reading, door.heard()) == (1, False, b"")
+    session.admit(User("ada", "default"))
+    door.pump.admitted()
+    assert (door.transport.reading, door.heard()) == (True, b"PONG\r\n")
+
+
+async def test_others_get_their_turn(engine: Engine) -> None:
+    """What a reader has put off is gone on with from the loop, and nothing more is read until then."""
+    door = FakeDoor(engine)
+    reader = FakeReader(turns=3)
+    door.connect(reader)
+    door.say(b"x")
+    turns = []
+    while not door.transport.reading:
+        turns.append(reader.turns)
+        await asyncio.sleep(0)
+    assert turns == [3, 2, 1]
+    assert reader.turns == 0
+
+
+async def test_a_connection_that_takes_long_gives_way(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def tick() -> float:
+        clock[0] += 1.0
+        return clock[0]
+
+    monkeypatch.setattr(pump_module, "monotonic", tick)
+    door = FakeDoor(engine)
+    door.connect(FakeReader(turns=0))
+    before = len(door.pump.get_buffer(-1))
+    door.say(b"x")
+    assert not door.transport.reading
+    await asyncio.sleep(0)
+    assert door.transport.reading
+    assert len(door.pump.get_buffer(-1)) < before
+
+
+async def test_what_was_put_off_comes_before_the_end(engine: Engine) -> None:
+    door = FakeDoor(engine)
+    reader = FakeReader(turns=2)
+    door.connect(reader)
+    door.say(b"x")
+    door.pump.eof_received()
+    assert reader.turns == 0
+    await asyncio.sleep(0)
+
+
+async def test_a_message_to_very_many_is_work_for_many_turns(engine: Engine) -> None:
+    """Both engines put off the rest of a buffer when there is much to do, and lose nothing of it, nor its order."""
+    door = FakeDoor(engine)
+    session = door.connect()
+    consumers = [door.desk.connect() for _ in range(10)]
+    for number, consumer in enumerate(consumers):
+        consumer.say("".join(f"SUB a {sid}\r\n" for sid in range(3000 + number)))
+    door.say(CONNECT + b"SUB b 1\r\n" + b"".join(b"PUB a 1\r\n%d\r\nPUB b 1\r\n%d\r\n" % (n, n) for n in range(5)))
+    turns = 0
+    while not door.transport.reading:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 2
+    assert door.heard() == b"".join(b"MSG b 1 1\r\n%d\r\n" % n for n in range(5))
+    for number, consumer in enumerate(consumers):
+        expected = b"".join(b"MSG a %d 1\r\n%d\r\n" % (sid, n) for n in range(5) for sid in range(3000 + number))
+        assert consumer.hears() == expected
+    assert not session.close_expected()
 
 
 async def test_a_connection_that_is_over_leaves_nothing_for_the_collector(engine: Engine) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from fumarole.doors.complaints import Complaints
@@ -155,14 +156,16 @@ class StreamDoor(ABC):
         user = None
         try:
             if session.claim is not None:
-                user = await self._look_at(session.claim)
+                user = await self._look_at(session, session.claim)
         finally:  # whatever happens there: who is not known to be somebody is nobody
             session.admit(user)
             pump.admitted()
 
-    async def _look_at(self, claim: Claim) -> User | None:
+    async def _look_at(self, session: StreamSession, claim: Claim) -> User | None:
         if self._check is None:
             return None
+        if claim.token:
+            return self._check(claim)  # a digest, which is looked up
         if self._waiting_checks >= WAITING_CHECKS:
             complain("too many logins at once, one was refused")
             return None
@@ -170,9 +173,22 @@ class StreamDoor(ABC):
             self._executor = ThreadPoolExecutor(CHECKERS, "credentials")
         self._waiting_checks += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, self._check, claim)
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + self._node.limits.handshake
+            return await loop.run_in_executor(self._executor, self._check_in_turn, session, claim, deadline)
+        except TimeoutError:
+            session.fail("Authentication Timeout")
+            return None
         finally:
             self._waiting_checks -= 1
+
+    def _check_in_turn(self, session: StreamSession, claim: Claim, deadline: float) -> User | None:
+        """In a thread: no work for those who have left, nor for those who have waited too long for it."""
+        if self._check is None or session.close_expected():
+            return None
+        if monotonic() > deadline:
+            raise TimeoutError
+        return self._check(claim)
 
     async def _begin_tls(self, pump: Pump, transport: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()

@@ -16,6 +16,10 @@ class Overflow(Enum):
     DISCONNECT = "disconnect"
 
 
+WALK = 256
+"""Control frames that one push gets past to find a message to drop; behind more of them, the new one goes."""
+
+
 class Outbox:
     """Frames of consumers, which may be dropped, and control frames (no consumer), which may not.
 
@@ -123,10 +127,12 @@ class Outbox:
             self.ready.append(self.owner)
 
     def _drop_oldest(self, length: int) -> None:
-        while self._frames and self.size + length > self._limit:
+        steps = WALK
+        while self._frames and self.size + length > self._limit and steps:
             frame, consumer = self._frames.popleft(), self._of.popleft()
             if consumer is None:
                 self._held.append(frame)
+                steps -= 1
             else:
                 self.size -= len(frame)
                 self._count_drop(consumer)

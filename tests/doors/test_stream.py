@@ -1,0 +1,143 @@
+"""Who may come in, as the door handles it: claims are looked at one after another, in threads, and fail closed."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from fumarole.core.limits import Limits
+from fumarole.doors import stream
+from fumarole.doors.nats import NatsDoor
+from fumarole.exchange.permissions import User
+from fumarole.fastpath.engine import Engine
+from fumarole.sessions.stream import Claim
+from tests.desk import Desk
+
+ADA = User("ada", "default")
+VIOLATION = b"-ERR 'Authorization Violation'\r\n"
+Check = Callable[[Claim], User | None]
+
+
+class Guard:
+    """Looks at claims as the test wants it to."""
+
+    def __init__(self) -> None:
+        self.seen: list[Claim] = []
+        self.threads: set[int] = set()
+        self.check: Check = lambda claim: ADA if claim.password == "right" else None
+
+    def __call__(self, claim: Claim) -> User | None:
+        self.seen.append(claim)
+        self.threads.add(threading.get_ident())
+        return self.check(claim)
+
+
+@pytest.fixture
+def guard() -> Guard:
+    return Guard()
+
+
+@pytest.fixture
+async def door(engine: Engine, guard: Guard) -> AsyncIterator[NatsDoor]:
+    desk = Desk(engine, Limits(handshake=1.0), authentication=True)
+    opened = NatsDoor(desk.node, engine.nats_reader, check=guard)
+    await opened.open("127.0.0.1", 0)
+    yield opened
+    await opened.drain(1.0)
+
+
+async def login(door: NatsDoor, said: str) -> bytes:
+    """What a client hears behind INFO, until it is refused or answered."""
+    reader, writer = await asyncio.open_connection(*door.address)
+    await reader.readline()
+    writer.write(f'CONNECT {{"verbose":false,{said}}}\r\nPING\r\n'.encode())
+    heard = await reader.readline()
+    writer.close()
+    return heard
+
+
+async def test_the_right_and_the_wrong(door: NatsDoor, guard: Guard) -> None:
+    assert await login(door, '"user":"ada","pass":"right"') == b"PONG\r\n"
+    assert await login(door, '"user":"ada","pass":"wrong"') == VIOLATION
+    assert threading.get_ident() not in guard.threads
+
+
+async def test_a_token_does_not_wait_for_passwords(door: NatsDoor, guard: Guard) -> None:
+    release = threading.Event()
+
+    def check(claim: Claim) -> User | None:
+        if claim.token is None:
+            release.wait(10)
+        return ADA
+
+    guard.check = check
+    waiting = [asyncio.create_task(login(door, f'"user":"{n}","pass":"x"')) for n in range(5)]
+    assert await login(door, '"auth_token":"x"') == b"PONG\r\n"
+    release.set()
+    assert set(await asyncio.gather(*waiting)) == {b"PONG\r\n"}
+
+
+async def test_who_has_waited_too_long_is_not_looked_at(
+    door: NatsDoor, guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = threading.Event()
+    release = threading.Event()
+
+    def check(claim: Claim) -> User | None:
+        first.set()
+        release.wait(10)
+        return ADA
+
+    guard.check = check
+    busy = [asyncio.create_task(login(door, '"user":"a","pass":"x"')) for _ in range(stream.CHECKERS)]
+    await asyncio.to_thread(first.wait, 10)
+    late = asyncio.create_task(login(door, '"user":"late","pass":"x"'))
+    while door._waiting_checks <= stream.CHECKERS:  # noqa: ASYNC110 - the door tells nobody
+        await asyncio.sleep(0.01)
+    monkeypatch.setattr(stream, "monotonic", lambda: float("inf"))
+    release.set()
+    assert await late == b"-ERR 'Authentication Timeout'\r\n"
+    assert set(await asyncio.gather(*busy)) <= {b"PONG\r\n", b"-ERR 'Authentication Timeout'\r\n"}
+    assert "late" not in {claim.user for claim in guard.seen}
+
+
+async def test_too_many_at_once_are_refused(
+    door: NatsDoor, guard: Guard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(stream, "WAITING_CHECKS", 3)
+    release = threading.Event()
+
+    def check(claim: Claim) -> User | None:
+        release.wait(10)
+        return ADA
+
+    guard.check = check
+    logins = [asyncio.create_task(login(door, f'"user":"{n}","pass":"x"')) for n in range(8)]
+    done, _ = await asyncio.wait(logins, return_when=asyncio.FIRST_COMPLETED)
+    release.set()
+    heard = await asyncio.gather(*logins)
+    assert heard.count(VIOLATION) == 5
+    assert heard.count(b"PONG\r\n") == 3
+    assert len(done) >= 1
+
+
+async def test_a_check_that_fails_lets_nobody_in(door: NatsDoor, guard: Guard) -> None:
+    """Hazard 6: failing open."""
+
+    def check(claim: Claim) -> User | None:
+        raise OSError("the user file is gone")
+
+    guard.check = check
+    failures: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    assert await login(door, '"user":"ada","pass":"right"') == VIOLATION
+    assert await login(door, '"auth_token":"right"') == VIOLATION
+
+
+async def test_without_a_check_nobody_gets_in(engine: Engine) -> None:
+    desk = Desk(engine, authentication=True)
+    door = NatsDoor(desk.node, engine.nats_reader)
+    await door.open("127.0.0.1", 0)
+    assert await login(door, '"user":"ada","pass":"right"') == VIOLATION
+    await door.drain(1.0)
