@@ -1,4 +1,4 @@
-"""Brokers for the tests here: each configuration and engine is started once and shared, unless a test needs its own."""
+"""Brokers for the tests here: each configuration and engine is started once a module, unless a test needs its own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Brokers:
             broker.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     started = Brokers(tmp_path_factory)
     yield started
