@@ -164,7 +164,8 @@ def test_deep_patterns_by_the_thousand(target: Target) -> None:
         assert target.broker.memory() - before < 200 * MIB
 
 
-def test_one_topic_with_very_many_consumers_on_one_connection(target: Target) -> None:
+@pytest.mark.parametrize("verb", [b"PUB", b"pub"], ids=["as usual", "oddly spelled"])
+def test_one_topic_with_very_many_consumers_on_one_connection(target: Target, verb: bytes) -> None:
     """Sixty thousand messages for each one published: the others still get their turn, if only between any two."""
     if target.broker.engine == "plain":
         target.standstill = 0.5
@@ -174,7 +175,17 @@ def test_one_topic_with_very_many_consumers_on_one_connection(target: Target) ->
         client.talk(b"".join(b"SUB a %d\r\n" % n for n in range(60_000)))
         publisher.connect()
         publisher.socket.settimeout(50)
-        publisher.talk(b"PUB a 0\r\n\r\n" * (200 if target.broker.engine == "compiled" else 20))
+        publisher.talk(b"%b a 0\r\n\r\n" % verb * (200 if target.broker.engine == "compiled" else 20))
+
+
+def test_reports_on_very_many_consumers(target: Target) -> None:
+    """Each looks at thousands of consumers, and one write asks for hundreds of them."""
+    with RawClient(target.port) as client:
+        client.connect()
+        client.socket.settimeout(50)
+        client.talk(b"SUB in x\r\n" + b"".join(b"SUB a.%d %d\r\n" % (n, n) for n in range(20_000)))
+        heard = client.talk(b"PUB $FUM.consumers in 0\r\n\r\nPUB $FUM.stats in 0\r\n\r\n" * 100)
+        assert heard.count(b"MSG in x ") == 200
 
 
 def test_tls_connections_stop_in_the_handshake(brokers: Brokers, engine_name: str, authority: Authority) -> None:

@@ -38,11 +38,12 @@ cdef extern from *:
     /* What parsing an operation can find instead of its length. */
     #define INCOMPLETE 0
     #define ODD -1
-    /* Ten milliseconds or so, in messages; and what an operation of the session's takes, in the same. */
+    /* Ten milliseconds or so, in messages; what handing over an operation takes, and the session's own unit, in the same. */
     #define WORK_AT_ONCE 50000
     #define WORK_OF_A_HAND_OVER 50
+    #define WORK_OF_THE_SESSION 3
     """
-    const Py_ssize_t INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER
+    const Py_ssize_t INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION
 
 
 cdef extern from *:
@@ -433,7 +434,7 @@ cdef class NatsReader:
                 break
             length = line_end + 1 - at
             self.work += WORK_OF_A_HAND_OVER
-        self.session.receive_data(PyBytes_FromStringAndSize(at, length))
+        self.give(PyBytes_FromStringAndSize(at, length))
         wanted = self.session.wanted()
         if wanted > end - at - length:
             # Taken back, and handed over whole when the rest is there.
@@ -442,7 +443,16 @@ cdef class NatsReader:
             self.refresh()
             return INCOMPLETE
         if wanted > 0:
-            self.session.receive_data(PyBytes_FromStringAndSize(at + length, wanted))
+            self.give(PyBytes_FromStringAndSize(at + length, wanted))
             length += wanted
         self.refresh()
         return length
+
+    cdef int give(self, bytes data) except -1:
+        """To the session. Its work is ours: an oddly spelled PUB may go to very many too."""
+        self.session.receive_data(data)
+        self.work += <Py_ssize_t>self.session.spent * WORK_OF_THE_SESSION
+        while self.session.unfinished:
+            self.session.go_on()
+            self.work += <Py_ssize_t>self.session.spent * WORK_OF_THE_SESSION
+        return 0

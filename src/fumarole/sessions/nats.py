@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from fumarole.core import headers
@@ -32,6 +31,8 @@ WORK_AT_ONCE = 20_000
 """Twenty milliseconds or so, in messages put into outboxes; and what operations take besides, in the same."""
 WORK_OF_A_PUBLISH = 3
 WORK_OF_A_CONTROL = 15
+WORK_OF_A_REPORT = 10_000
+WITHOUT_END = 1 << 62
 
 
 class NatsSession(StreamSession):
@@ -46,6 +47,8 @@ class NatsSession(StreamSession):
         self._protocol = nats.ServerProtocol(node.limits)
         self._protocol.greeted = not node.authentication
         self._put_off: list[nats.Event] = []
+        self.spent = 0
+        """Work that what came last was."""
         self._no_responders = False
         self._quiet_since = now
         self._pings = 0
@@ -58,11 +61,11 @@ class NatsSession(StreamSession):
         self.heard = True
         if self.state is not State.CLOSED:
             self._protocol.receive_data(data)
-        self._advance(WORK_AT_ONCE)
+        self.spent = WORK_AT_ONCE - self._advance(WORK_AT_ONCE)
 
     def go_on(self) -> None:
         """With what was put off."""
-        self._advance(WORK_AT_ONCE)
+        self.spent = WORK_AT_ONCE - self._advance(WORK_AT_ONCE)
 
     def receive_eof(self) -> None:
         """The client has closed its side."""
@@ -130,8 +133,8 @@ class NatsSession(StreamSession):
 
     # Operations.
 
-    def _advance(self, work: float = math.inf) -> None:
-        """Goes through what has come. Where that is more work than this (in messages), the rest is put off."""
+    def _advance(self, work: int = WITHOUT_END) -> int:
+        """Goes through what has come. Where that is more work than this, the rest is put off. What is left of it."""
         publish = self._publish
         self.unfinished = False
         while self.state is not State.CLOSED and self.claim is None:
@@ -144,16 +147,17 @@ class NatsSession(StreamSession):
                     work -= WORK_OF_A_CONTROL
                     self._control(event)
                     if self.close_expected():
-                        return
+                        return work
                 if work <= 0 and at < len(events):
                     self._put_off = events[at:]
                     self.unfinished = True
-                    return
+                    return work
             if self._protocol.close_expected():
                 self.outbox.push(self._protocol.data_to_send())
                 self.close()
             if not events:
-                return
+                break
+        return work
 
     def _control(self, event: nats.Event) -> None:
         match event:
@@ -241,7 +245,7 @@ class NatsSession(StreamSession):
         self._okay()
 
     def _publish(self, event: Publish) -> int:
-        """To how many entities it went."""
+        """How much work it was: to how many entities it went."""
         exchange, plans = self.exchange, self.plans
         if exchange is None or plans is None:
             exchange, plans = self._joined()
@@ -262,7 +266,7 @@ class NatsSession(StreamSession):
             return 0
         except _Served:
             self._okay()
-            return 0
+            return WORK_OF_A_REPORT
         if block and PRODUCER in block:
             return self._read(exchange, plans, Publication(topic.decode(), payload, reply, block))
         if plan is exchange.nobody:
