@@ -6,15 +6,14 @@ one of the same run: the peer's, the undisturbed one, or else a limit.
 
 from __future__ import annotations
 
-import os
-import platform
-import re
 import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+
+from bench.machine import Machine
 
 ROOT = Path(__file__).parents[1]
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 1_000_000}
@@ -84,16 +83,6 @@ def within(limit: float, claim: str, name: str, ours: float, unit: str, note: st
     return against(LIMIT, claim, name, ours, limit, unit, at_most=1.0, note=note)
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it was measured."""
-
-    processor: str
-    cores: int
-    memory_gib: float
-    kernel: str
-    python: str
-
-
 class Results(msgspec.Struct, frozen=True, kw_only=True):
     """All of one run."""
 
@@ -102,19 +91,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     peer: str
     rounds: int
     machine: Machine
+    others: float
+    """Cores that other processes kept busy meanwhile."""
     figures: list[Figure]
-
-
-def this_machine() -> Machine:
-    processor = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
-    memory = re.search(r"MemTotal:\s*(\d+) kB", Path("/proc/meminfo").read_text())
-    return Machine(
-        processor=processor[1] if processor else platform.machine(),
-        cores=len(os.sched_getaffinity(0)),
-        memory_gib=round(int(memory[1]) / (1 << 20), 1) if memory else 0.0,
-        kernel=platform.release(),
-        python=platform.python_version(),
-    )
 
 
 def this_commit() -> str:
@@ -195,8 +174,9 @@ def as_markdown(results: Results) -> str:
     lines = [
         f"Measured {results.date}, commit {results.commit}, beside {results.peer}, the best of {results.rounds}",
         f"alternating rounds, on {machine.cores} cores of {machine.processor}, {machine.memory_gib:g} GiB, Linux",
-        f"{machine.kernel}, Python {machine.python}. {met} of {count} figures are",
-        "as wanted. `make bench` measures again; [docs/benchmarks.md](../docs/benchmarks.md) says how.",
+        f"{machine.kernel}, Python {machine.python}. Others kept {results.others:.1f} cores busy meanwhile.",
+        f"{met} of {count} figures are as wanted. `make bench` measures again;",
+        "[docs/benchmarks.md](../docs/benchmarks.md) says how.",
         "",
         *comparison(results),
     ]

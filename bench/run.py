@@ -23,6 +23,7 @@ from bench import churn, figures, growth, idle, kubemq, latency, slow, throughpu
 from bench.effort import Effort
 from bench.figures import Figure
 from bench.generator import ServerFaultError
+from bench.machine import Others, this_machine
 from bench.servers import CannotMeasureError, peer_version
 
 CLAIMS = {
@@ -35,11 +36,14 @@ CLAIMS = {
     "kubemq": kubemq.measure,
 }
 ROUNDS = 5
+BUSY = 0.2
+"""Cores that others may keep busy before it is said."""
 
 
 def main() -> int:
     asked = _asked()
     console = Console()
+    others = Others()
     names = asked.claims or list(CLAIMS)
     try:
         measured = _measure(names, asked, console)
@@ -49,7 +53,7 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("Stopped; nothing was written down.")
         return 130
-    _finish(console, measured, asked, whole=set(names) == set(CLAIMS) and not asked.quick)
+    _finish(console, measured, asked, others, whole=set(names) == set(CLAIMS) and not asked.quick)
     return 0
 
 
@@ -98,9 +102,13 @@ def _tables(found: list[Figure]) -> list[Table]:
     return tables
 
 
-def _finish(console: Console, measured: list[Figure], asked: argparse.Namespace, *, whole: bool) -> None:
+def _finish(
+    console: Console, measured: list[Figure], asked: argparse.Namespace, others: Others, *, whole: bool
+) -> None:
     missed = sum(not figure.met for figure in measured)
     console.print(f"{len(measured) - missed} of {len(measured)} are as wanted.", highlight=False)
+    if others.cores() > BUSY:
+        console.print(f"[yellow]Others kept {others.cores():.1f} cores busy meanwhile: these figures are unsteady.")
     if not whole:
         console.print("Only a whole run, without --quick, is written down.")
         return
@@ -110,7 +118,8 @@ def _finish(console: Console, measured: list[Figure], asked: argparse.Namespace,
         commit=figures.this_commit(),
         peer=peer_version(),
         rounds=asked.rounds,
-        machine=figures.this_machine(),
+        machine=this_machine(),
+        others=others.cores(),
         figures=measured,
     )
     figures.write(results, folder)

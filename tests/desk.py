@@ -7,6 +7,7 @@ from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import Engine
+from fumarole.protocols.nats import Event, Protocol, Publish, Publishes
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.stream import Peer
 
@@ -67,3 +68,18 @@ class Desk:
         """What the namespace has counted."""
         (exchange,) = (each for each in self.node.namespaces if each.name == namespace)
         return exchange.report()
+
+
+def events_of(protocol: Protocol, *pieces: bytes) -> list[Event]:
+    """What a protocol hears, each message an event of its own."""
+    events: list[Event] = []
+    for piece in pieces:
+        protocol.receive_data(piece)
+        while more := protocol.events_received():
+            for event in more:
+                events += one_by_one(event) if isinstance(event, Publishes) else [event]
+    return events
+
+
+def one_by_one(many: Publishes) -> list[Event]:
+    return [Publish(topic, b"", b"", payload) for topic, payload in zip(*many, strict=True)]

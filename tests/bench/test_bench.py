@@ -11,6 +11,7 @@ import pytest
 from bench import figures
 from bench.figures import Figure, Results, against, within
 from bench.generator import Load, ServerFaultError, run_latency, run_load
+from bench.machine import Others, this_machine
 
 Tamper = Callable[[int, bytes], list[bytes]]
 """What becomes of a message (its number, its frame) on the way to each consumer."""
@@ -149,7 +150,8 @@ def example() -> Results:
         commit="0123456789ab",
         peer="nats-server 2.15.1",
         rounds=5,
-        machine=figures.this_machine(),
+        machine=this_machine(),
+        others=0.5,
         figures=[
             against("nats-server", "Throughput, compiled", "one to one", 6_000_000, 1_000_000, "/s", at_least=2.0),
             against("nats-server", "Throughput, plain Python", "one to one", 200_000, 1_000_000, "/s", at_least=0.25),
@@ -166,6 +168,10 @@ def test_results_are_written_and_read(tmp_path: Path) -> None:
     assert "| one to one | 6,000,000 /s | 1,000,000 /s (nats-server) | 6.00 | at least 2 | yes |" in page
     assert "| one to one | 200,000 /s | 1,000,000 /s (nats-server) | 0.20 | at least 0.25 | no |" in page
     assert "| each | 12.5 KiB | 25.0 KiB (limit) | 0.50 | within the limit | yes |\n\nA note." in page
+
+
+def test_others_are_told_from_ours() -> None:
+    assert 0 <= Others().cores() < 10_000
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from fumarole.protocols.nats import Event, ServerProtocol
-from tests.desk import Client, Desk
+from tests.desk import Client, Desk, events_of
 from tests.fuzz.conversations import Speaker, Step, conversation, cut
 
 LIMITS = Limits(control_line=512, payload=4096, consumers_per_connection=6, outbox=2000, idle=60.0)
@@ -61,12 +61,7 @@ def check_protocol(seed: int) -> None:
 
 def heard_in_pieces(pieces: list[bytes]) -> tuple[list[Event], bytes, bool]:
     protocol = ServerProtocol(LIMITS)
-    events: list[Event] = []
-    for piece in pieces:
-        protocol.receive_data(piece)
-        while new := protocol.events_received():
-            events += new
-    return events, protocol.data_to_send(), protocol.close_expected()
+    return events_of(protocol, *pieces), protocol.data_to_send(), protocol.close_expected()
 
 
 # The engines.

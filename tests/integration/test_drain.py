@@ -45,6 +45,9 @@ def test_what_is_in_an_outbox_leaves_first(start_broker: StartBroker, number: si
     assert broker.await_end(asked) < 10
 
 
+@pytest.mark.parametrize(
+    "engine_name", ["compiled"], indirect=True
+)  # it takes its time, and no engine has to do with it
 def test_a_consumer_that_takes_its_time(start_broker: StartBroker) -> None:
     """Longer than a closed session otherwise gets for its last words."""
     broker = start_broker()
@@ -125,7 +128,7 @@ def test_tls_clients_too(start_broker: StartBroker, authority: Authority) -> Non
 
 
 def test_in_the_middle_of_logins_and_handshakes(start_broker: StartBroker, authority: Authority) -> None:
-    broker = start_broker("users = []\n" + authority.config())
+    broker = start_broker('users = []\n[limits]\ntls_handshake = "1 s"\n' + authority.config())
     with RawClient(broker.port), RawClient(broker.port) as half:
         half.send(b"\x16\x03\x01\x02\x00\x01")
         assert broker.stop() < 10

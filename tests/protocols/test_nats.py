@@ -14,24 +14,15 @@ from fumarole.protocols.nats import (
     Okay,
     Ping,
     Pong,
-    Protocol,
     Publish,
     Refusal,
     ServerProtocol,
     Subscribe,
     Unsubscribe,
 )
+from tests.desk import events_of
 
 LIMITS = Limits(control_line=128, payload=1000)
-
-
-def events_of(protocol: Protocol, *pieces: bytes) -> list[Event]:
-    events: list[Event] = []
-    for piece in pieces:
-        protocol.receive_data(piece)
-        while more := protocol.events_received():
-            events += more
-    return events
 
 
 FROM_CLIENTS: list[tuple[str, bytes, list[Event]]] = [
@@ -132,7 +123,7 @@ def test_wanted() -> None:
     assert protocol.events_received() == []
     assert protocol.wanted() == 5
     protocol.receive_data(b"you\r\n")
-    assert protocol.events_received() == [Publish(b"a", b"", b"", b"hiyou")]
+    assert events_of(protocol, b"") == [Publish(b"a", b"", b"", b"hiyou")]
     assert protocol.wanted() == 0
 
 
@@ -189,7 +180,7 @@ def test_a_large_payload_in_small_pieces_costs_no_more_than_its_bytes() -> None:
         if number % 100 == 0:
             assert protocol.events_received() == []
     protocol.receive_data(b"\r\n")
-    (event,) = protocol.events_received()
+    (event,) = events_of(protocol, b"")
     assert isinstance(event, Publish)
     assert len(event.payload) == size
 

@@ -203,12 +203,12 @@ class Exchange:
         counters.routed += routed
         return routed
 
-    def count_unheard(self, size: int) -> None:
-        """One publication of this size reached nobody (D3)."""
+    def count_unheard(self, size: int, count: int = 1) -> None:
+        """So many publications, together of this size, reached nobody (D3)."""
         counters = self.counters
-        counters.received += 1
+        counters.received += count
         counters.received_bytes += size
-        counters.unheard += 1
+        counters.unheard += count
 
     def _fill(self, plan: Plan, topic: str | None) -> bool:
         """Puts into the plan who is at its nodes now. False: that depends on the topic, and there is none."""

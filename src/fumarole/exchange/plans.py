@@ -73,6 +73,8 @@ class Plans:
         self._exchange = exchange
         self._index = exchange.index
         self._permissions = permissions
+        self._right: dict[bytes, Plan] = {}
+        """Those that were found since somebody last came or went: nothing about them needs to be looked at."""
         self._known: dict[bytes, tuple[Plan, int]] = {}
         self._known_bytes = 0
         self._generation = 0
@@ -82,6 +84,7 @@ class Plans:
 
     def age(self) -> None:
         """Somebody came or went."""
+        self._right.clear()
         self._changes += 1
         if self._changes >= len(self._known):
             self._known.clear()
@@ -97,6 +100,12 @@ class Plans:
 
     def find(self, topic: bytes) -> Plan:
         """The plan of a topic. Raises TopicError or Denied where it may not be published."""
+        plan = self._right.get(topic)
+        if plan is None:
+            plan = self._right[topic] = self._look_up(topic)
+        return plan
+
+    def _look_up(self, topic: bytes) -> Plan:
         known = self._known.get(topic)
         if known is not None:
             plan, made = known
@@ -113,6 +122,7 @@ class Plans:
         self._known_bytes += len(topic)
         if len(self._known) >= PLANS_KEPT or self._known_bytes > TOPICS_KEPT:
             self._known.clear()
+            self._right.clear()
             self._known_bytes = len(topic)
         self._known[topic] = plan, self._generation
         return plan

@@ -16,6 +16,9 @@ an error in `data_to_send` and closes; everything else is an event, and its mean
 import json
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import repeat
+from operator import add
 from typing import Any, NamedTuple
 
 from fumarole.core.limits import Limits
@@ -37,6 +40,13 @@ class Publish(NamedTuple):
     reply: bytes
     headers: bytes
     payload: bytes
+
+
+class Publishes(NamedTuple):
+    """Many in a row that have neither reply nor headers: most of what a busy publisher sends."""
+
+    topics: Sequence[bytes]
+    payloads: Sequence[bytes]
 
 
 class Subscribe(NamedTuple):
@@ -87,7 +97,7 @@ class End(NamedTuple):
     """The peer has sent all it ever will."""
 
 
-Event = Connect | Publish | Subscribe | Unsubscribe | Ping | Pong | Info | Message | Okay | Refusal | End
+Event = Connect | Publish | Publishes | Subscribe | Unsubscribe | Ping | Pong | Info | Message | Okay | Refusal | End
 
 
 class Fault(Exception):
@@ -192,7 +202,9 @@ class Protocol(ABC):
                 return at
             if data[last : last + 2] != LINE_END:
                 raise Fault(UNKNOWN_OPERATION)
-            events.append(_new(kind, words + (data[end:middle], data[middle:last])))  # noqa: RUF005 (slower)
+            if headers:
+                words = (*words[:-1], data[end:middle])
+            events.append(_new(kind, (*words, data[middle:last])))
             at = last + 2
         if length - at > limit:
             raise Fault(LINE_TOO_LONG)
@@ -200,25 +212,27 @@ class Protocol(ABC):
         return at
 
     def _sweep(self, data: bytes, events: list[Event]) -> int:
-        """The usual beginning of a buffer, quickly: lines seen before, each with a payload that has no line end inside.
+        """The usual beginning of a buffer, all at once: lines seen before, each with a payload without a line end.
 
         Nothing that the loop above would not do: where it gets unusual, the loop goes on.
         """
-        at, length = 0, len(data)
-        known = self._heads.get
-        parts = iter(data.split(LINE_END))
-        for line in parts:
-            head = known(line)
-            if head is None:
-                break
-            kind, words, headers, total = head
-            payload = next(parts, b"")
-            following = at + len(line) + total + 4
-            if len(payload) != total or headers or following > length:
-                break
-            events.append(_new(kind, words + (b"", payload)))  # noqa: RUF005 (slower)
-            at = following
-        return at
+        parts = data.split(LINE_END)
+        lines, payloads = parts[:-1:2], parts[1:-1:2]
+        heads = list(map(self._heads.get, lines[: len(payloads)]))
+        usual = [head for head in heads[: heads.index(None)] if head] if None in heads else heads
+        if not usual:
+            return 0
+        _, words, headers, totals = zip(*usual, strict=True)
+        sizes = tuple(map(len, payloads[: len(usual)]))
+        if totals != sizes or any(headers):
+            unusual = (total != size or more for total, size, more in zip(totals, sizes, headers, strict=True))
+            first = next(at for at, is_so in enumerate(unusual) if is_so)
+            words, totals = words[:first], totals[:first]
+        count = len(words)
+        if count:
+            self._usual(words, payloads[:count], events)
+        swept: int = sum(map(len, lines[:count])) + sum(totals) + 2 * len(LINE_END) * count
+        return swept
 
     def _first_seen(self, line: bytes) -> "Event | Head":
         """What a line says. One that announces a payload is remembered: it will come again and again."""
@@ -235,12 +249,16 @@ class Protocol(ABC):
         return said
 
     @abstractmethod
+    def _usual(self, words: tuple[tuple[bytes, ...], ...], payloads: list[bytes], events: list[Event]) -> None:
+        """Adds the events of many heads and their payloads."""
+
+    @abstractmethod
     def _line(self, line: bytes) -> "Event | Head":
         """What a line says."""
 
 
 class Head(NamedTuple):
-    """A line that announces a payload: the event it will be, what that begins with, and the sizes to come."""
+    """A line that announces a payload: the event it will be, what that has before its payload, the sizes to come."""
 
     kind: type[Publish] | type[Message]
     words: tuple[bytes, ...]
@@ -291,12 +309,19 @@ class ServerProtocol(Protocol):
     greeted = True
     """False: nothing but CONNECT, PING and PONG is heard yet (nobody unknown gets a payload buffer)."""
 
+    def _usual(self, words: tuple[tuple[bytes, ...], ...], payloads: list[bytes], events: list[Event]) -> None:
+        topics, replies, _ = zip(*words, strict=True)
+        if any(replies):
+            events.extend(map(_new, repeat(Publish), map(add, words, zip(payloads, strict=True))))
+        else:
+            events.append(Publishes(topics, payloads))
+
     def _line(self, line: bytes) -> Event | Head:
         words = _words(line)
         verb = words.pop(0).upper()
         count = len(words)
         if verb == b"PUB" and count in (2, 3) and self.greeted:
-            return Head(Publish, (words[0], words[1] if count == 3 else b""), 0, _size(words[-1]))
+            return Head(Publish, (words[0], words[1] if count == 3 else b"", b""), 0, _size(words[-1]))
         if verb == b"PING" and not words:
             return Ping()
         if verb == b"PONG" and not words:
@@ -308,7 +333,8 @@ class ServerProtocol(Protocol):
         if not self.greeted:
             raise Fault("Authorization Violation")
         if verb == b"HPUB" and count in (3, 4):
-            return Head(Publish, (words[0], words[1] if count == 4 else b""), _size(words[-2]), _size(words[-1]))
+            reply = words[1] if count == 4 else b""
+            return Head(Publish, (words[0], reply, b""), _size(words[-2]), _size(words[-1]))
         if verb == b"SUB" and count in (2, 3) and len(words[-1]) <= SID_LIMIT:
             return Subscribe(words[0], words[1] if count == 3 else b"", words[-1])
         if verb == b"UNSUB" and count in (1, 2) and len(words[0]) <= SID_LIMIT:
@@ -323,15 +349,19 @@ class ClientProtocol(Protocol):
         super().__init__(limits)
         self.payload_limit = 1 << 30  # a server may allow more than our own default
 
+    def _usual(self, words: tuple[tuple[bytes, ...], ...], payloads: list[bytes], events: list[Event]) -> None:
+        events.extend(map(_new, repeat(Message), map(add, words, zip(payloads, strict=True))))
+
     def _line(self, line: bytes) -> Event | Head:
         words = line.split(b" ")
         verb = words[0]
         count = len(words)
         if verb == b"MSG" and count in (4, 5):
-            return Head(Message, (words[1], words[2], words[3] if count == 5 else b""), 0, _size(words[-1]))
+            reply = words[3] if count == 5 else b""
+            return Head(Message, (words[1], words[2], reply, b""), 0, _size(words[-1]))
         if verb == b"HMSG" and count in (5, 6):
             reply = words[3] if count == 6 else b""
-            return Head(Message, (words[1], words[2], reply), _size(words[-2]), _size(words[-1]))
+            return Head(Message, (words[1], words[2], reply, b""), _size(words[-2]), _size(words[-1]))
         if verb == b"PING":
             return Ping()
         if verb == b"PONG":

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from fumarole.core import headers
-from fumarole.core.errors import PatternError, TopicError
+from fumarole.core.errors import FumaroleError, PatternError, TopicError
 from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
@@ -17,7 +17,7 @@ from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic
 from fumarole.exchange.producers import Reading, ReadingError, check_identity, check_metadata, check_number
 from fumarole.protocols import nats
-from fumarole.protocols.nats import Publish
+from fumarole.protocols.nats import Publish, Publishes
 from fumarole.sessions import services
 from fumarole.sessions.stream import SHOWN_NAME, Claim, Peer, State, StreamSession
 
@@ -141,7 +141,13 @@ class NatsSession(StreamSession):
             events = self._put_off or self._protocol.events_received()
             self._put_off = []
             for at, event in enumerate(events, 1):
-                if type(event) is Publish:
+                if type(event) is Publishes:
+                    done, work = self._publish_many(event, work)
+                    if done < len(event.topics):
+                        self._put_off = [Publishes(event.topics[done:], event.payloads[done:]), *events[at:]]
+                        self.unfinished = True
+                        return work
+                elif type(event) is Publish:
                     work -= publish(event) + WORK_OF_A_PUBLISH
                 else:
                     work -= WORK_OF_A_CONTROL
@@ -243,6 +249,30 @@ class NatsSession(StreamSession):
             if consumer.accepted >= event.after:
                 self.expire(consumer)
         self._okay()
+
+    def _publish_many(self, event: Publishes, work: int) -> tuple[int, int]:
+        """As many of them as this much work is; how many, and what is left of the work."""
+        exchange, plans = self._joined()
+        find, publish, nobody, verbose = plans.find, exchange.publish, exchange.nobody, self.verbose
+        done = unheard = unheard_bytes = 0
+        for topic, payload in zip(*event, strict=True):
+            try:
+                plan = find(topic)
+            except FumaroleError:
+                plan = None
+            if plan is None or verbose or topic[0] == DOLLAR:
+                work -= self._publish(Publish(topic, b"", b"", payload))
+            elif plan is nobody:
+                unheard += 1
+                unheard_bytes += len(payload)
+            else:
+                work -= publish(plan, Publication(topic.decode(), payload), self)
+            done += 1
+            work -= WORK_OF_A_PUBLISH
+            if work <= 0:
+                break
+        exchange.count_unheard(unheard_bytes, unheard)
+        return done, work
 
     def _publish(self, event: Publish) -> int:
         """How much work it was: to how many entities it went."""
