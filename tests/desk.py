@@ -3,11 +3,14 @@
 import json
 from typing import Any
 
+import msgpack
+
 from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import Engine
 from fumarole.protocols.nats import Event, Protocol, Publish, Publishes
+from fumarole.sessions.msgpack import MsgPackSession
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.stream import Peer
 
@@ -38,6 +41,32 @@ class Client:
         """Sends, and what comes back."""
         self.say(data)
         return self.hears()
+
+
+class MsgPackClient:
+    """The same, on the MsgPack door."""
+
+    def __init__(self, desk: "Desk") -> None:
+        self.session = MsgPackSession(desk.node, Peer("", 0, ""), desk.now, self, "default")
+        reader = desk.engine.msgpack_reader
+        self.reader = self.session if reader is None else reader(self.session)
+
+    def say(self, *values: Any) -> "MsgPackClient":
+        return self.send(b"".join(map(msgpack.packb, values)))
+
+    def send(self, raw: bytes) -> "MsgPackClient":
+        self.reader.receive_data(raw)
+        while self.reader.unfinished:
+            self.reader.go_on()
+        return self
+
+    def flush(self) -> None:
+        """What it hears waits until the test takes it."""
+
+    def hears(self) -> list[Any]:
+        unpacker = msgpack.Unpacker()
+        unpacker.feed(self.session.outbox.take())
+        return list(unpacker)
 
 
 class Desk:

@@ -102,8 +102,8 @@ FAULTS: list[tuple[str, bytes, str]] = [
     ("maps nested", b"\x81\x01" * 100, "nested deeper than 4"),
     (
         "arrays of arrays of nothing",
-        (b"\xdc\x00\x64" + b"\xdc\x00\x64") + (b"\x90" * 100 + b"\xdc\x00\x64") * 99,
-        "longer than",
+        b"\x9f" * 3 + b"\x90" * 15 + (b"\x9f" + b"\x90" * 15) * 10,
+        "more than 100 items",
     ),
     ("not UTF-8", b"\xa1\xff", "not a value"),
     ("a map as a key", b"\x81\x80\x01", "not a value"),
@@ -121,6 +121,17 @@ def test_faults(raw: bytes, text: str) -> None:
     assert stream.close_expected()
     stream.receive_data(b"\x01")
     assert stream.events_received() == []
+
+
+def test_bytes_that_come_one_by_one_are_looked_at_once() -> None:
+    """What is looked at again with every byte would take hours here."""
+    stream = Stream(Bounds(length=400_000, items=200_001))
+    raw = pack(list(range(100)) * 2_000)
+    for byte in raw[:-1]:
+        stream.receive_data(bytes([byte]))
+        assert not stream.events_received()
+    stream.receive_data(raw[-1:])
+    assert [event for event in stream.events_received() if isinstance(event, Value)]
 
 
 def test_the_end() -> None:

@@ -7,31 +7,11 @@ from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.engine import Engine
-from fumarole.sessions.msgpack import MsgPackSession
-from fumarole.sessions.stream import Peer
 from tests.desk import Desk
+from tests.desk import MsgPackClient as Client
 
 A, B = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60", "00000000-0000-4000-8000-000000000001"
 ROOM_410 = "Kind = 'temperature' and Room like '4%'"
-
-
-class Client:
-    """A MsgPack connection without a socket."""
-
-    def __init__(self, desk: Desk) -> None:
-        self.session = MsgPackSession(desk.node, Peer("", 0, ""), desk.now, self, "default")
-
-    def say(self, *values: Any) -> "Client":
-        return self.send(b"".join(map(msgpack.packb, values)))
-
-    def send(self, raw: bytes) -> "Client":
-        self.session.receive_data(raw)
-        return self
-
-    def hears(self) -> list[Any]:
-        unpacker = msgpack.Unpacker()
-        unpacker.feed(self.session.outbox.take())
-        return list(unpacker)
 
 
 @pytest.fixture

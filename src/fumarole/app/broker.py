@@ -96,7 +96,11 @@ class Broker:
         for address in settings.doors.nats:
             await self._open("NATS", NatsDoor(self.node, self.engine.nats_reader, tls, check), address)
         for address in settings.doors.msgpack:
-            await self._open("MsgPack", MsgPackDoor(self.node, settings.msgpack.namespace, tls, check), address)
+            await self._open(
+                "MsgPack",
+                MsgPackDoor(self.node, self.engine.msgpack_reader, settings.msgpack.namespace, tls, check),
+                address,
+            )
         for address in settings.doors.kubemq:
             await self._open("KubeMQ", self._kubemq_door(credentials), address)
 

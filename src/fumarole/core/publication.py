@@ -22,6 +22,11 @@ class Publication:
         self.form: Any = None
         """What a door has made of it for its first consumer, so that the others of that door need not make it again."""
 
+    def size(self) -> int:
+        """Bytes that came in: of a reading that came as MsgPack, those; else of headers and payload."""
+        came = len(self.reading.raw) if self.reading is not None else 0
+        return came or len(self.payload) + len(self.headers)
+
     def weight(self) -> int:
         """Bytes that this takes in an outbox, reckoned generously, whatever the protocol."""
-        return len(self.topic.encode()) + len(self.payload) + len(self.reply.encode()) + len(self.headers) + FRAMING
+        return len(self.topic.encode()) + len(self.reply.encode()) + self.size() + FRAMING

@@ -3,7 +3,7 @@
 import ssl
 
 from fumarole.doors.pump import Pump
-from fumarole.doors.stream import Check, StreamDoor
+from fumarole.doors.stream import Check, MakeReader, StreamDoor
 from fumarole.exchange.node import Node
 from fumarole.protocols.msgpack import pack
 from fumarole.sessions.msgpack import MsgPackSession
@@ -15,8 +15,15 @@ class MsgPackDoor(StreamDoor):
 
     scheme = "msgpack"
 
-    def __init__(self, node: Node, namespace: str, tls: ssl.SSLContext | None, check: Check | None) -> None:
-        super().__init__(node, None, tls, check)
+    def __init__(
+        self,
+        node: Node,
+        make_reader: MakeReader | None,
+        namespace: str,
+        tls: ssl.SSLContext | None,
+        check: Check | None,
+    ) -> None:
+        super().__init__(node, make_reader, tls, check)
         self._namespace = namespace
 
     def session(self, peer: Peer, now: float, pump: Pump) -> MsgPackSession:

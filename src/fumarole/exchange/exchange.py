@@ -195,11 +195,11 @@ class Exchange:
                     member.outlet.accept(member, publication)
                     routed += 1
         if not routed:
-            self.count_unheard(len(publication.payload) + len(publication.headers))
+            self.count_unheard(publication.size())
             return 0
         counters = self.counters
         counters.received += 1
-        counters.received_bytes += len(publication.payload) + len(publication.headers)
+        counters.received_bytes += publication.size()
         counters.routed += routed
         return routed
 

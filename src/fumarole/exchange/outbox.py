@@ -34,6 +34,7 @@ class Outbox:
         "_limit",
         "_of",
         "_overflow",
+        "late",
         "overflowed",
         "owner",
         "ready",
@@ -52,6 +53,8 @@ class Outbox:
         self.size = 0
         self.takes_headers = False
         """Does the peer understand headers? Otherwise it gets messages without."""
+        self.late = False
+        """Something that may not be lost waits for room here: no message may overtake it. Its session knows what."""
         self.overflowed = False
         """The connection has to be cut off: its policy says so, or it does not even take control frames."""
         self.govern(limit, overflow, counters)

@@ -98,7 +98,8 @@ class Producers:
     """The producers of one namespace, the queries that stand there, and who stands on them."""
 
     def __init__(self, most_keys: int = 64, most_bytes: int = 8 * 1024, ttl: float | None = None) -> None:
-        self._known: dict[str, Producer] = {}
+        self.known: dict[str, Producer] = {}
+        """By identity. Others only look."""
         self._queries = QueryIndex()
         self._members: dict[Standing, dict[Producer, None]] = {}
         self._watches: dict[Standing, dict[Consumer, Pattern]] = {}
@@ -108,23 +109,25 @@ class Producers:
         self._due: list[tuple[float, str]] = []
         self.generation = 0
         """Moves on when somebody begins or ends to stand on a query."""
+        self.told = 0
+        """How often a consumer was told that its set has changed."""
         self.unsaved: dict[str, None] = {}
         """Those whose metadata changed since it was last written down."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self.known)
 
     def __iter__(self) -> Iterator[Producer]:
-        return iter(self._known.values())
+        return iter(self.known.values())
 
     def get(self, identity: str) -> Producer | None:
-        return self._known.get(identity)
+        return self.known.get(identity)
 
     # Readings.
 
     def hear(self, reading: Reading, now: float) -> Producer:
         """Merges what the reading brings, and tells those whose set changes. The producer as it is then."""
-        producer = self._known.get(reading.producer)
+        producer = self.known.get(reading.producer)
         if producer is None:
             producer = self._appear(reading.producer, self._merged({}, reading.metadata), now)
             self.unsaved[reading.producer] = None
@@ -140,7 +143,7 @@ class Producers:
 
     def forget(self, identity: str) -> bool:
         """The producer is gone, and leaves every set (M7). False: there is none such."""
-        producer = self._known.pop(identity, None)
+        producer = self.known.pop(identity, None)
         if producer is None:
             return False
         self.unsaved[identity] = None
@@ -154,7 +157,7 @@ class Producers:
         forgotten = 0
         while self._ttl is not None and self._due and self._due[0][0] <= now:
             _, identity = heappop(self._due)
-            producer = self._known.get(identity)
+            producer = self.known.get(identity)
             if producer is None:
                 continue
             if producer.heard + self._ttl <= now:
@@ -166,7 +169,7 @@ class Producers:
     def _appear(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
         producer = Producer(identity, now)
         producer.metadata = metadata
-        self._known[identity] = producer
+        self.known[identity] = producer
         if self._ttl is not None:
             heappush(self._due, (now + self._ttl, identity))
         entered = self._queries.match(metadata) if self._queries else ()
@@ -201,6 +204,7 @@ class Producers:
                 # Whoever is told may be found too slow and be gone.
                 for consumer in list(self._watches.get(standing, ())):
                     cast(Watcher, consumer.outlet).tell(consumer, new, gone)
+                    self.told += 1
 
     def _merged(self, before: Mapping[str, Value], metadata: Mapping[str, Value | None]) -> dict[str, Value]:
         after = dict(before)

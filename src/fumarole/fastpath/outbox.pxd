@@ -19,7 +19,8 @@ cdef class Consumer:
     cdef public long long accepted
     cdef public long long dropped
     cdef public long long limit
-    cdef Outbox outbox      # its outlet's, where frames are made here; None: the outlet makes its own
+    cdef Outbox outbox      # its outlet's, where NATS frames are made here; None: the outlet makes its own
+    cdef Outbox readings    # its outlet's, where readings are written here as they came; None: the outlet does it
 
 
 cdef struct Mark:
@@ -51,6 +52,7 @@ cdef class Outbox:
     cdef public Py_ssize_t size
     cdef public bint overflowed
     cdef public bint takes_headers
+    cdef public bint late           # something that may not be lost waits for room: no message may overtake it
     cdef char* reserve(self, Py_ssize_t length, Consumer consumer) except? NULL
     cdef char* append(self, bint to_held, Py_ssize_t length, void* consumer) except NULL
     cdef bint make_room(self, Py_ssize_t length, Consumer consumer) except -1

@@ -136,6 +136,7 @@ cdef class Consumer:
         self.key = key
         self.sees = sees
         self.outbox = outlet.outbox if getattr(outlet, "takes_nats_frames", False) else None
+        self.readings = outlet.outbox if getattr(outlet, "takes_readings", False) else None
 
 
 cdef class Outbox:

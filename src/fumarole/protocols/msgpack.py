@@ -42,7 +42,7 @@ class Bounds(NamedTuple):
     length: int = 256 * 1024
     depth: int = 8
     items: int = 4_096
-    """In one array, or pairs in one map."""
+    """In all its arrays and maps together, where a pair is two."""
 
 
 INCOMPLETE = -1
@@ -69,35 +69,70 @@ _MAPS = {0xDE: 2, 0xDF: 4}
 _EXTENSIONS = {*range(0xC7, 0xCA), *range(0xD4, 0xD9)}
 
 
+class Ruler:
+    """Finds where a value ends. Where the value is not whole yet, it goes on later from where it was.
+
+    So a value that comes byte by byte is gone through once, not once for each byte.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self.begin()
+
+    def begin(self) -> None:
+        """With another value."""
+        self._length = 0
+        """Of the value so far: what was looked at, and what that announced."""
+        self._items = 0
+        self._open = [1]
+        """How many values are still to come at each level, the innermost last."""
+        self.needed = 1
+        """Bytes of the value without which there is nothing to go on with."""
+
+    def end(self, data: bytes | bytearray, start: int) -> int:
+        """The position behind the value that begins here, or INCOMPLETE. Raises Fault at the first sign of one."""
+        at, available = start + self._length, len(data)
+        levels = self._open
+        while levels:
+            if not levels[-1]:
+                levels.pop()
+                continue
+            if at >= available:
+                return self._later(at, start, 1)
+            width, length, items = _announced(data[at])
+            if width:
+                if at + 1 + width > available:
+                    return self._later(at, start, 1 + width)
+                counted = int.from_bytes(data[at + 1 : at + 1 + width])
+                length, items = (counted, None) if items is None else (0, counted * items)
+            levels[-1] -= 1
+            at += 1 + width + length
+            if at - start > self._bounds.length:
+                raise Fault(f"a value longer than {self._bounds.length} bytes")
+            if items is not None:
+                self._add(items)
+        if at > available:
+            return self._later(at, start, 0)
+        self.begin()
+        return at
+
+    def _add(self, items: int) -> None:
+        self._items += items
+        if self._items > self._bounds.items:
+            raise Fault(f"arrays and maps of more than {self._bounds.items} items")
+        self._open.append(items)
+        if len(self._open) > self._bounds.depth + 1:
+            raise Fault(f"values nested deeper than {self._bounds.depth}")
+
+    def _later(self, at: int, start: int, more: int) -> int:
+        self._length = at - start
+        self.needed = self._length + more
+        return INCOMPLETE
+
+
 def measure(data: bytes | bytearray, at: int, bounds: Bounds) -> int:
     """The position behind the value that begins here, or INCOMPLETE. Raises Fault at the first sign of one."""
-    start, end = at, len(data)
-    open_items = [1]
-    """How many values are still to come at each level, the innermost last."""
-    while open_items:
-        if not open_items[-1]:
-            open_items.pop()
-            continue
-        open_items[-1] -= 1
-        if at >= end:
-            return INCOMPLETE
-        first = data[at]
-        width, length, items = _announced(first)
-        if width:
-            if at + 1 + width > end:
-                return INCOMPLETE
-            counted = int.from_bytes(data[at + 1 : at + 1 + width])
-            length, items = (counted, None) if items is None else (0, counted * items)
-        at += 1 + width + length
-        if at - start > bounds.length:
-            raise Fault(f"a value longer than {bounds.length} bytes")
-        if items is not None:
-            if items > 2 * bounds.items:
-                raise Fault(f"an array or map of more than {bounds.items} items")
-            open_items.append(items)
-            if len(open_items) > bounds.depth + 1:
-                raise Fault(f"values nested deeper than {bounds.depth}")
-    return at if at <= end else INCOMPLETE
+    return Ruler(bounds).end(data, at)
 
 
 def _announced(first: int) -> tuple[int, int, int | None]:
@@ -128,7 +163,7 @@ class Stream:
     """Bytes in, values out."""
 
     def __init__(self, bounds: Bounds = Bounds()) -> None:  # noqa: B008 (immutable)
-        self._bounds = bounds
+        self._ruler = Ruler(bounds)
         self._pending = bytearray()
         self._out: list[bytes] = []
         self._ended = False
@@ -148,10 +183,10 @@ class Stream:
     def events_received(self) -> list[Event]:
         """The values that are whole."""
         events: list[Event] = []
-        data, at = bytes(self._pending), 0
+        data, at = self._pending, 0
         try:
-            while at < len(data) and (end := measure(data, at, self._bounds)) != INCOMPLETE:
-                raw = data[at:end]
+            while len(data) - at >= self._ruler.needed and (end := self._ruler.end(data, at)) != INCOMPLETE:
+                raw = bytes(data[at:end])
                 events.append(Value(unpack(raw), raw))
                 at = end
         except Fault as fault:
@@ -167,6 +202,19 @@ class Stream:
     def put_back(self, events: list[Event]) -> None:
         """These are to be heard again later."""
         self._pending[:0] = b"".join(event.raw for event in events if isinstance(event, Value))
+        self._ruler.begin()
+
+    @property
+    def pending(self) -> int:
+        """Bytes that were received and are not yet events."""
+        return len(self._pending)
+
+    def reclaim(self) -> bytes:
+        """Gives those bytes back."""
+        pending = bytes(self._pending)
+        self._pending.clear()
+        self._ruler.begin()
+        return pending
 
     def send(self, value: Any) -> None:
         """Queues a value for the peer."""

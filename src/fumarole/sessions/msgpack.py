@@ -47,16 +47,24 @@ CLAIM = frozenset({"user", "pass", "token"})
 FORGET = frozenset({"forget"})
 KEY = b"1"
 """A connection has one consumer."""
+WORK_AT_ONCE = 20_000
+"""Twenty milliseconds or so, in messages put into outboxes; and what values take besides, in the same."""
+WORK_OF_A_VALUE = 5
+WORK_OF_A_DIFF = 3
 
 
 class MsgPackSession(StreamSession):
     """One publisher or one subscriber."""
 
+    takes_readings = True
+    """The compiled reader may write readings straight into its outbox, unless diffs are late."""
+
     def __init__(self, node: Node, peer: Peer, now: float, owner: Any, namespace: str) -> None:
         super().__init__(node, peer, now, owner)
         self._namespace = namespace
         self._stream = Stream(Bounds(length=node.limits.msgpack_value, depth=node.limits.msgpack_depth))
-        self._publishes = False
+        self.publishes = False
+        """It has said a reading, and may go on with more of them."""
         self._late = Diff()
         """What the subscriber has not been told yet, for want of room."""
 
@@ -64,6 +72,9 @@ class MsgPackSession(StreamSession):
         self.heard = True
         if self.state is not State.CLOSED:
             self._stream.receive_data(data)
+        self._advance()
+
+    def go_on(self) -> None:
         self._advance()
 
     def receive_eof(self) -> None:
@@ -77,6 +88,15 @@ class MsgPackSession(StreamSession):
             self.fail("nothing was said in time")
         elif self._late:
             self._catch_up()
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a value that is half received; for the compiled reader."""
+        return self._stream.pending
+
+    def reclaim(self) -> bytes:
+        """Those bytes, given back; for the compiled reader."""
+        return self._stream.reclaim()
 
     def admit(self, user: User | None) -> None:
         self.claim = None
@@ -119,32 +139,39 @@ class MsgPackSession(StreamSession):
             if len(frame) > room:
                 self.fail("so many producers came and went that they cannot be listed; subscribe again")
             if self.outbox.size + len(frame) > room:
+                self.outbox.late = True
                 return False
             self.outbox.push(frame)
             self._late.clear()
+            self.outbox.late = False
         return True
 
     # Values.
 
     def _advance(self) -> None:
+        """Goes through what has come. Where that is very much work, the rest is put off: others want their turn."""
+        self.unfinished = False
+        work = WORK_AT_ONCE
         while self.state is not State.CLOSED and self.claim is None:
             events = self._stream.events_received()
-            for position, event in enumerate(events):
+            for following, event in enumerate(events, 1):
                 if isinstance(event, End):
                     self.close()
                     return
-                self._value(event)
+                work -= self._value(event) + WORK_OF_A_VALUE
                 if self.close_expected():
                     return
-                if self.claim is not None:
-                    self._stream.put_back(events[position + 1 :])
+                self.unfinished = work <= 0 and following < len(events)
+                if self.unfinished or self.claim:
+                    self._stream.put_back(events[following:])
                     return
             if self._stream.close_expected():
                 self.fail(self._stream.fault)
             if not events:
                 return
 
-    def _value(self, event: Value) -> None:
+    def _value(self, event: Value) -> int:
+        """How much work it was: to how many it went."""
         data = event.data
         try:
             kind = self._kind(data)
@@ -158,7 +185,7 @@ class MsgPackSession(StreamSession):
                 if kind is SUBSCRIPTION:
                     self._subscribe(data)
                 elif kind is READING:
-                    self._read(data, event.raw)
+                    return self._read(data, event.raw)
                 else:
                     self._forget(data["forget"])
         except QueryError as error:
@@ -168,6 +195,7 @@ class MsgPackSession(StreamSession):
             self.outbox.push(pack({"Error": str(error), "Position": error.position}))
         except FumaroleError as error:
             self.fail(str(error))
+        return 0
 
     def _kind(self, data: object) -> frozenset[str]:
         """Which of the forms above it is. Raises where it is none of them, or not what this client may say now."""
@@ -179,8 +207,8 @@ class MsgPackSession(StreamSession):
             kind = next((kind for kind in (SUBSCRIPTION, READING, FORGET, CLAIM) if kind.issuperset(data)), frozenset())
         else:
             kind = frozenset()
-        if not kind or (self._publishes and kind not in (READING, FORGET)):
-            what = "a reading" if self._publishes else "a query (text), or a reading"
+        if not kind or (self.publishes and kind not in (READING, FORGET)):
+            what = "a reading" if self.publishes else "a query (text), or a reading"
             raise ReadingError(f"expected {what}: [id, map, number], not {_shown(data)}")
         return kind
 
@@ -217,10 +245,10 @@ class MsgPackSession(StreamSession):
         else:
             self.outbox.push(first)
 
-    def _read(self, data: list[Any] | dict[str, Any], raw: bytes) -> None:
+    def _read(self, data: list[Any] | dict[str, Any], raw: bytes) -> int:
         assert self.exchange is not None
         assert self.plans is not None
-        self._publishes = True
+        self.publishes = True
         topic = None
         if isinstance(data, list):
             identity, metadata, value = data
@@ -229,18 +257,25 @@ class MsgPackSession(StreamSession):
             topic = _text(data, "topic")
         name = check_identity(identity)
         reading = Reading(name, check_metadata(metadata), check_number(value), raw if identity == name else b"")
-        payload = str(reading.value).encode()
-        publication = Publication(reading_topic(name) if topic is None else topic, payload, reading=reading)
+        publication = published(reading, reading_topic(name) if topic is None else topic)
+        producers = self.exchange.producers
+        told = producers.told
         try:
-            self.exchange.read(publication, self.plans, self.now, self)
+            routed = self.exchange.read(publication, self.plans, self.now, self)
         except (Denied, TopicError):
             self.exchange.counters.refused += 1
             raise
+        return routed + (producers.told - told) * WORK_OF_A_DIFF
 
     def _forget(self, identity: object) -> None:
         assert self.exchange is not None
-        self._publishes = True
+        self.publishes = True
         self.exchange.producers.forget(check_identity(identity))
+
+
+def published(reading: Reading, topic: str) -> Publication:
+    """A reading as the exchange knows it; its payload at other doors is the value as text (M8)."""
+    return Publication(topic, str(reading.value).encode(), reading=reading)
 
 
 class Diff:

@@ -22,7 +22,7 @@ BEFORE_JOINING = 16 * 1024
 """Outbox of a connection that has not said who it is."""
 CONSUMERS_AT_ONCE = 1000
 """Of those that end with their connection; a hundred thousand in one go would hold everybody up."""
-LONG_PATTERN = 64
+LONG_PATTERN = 16
 """Bytes of a pattern; one of so many takes twice the time of a short one, and so on."""
 SHOWN_NAME = 64
 

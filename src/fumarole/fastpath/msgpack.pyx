@@ -1,0 +1,377 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The hot loop of the MsgPack door: readings that bring nothing new about their producer, from the read buffer to the outboxes.
+
+It is the fused copy of protocols/msgpack.py (where a value ends), sessions/msgpack.py (meaning), exchange/producers.py and
+exchange/exchange.py (routing), for the one value that comes by the million, in the form in which every MsgPack library writes it:
+
+    93 d9 24 <36 bytes of a UUID> 80 <a number>          ["2f1c…", {}, 21.5]
+
+from a producer that is known, on a topic whose plan is known. It leaves as it came (M6). Everything else is handed value by value
+to the session, which is the definition; so this loop has no errors of its own to report. tests/fastpath holds both equal.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.ref cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeASCII
+from libc.math cimport isfinite
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
+from fumarole.fastpath.plans cimport Group, Plan, Plans
+
+from fumarole.core.publication import FRAMING as PURE_FRAMING
+from fumarole.exchange.producers import Reading, reading_topic
+from fumarole.sessions.msgpack import published
+from fumarole.sessions.stream import State
+
+cdef Py_ssize_t FRAMING = PURE_FRAMING
+cdef object CLOSED = State.CLOSED
+cdef object OPEN = State.OPEN
+
+cdef extern from *:
+    """
+    /* What looking at a value can find instead of its length. */
+    #define INCOMPLETE 0
+    #define ODD -1
+    #define IDENTITY 36
+    #define HEAD 40                 /* 93 d9 24, the identity, 80 */
+    #define PREFIX 9                /* "readings." */
+    #define LONGEST 49              /* bytes of a usual reading */
+    #define SHORT 4096              /* bytes of a value that is handed over alone */
+    #define ITEMS 4096
+    #define WORK_AT_ONCE 50000
+    #define WORK_OF_A_HAND_OVER 50
+    """
+    const Py_ssize_t INCOMPLETE, ODD, IDENTITY, HEAD, PREFIX, LONGEST, SHORT, ITEMS, WORK_AT_ONCE, WORK_OF_A_HAND_OVER
+
+assert reading_topic("") == "readings."
+
+
+cdef inline uint64_t big_endian(const unsigned char* at, int width) noexcept:
+    cdef uint64_t value = 0
+    cdef int each
+    for each in range(width):
+        value = value << 8 | at[each]
+    return value
+
+
+cdef inline int number_width(unsigned char first) noexcept:
+    """Bytes that follow the first one of a number; -1: it is none."""
+    if first < 0x80 or first >= 0xE0:
+        return 0
+    if first == 0xCA:
+        return 4
+    if first == 0xCB:
+        return 8
+    if 0xCC <= first <= 0xCF:
+        return 1 << (first - 0xCC)
+    if 0xD0 <= first <= 0xD3:
+        return 1 << (first - 0xD0)
+    return -1
+
+
+cdef object number(const unsigned char* at):
+    """The number that stands here, as Python has it; None: it is NaN or an infinity."""
+    cdef unsigned char first = at[0]
+    cdef uint64_t bits
+    cdef uint32_t short_bits
+    cdef double value
+    cdef float short_value
+    if first < 0x80:
+        return first
+    if first >= 0xE0:
+        return <int8_t>first
+    bits = big_endian(at + 1, number_width(first))
+    if first == 0xCB:
+        memcpy(&value, &bits, 8)
+        return value if isfinite(value) else None
+    if first == 0xCA:
+        short_bits = <uint32_t>bits
+        memcpy(&short_value, &short_bits, 4)
+        return <double>short_value if isfinite(short_value) else None
+    if first <= 0xCF:
+        return bits
+    if first == 0xD0:
+        return <int8_t>bits
+    if first == 0xD1:
+        return <int16_t>bits
+    if first == 0xD2:
+        return <int32_t>bits
+    return <int64_t>bits
+
+
+cdef Py_ssize_t measured(const unsigned char* at, const unsigned char* end) noexcept:
+    """How long the value is that begins here, INCOMPLETE, or ODD: too long or too much for this place, or none at all."""
+    cdef const unsigned char* p = at
+    cdef Py_ssize_t values = 1, seen = 0
+    cdef unsigned char first
+    cdef int width
+    while values:
+        if p >= end:
+            return INCOMPLETE
+        first = p[0]
+        values -= 1
+        seen += 1
+        width = number_width(first)
+        if width >= 0:
+            p += 1 + width
+        elif first < 0x90:
+            p += 1
+            values += 2 * (first & 0x0F)
+        elif first < 0xA0:
+            p += 1
+            values += first & 0x0F
+        elif first < 0xC0:
+            p += 1 + (first & 0x1F)
+        elif first == 0xC0 or first == 0xC2 or first == 0xC3:
+            p += 1
+        elif 0xC4 <= first <= 0xC6 or 0xD9 <= first <= 0xDB:
+            width = 1 << (first - (0xC4 if first <= 0xC6 else 0xD9))
+            if end - p < 1 + width:
+                return INCOMPLETE
+            p += 1 + width + big_endian(p + 1, width)
+        elif 0xDC <= first <= 0xDF:
+            width = 2 if first == 0xDC or first == 0xDE else 4
+            if end - p < 1 + width:
+                return INCOMPLETE
+            values += <Py_ssize_t>big_endian(p + 1, width) * (1 if first <= 0xDD else 2)
+            p += 1 + width
+        else:
+            return ODD
+        if seen + values > ITEMS or p - at > SHORT:
+            return ODD
+    return p - at if p <= end else INCOMPLETE
+
+
+cdef inline bint beginning(const unsigned char* at, const unsigned char* end) noexcept:
+    """May these bytes become a usual reading?"""
+    cdef Py_ssize_t length = end - at
+    return (
+        at[0] == 0x93
+        and (length < 2 or at[1] == 0xD9)
+        and (length < 3 or at[2] == IDENTITY)
+        and (length < HEAD or at[HEAD - 1] == 0x80)
+        and (length <= HEAD or number_width(at[HEAD]) >= 0)
+    )
+
+
+cdef class MsgPackReader:
+    """Stands before a session and takes its bytes."""
+
+    cdef object session, exchange, producers
+    cdef dict known
+    cdef Plans plans
+    cdef Counters counters
+    cdef Outbox outbox
+    cdef bint echo
+    cdef Py_ssize_t work        # done since the loop was last given a turn: about so many messages
+    cdef bytes rest             # what came and was not yet looked at: put off, or the beginning of a value
+    cdef bint put_off
+    cdef char topic[PREFIX + IDENTITY]
+
+    def __init__(self, session):
+        self.session = session
+        self.outbox = session.outbox
+        self.rest = b""
+        memcpy(self.topic, b"readings.", PREFIX)
+
+    def receive_data(self, data):
+        """Bytes from the client, cut anywhere."""
+        cdef Py_buffer view
+        cdef bytes all
+        self.session.heard = True
+        self.work = 0
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            if self.rest:
+                self.put_off = False
+                all = self.rest + PyBytes_FromStringAndSize(<const char*>view.buf, view.len)
+                self.rest = b""
+                self.consume(PyBytes_AS_STRING(all), PyBytes_GET_SIZE(all))
+            else:
+                self.consume(<const char*>view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+
+    @property
+    def unfinished(self):
+        """Was something put off? A reading can go to very many; others want their turn."""
+        return self.put_off or self.session.unfinished
+
+    def go_on(self):
+        """With what was put off."""
+        cdef bytes rest = self.rest
+        self.work = 0
+        self.put_off = False
+        if self.session.unfinished:
+            self.session.go_on()
+            self.take_back()
+        elif rest:
+            self.rest = b""
+            self.consume(PyBytes_AS_STRING(rest), PyBytes_GET_SIZE(rest))
+
+    def receive_eof(self):
+        """The client has closed its side. What it left half said is the session's to judge."""
+        rest, self.rest = self.rest, b""
+        if rest:
+            self.session.receive_data(rest)
+        self.session.receive_eof()
+
+    cdef bint ready(self) except -1:
+        """Is the session one whose readings are taken here?"""
+        session = self.session
+        if not session.publishes or session.state is not OPEN or session.pending or session.unfinished:
+            return False
+        if self.exchange is not session.exchange:
+            self.exchange = session.exchange
+            self.producers = self.exchange.producers
+            self.known = self.producers.known
+            self.counters = self.exchange.counters
+            self.plans = session.plans
+            self.echo = session.echo
+        return True
+
+    cdef int consume(self, const char* data, Py_ssize_t length) except -1:
+        """Everything that is whole; what is left is kept."""
+        cdef const unsigned char* at = <const unsigned char*>data
+        cdef const unsigned char* end = at + length
+        cdef Py_ssize_t size
+        while at < end:
+            if not self.ready():
+                self.session.receive_data(PyBytes_FromStringAndSize(<const char*>at, end - at))
+                self.take_back()
+                return 0
+            size = self.run(at, end)
+            at += size
+            if at == end:
+                return 0
+            if self.work >= WORK_AT_ONCE:
+                self.put_off = True
+            else:
+                size = measured(at, end)
+                if size != INCOMPLETE or not beginning(at, end):
+                    if size == INCOMPLETE or size == ODD:
+                        size = end - at  # all of it: the session finds out what it is
+                    self.work += WORK_OF_A_HAND_OVER
+                    self.session.receive_data(PyBytes_FromStringAndSize(<const char*>at, size))
+                    at += size
+                    if self.session.unfinished or self.session.pending:
+                        self.take_back()
+                    continue
+            self.rest = PyBytes_FromStringAndSize(<const char*>at, end - at)
+            return 0
+        return 0
+
+    cdef int take_back(self) except -1:
+        """The session has kept the beginning of a value. If that may be a usual reading, it is completed here."""
+        cdef bytes kept
+        cdef const unsigned char* at
+        session = self.session
+        if session.publishes and session.state is OPEN and not session.unfinished and 0 < session.pending < LONGEST:
+            kept = session.reclaim()
+            at = <const unsigned char*>PyBytes_AS_STRING(kept)
+            if beginning(at, at + PyBytes_GET_SIZE(kept)):
+                self.rest = kept
+            else:
+                session.receive_data(kept)
+        return 0
+
+    cdef Py_ssize_t run(self, const unsigned char* data, const unsigned char* end) except -1:
+        """The readings in their usual form, one after another; how many bytes they were."""
+        cdef const unsigned char* at = data
+        cdef Py_ssize_t size
+        cdef int width
+        cdef PyObject* found
+        cdef Plan plan
+        cdef object producer, value, now = self.session.now
+        while end - at > HEAD and self.work < WORK_AT_ONCE:
+            if at[0] != 0x93 or at[1] != 0xD9 or at[2] != IDENTITY or at[HEAD - 1] != 0x80:
+                break
+            width = number_width(at[HEAD])
+            size = HEAD + 1 + width
+            if width < 0 or end - at < size:
+                break
+            identity = PyUnicode_DecodeASCII(<const char*>at + 3, IDENTITY, "replace")
+            found = PyDict_GetItem(self.known, identity)
+            if found == NULL:
+                break
+            producer = <object>found
+            value = number(at + HEAD)
+            if value is None:
+                break
+            memcpy(self.topic + PREFIX, at + 3, IDENTITY)
+            plan = self.plans.known(self.topic, PREFIX + IDENTITY)
+            if plan is None:
+                break
+            producer.heard = now
+            producer.value = value
+            if producer.standings:
+                plan = self.joined(plan, producer)
+            self.publish(plan, identity, value, <const char*>at, size)
+            at += size
+        return at - data
+
+    cdef Plan joined(self, Plan plan, object producer):
+        """Those of the plan and those in whose set the producer is: as last worked out, if nothing has changed since."""
+        cdef object kept = producer.plan
+        cdef tuple made_from
+        cdef bytes topic
+        if kept is not None:
+            made_from = <tuple>(<tuple>kept)[0]
+            topic = made_from[2]
+            if (
+                made_from[0] is plan
+                and made_from[1] == plan.filled
+                and made_from[3] == self.producers.generation
+                and PyBytes_GET_SIZE(topic) == PREFIX + IDENTITY
+                and memcmp(PyBytes_AS_STRING(topic), self.topic, PREFIX + IDENTITY) == 0
+            ):
+                return (<tuple>kept)[1]
+        return self.exchange.plan_for(producer, PyBytes_FromStringAndSize(self.topic, PREFIX + IDENTITY), self.plans)
+
+    cdef int publish(self, Plan plan, identity, value, const char* raw, Py_ssize_t length) except -1:
+        cdef Py_ssize_t routed = 0, each
+        cdef tuple share
+        cdef Consumer consumer
+        cdef object publication = None
+        cdef tuple consumers = plan.consumers, groups = plan.groups
+        for each in range(PyTuple_GET_SIZE(consumers)):
+            consumer = <Consumer>PyTuple_GET_ITEM(consumers, each)
+            if consumer.outlet is not self.session or self.echo:
+                publication = self.deliver(consumer, identity, value, raw, length, publication)
+                routed += 1
+        for each in range(PyTuple_GET_SIZE(groups)):
+            share = <tuple>PyTuple_GET_ITEM(groups, each)
+            consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(
+                <tuple>PyTuple_GET_ITEM(share, 1), PREFIX + IDENTITY + length + FRAMING, self.session
+            )
+            if consumer is not None:
+                publication = self.deliver(consumer, identity, value, raw, length, publication)
+                routed += 1
+        self.counters.received += 1
+        self.counters.received_bytes += length
+        self.counters.routed += routed
+        if routed == 0:
+            self.counters.unheard += 1
+        self.work += routed + 1
+        return 0
+
+    cdef object deliver(self, Consumer consumer, identity, value, const char* raw, Py_ssize_t length, object publication):
+        """One reading to one consumer. Of another door, or with diffs to catch up on: its outlet gets the publication (made once)."""
+        cdef Outbox outbox = consumer.readings
+        cdef char* place
+        if outbox is None or outbox.late:
+            if publication is None:
+                reading = Reading(identity, {}, value, PyBytes_FromStringAndSize(raw, length))
+                publication = published(reading, reading_topic(identity))
+            consumer.outlet.accept(consumer, publication)
+            return publication
+        consumer.accepted += 1
+        place = outbox.reserve(length, consumer)
+        if place != NULL:
+            memcpy(place, raw, length)
+        return publication

@@ -1,0 +1,131 @@
+"""The compiled reader of readings against the pure session: the same values in, the same bytes out.
+
+Two publishers, two subscribers by query, a group and a NATS client; readings in their usual form, with news about their
+producer, odd and broken, cut anywhere; outboxes so small that readings are dropped and diffs come late.
+"""
+
+import math
+import struct
+from typing import Any
+
+import msgpack
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fumarole.core.limits import Limits
+from fumarole.exchange.namespaces import NamespaceRules
+from fumarole.exchange.outbox import Overflow
+from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from tests.desk import Desk, MsgPackClient
+from tests.fastpath.test_equal import pieces
+
+PUBLISHERS = 2
+IDENTITIES = [f"2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e6{n}" for n in range(3)]
+QUERIES: list[Any] = [
+    "Room = '410'",
+    "Room like '4%'",
+    {"where": "Level > 3", "group": "g"},
+    {"topic": "readings.>", "group": "g"},
+    {"topic": "other.*"},
+    {"where": "Room != '410'", "topic": f"readings.{IDENTITIES[0]}"},
+]
+
+identity = st.sampled_from([*IDENTITIES, *IDENTITIES, IDENTITIES[1].upper()])
+value = st.one_of(
+    st.integers(-(2**63), 2**64 - 1),
+    st.integers(-200, 300),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([0.0, -0.0, 21.5, 1e300, -5e-324]),
+)
+plain_reading: st.SearchStrategy[list[Any]] = st.tuples(identity, st.just({}), value).map(list)
+news = st.dictionaries(
+    st.sampled_from(["Room", "Level"]), st.sampled_from(["410", "411", "5", 4, 2.5, True, None]), min_size=1, max_size=2
+)
+reading = st.one_of(
+    *[plain_reading.map(msgpack.packb)] * 5,
+    st.tuples(identity, news, value).map(list).map(msgpack.packb),
+    st.tuples(identity, value).map(
+        lambda said: b"\x93" + msgpack.packb(said[0]) + b"\x80\xca" + struct.pack(">f", math.remainder(said[1], 1e30))
+    ),
+    st.builds(lambda who, v: msgpack.packb({"id": who, "value": v, "topic": "other.a"}), identity, value),
+    identity.map(lambda who: msgpack.packb({"forget": who})),
+)
+broken = st.sampled_from(
+    [
+        b"\xc1",
+        msgpack.packb([IDENTITIES[0], {}, math.nan]),
+        msgpack.packb([IDENTITIES[0], {}, math.inf]),
+        b"\x93\xd9\x24" + IDENTITIES[0].encode() + b"\x80\xca\x7f\x80\x00\x00",
+        msgpack.packb([IDENTITIES[0], {}, "21.5"]),
+        msgpack.packb([IDENTITIES[0], {}, True]),
+        msgpack.packb([IDENTITIES[0], {}]),
+        msgpack.packb([IDENTITIES[0], {"a": []}, 1]),
+        msgpack.packb({"id": IDENTITIES[0], "value": 1, "topic": "a..b"}),
+        b"\x93\xd9\x24" + b"\xff" * 36 + b"\x80\x01",
+        b"\x93\xd9\x24" + b"x" * 36 + b"\x80\x01",
+        b"\xdb\xff\xff\xff\xff",
+        b"\x9f" * 10,
+    ]
+)
+said = st.lists(reading, min_size=1, max_size=30).map(b"".join)
+step = st.tuples(
+    st.integers(0, PUBLISHERS - 1),
+    st.one_of(said, said, said, st.tuples(said, broken, said).map(b"".join)),
+    st.integers(0, 2**32),
+)
+rules = st.builds(NamespaceRules, overflow=st.sampled_from(Overflow), outbox=st.sampled_from([200, 400, 1000, 1 << 20]))
+
+
+def play(engine: Engine, rule: NamespaceRules, steps: list[tuple[int, bytes, int]]) -> list[object]:
+    """Everything that can be seen from outside."""
+    desk = Desk(engine, Limits(), {"default": rule})
+    nats = desk.connect(headers=True)
+    nats.say(b"SUB readings.> 1\r\nSUB readings.* g 2\r\n")
+    subscribers = [MsgPackClient(desk).say(query) for query in QUERIES]
+    publishers = [MsgPackClient(desk) for _ in range(PUBLISHERS)]
+    everybody = [*publishers, *subscribers]
+    seen: list[object] = []
+    for who, data, cuts in steps:
+        for piece in pieces(data, cuts):
+            publishers[who].send(piece)
+        if cuts % 3:
+            seen.append([*(client.session.outbox.take() for client in everybody), nats.hears()])
+        if cuts % 5 == 0:
+            desk.now += 1
+            for client in everybody:
+                client.session.tick(desk.now)
+    for client in publishers:
+        client.reader.receive_eof()
+    seen.append([*(client.session.outbox.take() for client in everybody), nats.hears()])
+    seen.append([(client.session.close_expected(), client.session.outbox.overflowed) for client in everybody])
+    seen.append([(k.accepted, k.dropped) for client in everybody for k in client.session._consumers.values()])
+    exchange = desk.node.namespaces.join("default")
+    seen.append([(p.identity, p.metadata, p.value, p.heard) for p in exchange.producers])
+    seen.append(desk.counters())
+    return seen
+
+
+FIRST = msgpack.packb([IDENTITIES[0], {"Room": "410"}, 1])
+USUAL = msgpack.packb([IDENTITIES[0], {}, 21.5])
+
+
+@settings(max_examples=400)
+@given(rules, st.lists(step, max_size=8))
+@example(
+    NamespaceRules(), [(0, FIRST + USUAL * 3, 0), (0, USUAL * 3, 0), (0, USUAL[:20], 1), (0, USUAL[20:] + USUAL, 1)]
+)
+@example(NamespaceRules(outbox=200), [(0, FIRST + USUAL, 0), (0, USUAL * 20, 3), (0, FIRST, 3), (0, USUAL, 1)])
+def test_the_same_bytes_out(rule: NamespaceRules, steps: list[tuple[int, bytes, int]]) -> None:
+    fast = compiled()
+    assert fast is not None
+    assert play(fast, rule, steps) == play(PLAIN, rule, steps)
+
+
+def test_the_comparison_would_notice() -> None:
+    """Readings do reach subscribers here, of both kinds, and through the compiled loop."""
+    for engine in (PLAIN, compiled()):
+        assert engine is not None
+        seen = play(engine, NamespaceRules(), [(0, FIRST, 0), (0, USUAL * 2, 0)])[0]
+        assert isinstance(seen, list)
+        assert seen[PUBLISHERS].endswith(FIRST + USUAL * 2)
+        assert seen[-1].count(b" 1 4\r\n21.5") == 2
