@@ -1,26 +1,39 @@
 """Producers' metadata on disk: how fast it is written and read again, what it takes in memory, how long the loop waits.
 
-    python bench/durable.py [PRODUCERS]
-
 Each producer has five keys: room, building, kind and unit as text, a serial number. Writing and reading are each in a
-process of its own, so that the memory of one is not that of the other.
+process of its own, so that the memory of one is not that of the other:
+
+    python bench/durable.py write|read FOLDER PRODUCERS      prints one line of JSON
 """
+
+from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import random
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 
+if __package__ in {None, ""}:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.effort import Effort
+from bench.figures import Figure, against, within
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.producers import Reading
 from fumarole.store.keeper import Keeper
 
+PRODUCERS = 1_000_000
+MEMORY_LIMIT = 1536
+LOAD_RATE = 100_000
+LATE_LIMIT = 100.0
+CLAIM = f"{PRODUCERS:,} durable producers of five keys"
 KINDS = ("temperature", "humidity", "pressure", "carbon-dioxide")
 
 
@@ -39,8 +52,22 @@ def metadata(number: int) -> dict[str, str | int]:
     }
 
 
-async def delays(work: Awaitable[object]) -> str:
-    """How late the loop wakes those who sleep for a millisecond, while the work is done."""
+def measure(effort: Effort) -> Iterator[Figure]:
+    count = effort.share(PRODUCERS)
+    with tempfile.TemporaryDirectory() as place:
+        found = {}
+        for what in ("write", "read"):
+            effort.tell(what)
+            command = [sys.executable, __file__, what, place, str(count)]
+            run = subprocess.run(command, check=True, capture_output=True, text=True)
+            found.update(json.loads(run.stdout.splitlines()[-1]))
+    yield within(MEMORY_LIMIT, CLAIM, "memory of each", found["memory"], "B")
+    yield against("limit", CLAIM, "loaded at start", found["loaded"], LOAD_RATE, "/s", at_least=1.0)
+    yield within(LATE_LIMIT, CLAIM, "longest that the loop waits while all are written", found["late"], "ms")
+
+
+async def delays(work: Awaitable[object]) -> float:
+    """Milliseconds by which the loop was once late to wake somebody who slept for one, while the work was done."""
     late: list[float] = []
 
     async def watch() -> None:
@@ -52,10 +79,7 @@ async def delays(work: Awaitable[object]) -> str:
     watching = asyncio.create_task(watch())
     await work
     watching.cancel()
-    late.sort()
-    return (
-        f"{late[len(late) // 2]:.1f} ms, one in a hundred {late[-len(late) // 100]:.1f} ms, at most {late[-1]:.1f} ms"
-    )
+    return max(late)
 
 
 async def write(folder: Path, producers: int) -> None:
@@ -69,10 +93,9 @@ async def write(folder: Path, producers: int) -> None:
         exchange.producers.hear(Reading(identity, metadata(number), 1.0), 0.0)
     gc.collect()
     gc.freeze()
-    print(f"the loop is late by {await delays(asyncio.sleep(3))} without any writing")
     begun = time.perf_counter()
-    print(f"the loop is late by {await delays(keeper.save())} while all is written")
-    print(f"written: {producers / (time.perf_counter() - begun):,.0f} producers a second")
+    late = await delays(keeper.save())
+    print(json.dumps({"late": late, "written": producers / (time.perf_counter() - begun)}))
     await keeper.close()
 
 
@@ -80,25 +103,16 @@ async def read(folder: Path) -> None:
     namespaces = Namespaces()
     keeper = Keeper(folder, namespaces, print)
     before = resident()
-    begun, worked = time.perf_counter(), time.process_time()
+    begun = time.perf_counter()
     producers = await keeper.load()
-    seconds, worked = time.perf_counter() - begun, time.process_time() - worked
-    print(f"read: {producers / seconds:,.0f} producers a second, {producers / worked:,.0f} a second of processor time")
-    print(f"in memory: {(resident() - before) / producers:,.0f} bytes each")
+    seconds = time.perf_counter() - begun
+    print(json.dumps({"loaded": producers / seconds, "memory": (resident() - before) / producers}))
     await keeper.close()
 
 
 def main() -> None:
-    if len(sys.argv) == 4:
-        folder, producers = Path(sys.argv[2]), int(sys.argv[3])
-        asyncio.run(write(folder, producers) if sys.argv[1] == "write" else read(folder))
-        return
-    count = sys.argv[1] if len(sys.argv) > 1 else "1000000"
-    with tempfile.TemporaryDirectory() as place:
-        for what in ("write", "read"):
-            subprocess.run([sys.executable, __file__, what, place, count], check=True)
-        size = sum(path.stat().st_size for path in Path(place).iterdir())
-        print(f"on disk: {size / int(count):,.0f} bytes each")
+    what, folder, producers = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    asyncio.run(write(folder, producers) if what == "write" else read(folder))
 
 
 if __name__ == "__main__":

@@ -61,6 +61,34 @@ class Latency(msgspec.Struct, frozen=True):
     p999: float
 
 
+class Readings(NamedTuple):
+    """Readings through the MsgPack door; bench/load/readings.c says what each means."""
+
+    readings: int
+    producers: int = 1
+    connections: int = 1
+    subscribers: int = 1
+    rooms: int = 1
+    rate: int = 0
+    window: int = 20_000
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What came of them; microseconds."""
+
+    seconds: float
+    published: int
+    delivered: int
+    p50: float
+    p95: float
+    p99: float
+
+
+def run_readings(port: int, readings: Readings) -> Heard:
+    options = [text for field, value in readings._asdict().items() for text in (f"--{field}", str(value))]
+    return msgspec.json.decode(_run("readings", port, *options), type=Heard)
+
+
 def run_load(port: int, load: Load) -> Run:
     return msgspec.json.decode(_run("load", port, *load.options()), type=Run)
 

@@ -29,7 +29,7 @@ import uvloop
 from bench.effort import Effort
 from bench.figures import Figure, against
 from bench.generator import Load, run_load
-from bench.servers import COMPILED, PLAIN, CannotMeasureError, fumarole
+from bench.servers import COMPILED, PLAIN, CannotMeasureError, free_port, fumarole
 from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
 
 EVENTS = 4_000
@@ -67,18 +67,9 @@ def measure(effort: Effort) -> Iterator[Figure]:
 @contextmanager
 def _broker(form: str) -> Iterator[tuple[int, int]]:
     """Our broker's two ports: NATS and KubeMQ."""
-    free = _free_port()
+    free = free_port()
     with fumarole(form, "--kubemq", f"127.0.0.1:{free}") as server:
         yield server.port, free
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -11,20 +11,35 @@ import argparse
 import json
 import random
 import resource
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.effort import Effort
+from bench.figures import Figure, against
 from fumarole.core.query.index import QueryIndex
 from fumarole.core.query.tree import And, Between, Compare, In, Like, Not, Or, Query, Value, constant
 
 KINDS = ["temperature", "humidity", "pressure", "light", "sound"]
+STANDING = 100_000
+TIMES_FASTER = 50
 VALUES = 100
 KEYS_OF_A_PRODUCER = 20
+
+
+def measure(effort: Effort) -> Iterator[Figure]:
+    effort.tell("queries")
+    command = [sys.executable, __file__, "--queries", str(effort.share(STANDING)), "--rounds", str(effort.rounds)]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(run.stdout)
+    claim = f"{STANDING:,} standing queries over 1,000 keys"
+    changes, scans = 1e6 / found["change"], 1e6 / found["every"]
+    yield against("evaluating all", claim, "changes of one key", changes, scans, "/s", at_least=TIMES_FASTER)
 
 
 def standing(number: int, keys: int, chance: random.Random) -> Query:

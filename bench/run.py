@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench import churn, figures, growth, idle, kubemq, latency, slow, throughput
+from bench import churn, durable, figures, growth, idle, kubemq, latency, queries, readings, slow, throughput
 from bench.effort import Effort
 from bench.figures import Figure
 from bench.generator import ServerFaultError
@@ -34,6 +34,9 @@ CLAIMS = {
     "churn": churn.measure,
     "slow": slow.measure,
     "kubemq": kubemq.measure,
+    "readings": readings.measure,
+    "queries": queries.measure,
+    "durable": durable.measure,
 }
 ROUNDS = 5
 BUSY = 0.2

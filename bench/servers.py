@@ -108,6 +108,13 @@ def nats_server() -> Iterator[Server]:
             yield server
 
 
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
 def peer_version() -> str:
     run = subprocess.run([COMMANDS / "nats-server", "--version"], capture_output=True, text=True, check=False)
     return run.stdout.strip().replace(": v", " ") or "no nats-server"

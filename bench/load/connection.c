@@ -34,6 +34,12 @@ double seconds_now(void) {
 
 int dial(int port, double patience) {
   static const char connect_line[] = "CONNECT {\"verbose\":false,\"pedantic\":false,\"protocol\":1}\r\n";
+  int made = dial_silently(port, patience);
+  say(made, connect_line, sizeof connect_line - 1);
+  return made;
+}
+
+int dial_silently(int port, double patience) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((unsigned short)port)};
   struct timeval wait = {.tv_sec = (long)patience, .tv_usec = (long)((patience - (double)(long)patience) * 1e6)};
   int on = 1, made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -43,7 +49,6 @@ int dial(int port, double patience) {
   setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(made, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
   setsockopt(made, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
-  say(made, connect_line, sizeof connect_line - 1);
   return made;
 }
 

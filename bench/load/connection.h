@@ -1,6 +1,6 @@
-/* What load and latency have in common: connections that speak the NATS text protocol, the clock, and how to end.
+/* What the programs here have in common: connections, most of which speak the NATS text protocol, the clock, how to end.
  *
- * Both end with 0 when every message was heard once, with 1 when they could not do their work (no server, wrong
+ * All end with 0 when every message was heard once, with 1 when they could not do their work (no server, wrong
  * options), and with 2 when the server did something wrong. The last two come with a sentence on stderr.
  */
 #ifndef CONNECTION_H
@@ -19,6 +19,9 @@ double seconds_now(void);
 /* A connection to 127.0.0.1 that has said CONNECT; it blocks, but for no longer than `patience` seconds at a time. */
 int dial(int port, double patience);
 void unblock(int socket);
+
+/* The same that has said nothing yet: for other protocols. */
+int dial_silently(int port, double patience);
 
 /* All of the text, on a connection that blocks. */
 void say(int socket, const char *text, size_t length);

@@ -24,6 +24,10 @@ SMALLEST_READ = 4 * 1024
 LONG_BATCH = 0.02
 """Seconds. Where a buffer of messages to very many consumers takes longer, less is read at a time: others wait too."""
 WRITE_CHUNK = 64 * 1024
+LARGE_BATCH = 4 * 1024
+"""Bytes read. Smaller ones, of many connections in one turn of the loop, are flushed together."""
+SAME_TURN = 5e-6
+"""Seconds between two reads that are of one turn: less than it takes to wait for anything."""
 CLOSE_DEADLINE = 5.0
 """Seconds that a closed session's last words may take to leave."""
 LINGER = 1.0
@@ -99,14 +103,18 @@ class Pump(asyncio.BufferedProtocol):
     def _take_in(self, data: memoryview | bytearray) -> None:
         began = monotonic()
         self._reader.receive_data(data)
-        self._after_work(began)
+        self._after_work(began, alone=len(data) >= LARGE_BATCH or began - _turn.read_at > SAME_TURN)
 
-    def _after_work(self, began: float) -> None:
+    def _after_work(self, began: float, alone: bool = True) -> None:
         if self.session.claim is not None:
             self._transport.pause_reading()
             self._door.authenticate(self)
-        flush(self._node.ready)
-        took = monotonic() - began
+        if alone:
+            flush(self._node.ready)
+        else:
+            _turn.flush_at_its_end(self._node.ready)
+        _turn.read_at = monotonic()
+        took = _turn.read_at - began
         if took > LONG_BATCH and self._read_size > SMALLEST_READ:
             self._read_size //= 2
         elif took < LONG_BATCH / 4 and self._read_size < READ_BUFFER:
@@ -264,6 +272,26 @@ GONE = _Gone()
 
 # One for all connections: the loop is one thread, and what is read is taken in before anything else is read.
 _buffer = memoryview(bytearray(READ_BUFFER))
+
+
+class _Turn:
+    """A turn of the loop: everybody who has something to say is read once."""
+
+    def __init__(self) -> None:
+        self.read_at = 0.0
+        self._flush_is_due = False
+
+    def flush_at_its_end(self, ready: list[Any]) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            asyncio.get_running_loop().call_soon(self._flush, ready)
+
+    def _flush(self, ready: list[Any]) -> None:
+        self._flush_is_due = False
+        flush(ready)
+
+
+_turn = _Turn()
 
 
 def flush(ready: list[Any]) -> None:
