@@ -6,6 +6,7 @@
     tasks         asyncio tasks there are now
     connections   connections that the node counts
     consumers     by namespace
+    queries       that stand, in all namespaces
     waiting       bytes in all outboxes
     cut_off       connections that were cut off because they did not take what they had asked for
 
@@ -57,6 +58,7 @@ class Eyes:
             "tasks": len(asyncio.all_tasks()),
             "connections": node.connections,
             "consumers": {exchange.name: len(exchange) for exchange in node.namespaces},
+            "queries": sum(len(exchange.producers._watches) for exchange in node.namespaces),
             "cut_off": node.slow_consumers,
             "waiting": sum(
                 pump.session.outbox.size for door in self._broker.doors for pump in getattr(door, "_pumps", ())

@@ -73,6 +73,7 @@ def watched(broker: RunningBroker, canary: Canary) -> Iterator[Target]:
         lambda seen: (
             seen["connections"] == before["connections"]
             and seen["consumers"] == before["consumers"]
+            and seen["queries"] == before["queries"]
             and seen["tasks"] <= before["tasks"]
             and broker.descriptors() <= descriptors + OWN_FILES
         )
@@ -80,7 +81,7 @@ def watched(broker: RunningBroker, canary: Canary) -> Iterator[Target]:
     song = canary.listen()
     target.longest = song.longest
     assert (song.received, song.in_order) == (song.published, True), song
-    for what in ("connections", "consumers"):
+    for what in ("connections", "consumers", "queries"):
         assert after[what] == before[what], what
     assert after["tasks"] <= before["tasks"]  # fewer, where something of an earlier test was still ending
     assert broker.descriptors() <= descriptors + OWN_FILES

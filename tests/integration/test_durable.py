@@ -2,24 +2,21 @@
 
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import msgpack
 import pytest
 
+from tests.integration.peer import DOORS, PATIENCE, Peer
 from tests.integration.running import ROOT, RunningBroker
 
 A, B = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(2))
-DOORS = '[doors]\nmsgpack = ["127.0.0.1:0"]\n'
 AT_RISK = 1.0
 """Seconds of changes that a broker may lose."""
-PATIENCE = 10.0
 
 Start = Callable[[], RunningBroker]
 
@@ -36,33 +33,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield start_broker
     for broker in started:
         broker.release()
-
-
-class Peer:
-    """One connection to the MsgPack door."""
-
-    def __init__(self, broker: RunningBroker, *values: Any, namespace: str = "default") -> None:
-        (door,) = (line for line in broker.log if "MsgPack door open on " in line)
-        self._socket = socket.create_connection(("127.0.0.1", int(door.rsplit(":", 1)[1])), PATIENCE)
-        self._unpacker = msgpack.Unpacker()
-        self.say({"user": namespace}, *values)
-
-    def say(self, *values: Any) -> None:
-        self._socket.sendall(b"".join(map(msgpack.packb, values)))
-
-    def hear(self) -> Any:
-        while True:
-            for value in self._unpacker:
-                return value
-            data = self._socket.recv(65536)
-            assert data, "the broker hung up"
-            self._unpacker.feed(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
 
 
 def selected(broker: RunningBroker, where: str, namespace: str = "default") -> list[str]:

@@ -137,7 +137,8 @@ class Keeper:
             due = loop.time() + self._seconds
             await self.save()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), max(0.0, due - loop.time()))
+                async with asyncio.timeout_at(due):
+                    await self._stopping.wait()
 
     async def _save(self) -> None:
         for unsaved in self._transactions():
