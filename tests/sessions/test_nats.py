@@ -424,6 +424,26 @@ def test_where(desk: Desk) -> None:
     assert exchange.producers._watches == {}
 
 
+def test_where_and_a_listener_that_is_too_slow(engine: Engine) -> None:
+    """Readings may be lost, diffs are not; one that has no room even for those is cut off (M4, D6)."""
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=3000)})
+    client, sensor = desk.connect(), desk.connect()
+    answer = ask(client, "where", "Kind = 'a'")
+    client.say(f"SUB {answer['topic']} 1\r\nSUB {answer['diffs']} 2\r\n")
+    kinds = ["a", "b"] * 5
+    for number, kind in enumerate(kinds):
+        sensor.say(reading("t", str(number), json.dumps({"Kind": kind})) + reading("t", str(number)) * 10)
+    lines = client.hears().decode().split("\r\n")[:-1]
+    heard = [
+        json.loads(payload) for head, payload in zip(lines[::2], lines[1::2], strict=True) if head.split()[2] == "2"
+    ]
+    assert [bool(diff["New"]) for diff in heard] == [kind == "a" for kind in kinds]
+    assert sum(line.split()[2] == "1" for line in lines[::2]) < 5 * 11
+    for number in range(200):
+        sensor.say(reading("t", "1", json.dumps({"Kind": "ab"[number % 2]})))
+    assert client.session.outbox.overflowed
+
+
 def test_where_that_nobody_comes_for(desk: Desk) -> None:
     client = desk.connect()
     assert ask(client, "where", "HAS Kind")["topic"].startswith("_WHERE.")

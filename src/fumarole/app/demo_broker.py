@@ -24,8 +24,8 @@ from fumarole.core.errors import FumaroleError
 START_SECONDS = 20.0
 STOP_SECONDS = 12.0
 STANDARD_PORT = 4222
-KUBEMQ_PORT = 50000
-"""Of the door that is opened too where the broker has its standard port, if nobody else is there."""
+OTHER_DOORS = {"--msgpack": 4444, "--kubemq": 50000}
+"""Opened too where the broker has its standard port, if nobody else is there."""
 
 
 class DemoError(FumaroleError):
@@ -38,8 +38,9 @@ def demo_broker(port: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="fumarole-demo-") as folder:
         ready, log = Path(folder, "ready"), Path(folder, "log")
         command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--nats", f"127.0.0.1:{port}"]
-        if port == STANDARD_PORT and _is_free(KUBEMQ_PORT):
-            command += ["--kubemq", f"127.0.0.1:{KUBEMQ_PORT}"]
+        for door, other in OTHER_DOORS.items():
+            if port == STANDARD_PORT and _is_free(other):
+                command += [door, f"127.0.0.1:{other}"]
         command += ["--ready-file", str(ready), "--data", str(Path(folder, "data")), "--log-level", "warning"]
         # Settings of another broker, in variables, are not for this one.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}

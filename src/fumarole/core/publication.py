@@ -8,7 +8,7 @@ FRAMING = 128
 class Publication:
     """One message on its way to those who asked for its topic."""
 
-    __slots__ = ("form", "headers", "payload", "reading", "reply", "topic")
+    __slots__ = ("form", "headers", "payload", "reading", "reply", "topic", "vital")
 
     def __init__(self, topic: str, payload: bytes, reply: str = "", headers: bytes = b"", reading: Any = None) -> None:
         self.topic = topic
@@ -19,6 +19,8 @@ class Publication:
         """A header block as `core.headers` describes it; empty: none."""
         self.reading = reading
         """What a producer said, if one did: an `exchange.producers.Reading`."""
+        self.vital = False
+        """Of the exchange's own, and worth more than what waits: who has no room even for this is cut off (M4)."""
         self.form: Any = None
         """What a door has made of it for its first consumer, so that the others of that door need not make it again."""
 

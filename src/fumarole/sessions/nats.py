@@ -120,7 +120,7 @@ class NatsSession(StreamSession):
         if not self.outbox.takes_headers:
             before, after = plain_before, plain_after
         consumer.accepted += 1
-        self.outbox.push(before + consumer.key + after, consumer)
+        self.outbox.push(before + consumer.key + after, None if publication.vital else consumer)
         if consumer.limit and consumer.accepted >= consumer.limit:
             self.expire(consumer)
 

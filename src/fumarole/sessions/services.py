@@ -178,7 +178,7 @@ class Relay:
         if self._untold and self._exchange.plan(self.diffs) is not self._exchange.nobody:
             told, self._untold = self._untold, {}
             new = [each for each, is_member in told.items() if is_member]
-            self._publish(self.diffs, {"New": new, "Del": [each for each in told if not told[each]]})
+            self._publish(self.diffs, {"New": new, "Del": [each for each in told if not told[each]]}, vital=True)
 
     def tick(self, now: float) -> bool:
         """Time passes. False: nobody listens any more, and this is over."""
@@ -195,7 +195,9 @@ class Relay:
         nobody = self._exchange.nobody
         return any(self._exchange.plan(topic) is not nobody for topic in (self.topic, self.diffs))
 
-    def _publish(self, topic: str, what: dict[str, Any]) -> None:
+    def _publish(self, topic: str, what: dict[str, Any], *, vital: bool = False) -> None:
         plan = self._exchange.plan(topic)
         if plan is not self._exchange.nobody:
-            self._exchange.publish(plan, Publication(topic, json.dumps(what).encode()))
+            publication = Publication(topic, json.dumps(what).encode())
+            publication.vital = vital
+            self._exchange.publish(plan, publication)
