@@ -396,7 +396,8 @@ def test_a_message_with_a_producer_is_a_reading(desk: Desk) -> None:
     assert said.startswith(b"HMSG volcanoes.atka 1 ")
     assert said.endswith(b"\r\n\r\n21.5\r\n")
     answer = ask(client, "producers", "Kind = 'a'")
-    assert answer == {"total": 1, "producers": [{"id": PRODUCER, "metadata": {"Kind": "a"}, "value": 21.5, "age": 0.0}]}
+    known = {"id": PRODUCER, "metadata": {"Kind": "a"}, "value": 21.5, "age": 0.0}
+    assert answer == {"total": 1, "next": None, "producers": [known]}
     assert ask(client, "producers", "Kind = 'b'")["producers"] == []
     assert client.asks(reading("volcanoes.atka", "1", "{")).startswith(b"-ERR 'Invalid Reading: the header")
     assert ask(client, "forget", PRODUCER) == {"forgotten": True}

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import ssl
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fumarole.client.connection import Identity
@@ -230,6 +231,16 @@ class Client:
         """The producers that a query selects, or all; the broker tells at most 1,000. Raises QueryRefusedError."""
         answer = await self.ask_broker(PRODUCERS, query, query, timeout)
         return [ProducerInfo(each["id"], each["metadata"], each["value"], each["age"]) for each in answer["producers"]]
+
+    async def all_producers(self, query: str = "", timeout: float = 5.0) -> AsyncIterator[list[ProducerInfo]]:
+        """However many there are, about a thousand at a time. Those that come or go meanwhile may be missed."""
+        skip: int | None = 0
+        while skip is not None:
+            answer = await self.ask_broker(PRODUCERS, json.dumps({"where": query, "skip": skip}), query, timeout)
+            yield [
+                ProducerInfo(each["id"], each["metadata"], each["value"], each["age"]) for each in answer["producers"]
+            ]
+            skip = answer["next"]
 
     def producer(
         self,
