@@ -13,16 +13,20 @@ import time
 from typing import TYPE_CHECKING
 
 from fumarole.client.errors import ClientError
+from fumarole.client.topics import encode_topic
+from fumarole.core import headers
 from fumarole.core.limits import MIB
 from fumarole.protocols import columns, nats
-from fumarole.protocols.columns import Columns
+from fumarole.protocols.columns import Columns, Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from fumarole.client.connection import Connection
     from fumarole.client.link import Link
     from fumarole.fastpath.capture import Sieve as CompiledSieve
+
+__all__ = ["Capture", "Columns", "Texts"]
 
 MOST_BYTES = 16 * MIB
 WORTH_TAKING = MIB
@@ -36,6 +40,14 @@ def sieve(protocol: nats.ClientProtocol, sid: bytes) -> columns.Sieve | Compiled
 
             return CompiledSieve(protocol, sid)
     return columns.Sieve(protocol, sid)
+
+
+def gather(messages: Iterable[tuple[str, bytes, Iterable[tuple[str, str]]]], now: int) -> Columns:
+    """Messages that are objects already, as columns: topics, payloads and headers."""
+    gathered = columns.Gathered()
+    for topic, payload, pairs in messages:
+        gathered.add(nats.Message(encode_topic(topic), b"", b"", headers.build(pairs), payload), now)
+    return gathered.take()
 
 
 def microseconds() -> int:

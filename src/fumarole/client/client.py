@@ -95,6 +95,11 @@ class Client:
         return "" if self._link.connection is None else str(self._link.connection.server)
 
     @property
+    def name(self) -> str:
+        """What it calls itself to the broker."""
+        return self._link.options.identity.name
+
+    @property
     def max_payload(self) -> int:
         """The largest payload, with headers, that the server accepts."""
         return self._link.max_payload
