@@ -59,6 +59,10 @@ EXAMPLES = {
         fumarole record --archive archive --topic 'volcanoes.>' --roll-seconds 10
         fumarole record --archive s3://bucket/archive --where "Region = 'usa'" --name tokyo-1
     """,
+    "pipeline replay": """
+        fumarole pipeline replay --archive archive --speed 10
+        fumarole pipeline replay --archive archive --since 2026-11-15T22:00 --until 2026-11-15T22:05
+    """,
     "pipeline verify": """
         fumarole pipeline verify --archive archive
     """,
@@ -138,6 +142,7 @@ _add(producer, observing.forget, "Observation", "producer forget")
 _add(query, observing.explain, "Observation", "query explain")
 _add(app, bench.bench, "Observation")
 _add(app, pipeline_commands.record, "Archive")
+_add(pipeline, pipeline_commands.replay, "Archive", "pipeline replay")
 _add(pipeline, pipeline_commands.verify, "Archive", "pipeline verify")
 
 
