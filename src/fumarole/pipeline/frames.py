@@ -24,20 +24,24 @@ CHUNK = 128 * KIB
 """Bytes that are sent together: whole frames, always."""
 MOST_AT_ONCE = 256 * 1024 * KIB
 """Arrow counts the bytes of a column in 32 bits."""
+MARK = b"Fumarole-Row: "
 _NOT_IN_TOPIC = r"[\s\x00-\x20\x7f*>]"
 _LINE_BREAK = r"[\r\n\x00]"
 
 
-def frames(rows: pa.Table | pa.RecordBatch, max_payload: int) -> pa.Array:
+def frames(rows: pa.Table | pa.RecordBatch, max_payload: int, marks: pa.Array | None = None) -> pa.Array:
     """A publication for each row: `topic`, `payload`; and `producer`, `headers`, `changes` where these columns are.
 
-    Raises TopicError for a topic that is none, ValueError for a header that is none, PayloadTooLargeError.
+    With `marks`, the header `Fumarole-Row` has that of the row, by which a consumer knows one that comes again. Raises
+    TopicError for a topic that is none, ValueError for a header that is none, PayloadTooLargeError.
     """
     topics = _whole(rows, "topic", pa.string())
     _check_topics(topics)
     topics = pc.if_else(pc.equal(pc.binary_length(topics), 0), EMPTY.decode(), topics).cast(pa.binary())
     payloads = pc.fill_null(_whole(rows, "payload", pa.binary()), b"")
     lines = [line for line in (_producers(rows), _metadata(rows), _others(rows)) if line is not None]
+    if marks is not None:
+        lines.append(_join(MARK, marks.cast(pa.binary()), b"\r\n"))
     if not lines:
         _check_sizes(pc.binary_length(payloads), max_payload)
         return _join(b"PUB ", topics, b" ", _text(pc.binary_length(payloads)), b"\r\n", payloads, b"\r\n")
