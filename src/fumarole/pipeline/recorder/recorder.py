@@ -41,7 +41,7 @@ class Options:
 
 
 class Recorder:
-    """`async with Recorder.open(…) as recorder: await recorder.run(stop)`."""
+    """`async with Recorder.open(…) as recorder: await recorder.run(stop, …)`."""
 
     def __init__(self, client: Client, writer: Writer, lock: Lock, options: Options, recovered: Recovered) -> None:
         self.name = lock.name
@@ -85,15 +85,23 @@ class Recorder:
         finally:
             lock.release()
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Records until it is told to stop; then what was captured is sealed. Raises OSError, ClientError."""
+    async def run(self, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        """Records until it is told to stop; then what was captured is sealed. Raises OSError, ClientError.
+
+        `on_ready` is called when the broker has confirmed: from then on every message is recorded.
+        """
+
+        async def ready() -> None:
+            on_ready()
+            await self._snapshot()
+
         self._began = microseconds()
         options = self._options
         wanted = Wanted(options.topic, options.where, options.group)
         self._writer.start()
         asking = asyncio.create_task(self._ask_drops())
         try:
-            async for columns in captured(self._client, wanted, stop, self._snapshot):
+            async for columns in captured(self._client, wanted, stop, ready):
                 await self._give(columns)
         finally:
             asking.cancel()
