@@ -59,6 +59,7 @@ def _spark() -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.log.level": "OFF",
+        "spark.ui.showConsoleProgress": "false",
     }
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     pipeline.register(spark)
