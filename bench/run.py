@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib import import_module
 from pathlib import Path
 
 if __package__ in {None, ""}:
@@ -19,25 +20,28 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench import churn, durable, figures, growth, idle, kubemq, latency, queries, readings, slow, throughput
+from bench import figures
 from bench.effort import Effort
 from bench.figures import Figure
 from bench.generator import ServerFaultError
 from bench.machine import Others, this_machine
 from bench.servers import CannotMeasureError, peer_version
 
-CLAIMS = {
-    "throughput": throughput.measure,
-    "latency": latency.measure,
-    "growth": growth.measure,
-    "idle": idle.measure,
-    "churn": churn.measure,
-    "slow": slow.measure,
-    "kubemq": kubemq.measure,
-    "readings": readings.measure,
-    "queries": queries.measure,
-    "durable": durable.measure,
-}
+CLAIMS = (
+    "throughput",
+    "latency",
+    "growth",
+    "idle",
+    "churn",
+    "slow",
+    "kubemq",
+    "readings",
+    "queries",
+    "durable",
+    "recorder",
+    "live",
+)
+"""Each a module beside this one, with a function `measure`."""
 ROUNDS = 5
 BUSY = 0.2
 """Cores that others may keep busy before it is said."""
@@ -83,7 +87,8 @@ def _measure(names: list[str], asked: argparse.Namespace, console: Console) -> l
         task = progress.add_task("", total=len(names))
         for name in names:
             tell = lambda text, name=name: progress.update(task, description=escape(f"{name}: {text}"))  # noqa: E731
-            found = list(CLAIMS[name](Effort(asked.rounds, asked.quick, tell)))
+            measure = import_module(f"bench.{name}").measure
+            found = list(measure(Effort(asked.rounds, asked.quick, tell)))
             for table in _tables(found):
                 console.print(table)
             measured += found

@@ -25,8 +25,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fastpath": {"core", "exchange", "protocols", "sessions"},
     "doors": {"core", "exchange", "protocols", "sessions", "fastpath"},
     "store": {"core", "exchange"},
-    "client": {"core", "protocols"},
-    "app": {"core", "exchange", "protocols", "sessions", "fastpath", "doors", "store", "client"},
+    "client": {"core", "protocols", "fastpath"},
+    "pipeline": {"core", "client"},
+    "app": {"core", "exchange", "protocols", "sessions", "fastpath", "doors", "store", "client", "pipeline"},
     "__init__": {"client"},
     "__main__": {"app"},
 }

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 import fumarole
-from fumarole.client import Disconnected, InvalidReadingError, Message, ProducerInfo, Reconnected
+from fumarole.client import Disconnected, InvalidReadingError, Message, ProducerInfo, Reconnected, RefusedError
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker
 
@@ -121,3 +121,22 @@ async def test_what_the_broker_refuses_is_known_by_flush(broker: RealBroker) -> 
         with pytest.raises(fumarole.RefusedError, match="Invalid Reading"):
             await client.flush()
         await asyncio.wait_for(client.stats(), 5)
+
+
+async def test_all_producers_come_in_pages(broker: RealBroker) -> None:
+    """There may be more than one answer holds, by number and by size."""
+    long = "x" * 4_000
+    async with fumarole.connect(broker.url) as client:
+        identities = []
+        for number in range(1_300):
+            producer = client.producer({"Number": number, "Long": long if number < 300 else ""})
+            identities.append(producer.id)
+            await producer.publish(number)
+        await client.flush()
+        pages = [page async for page in client.all_producers()]
+        assert [each.id for page in pages for each in page] == identities
+        assert len(pages) > 2
+        some = [page async for page in client.all_producers("Number BETWEEN 5 AND 7")]
+        assert [[each.metadata["Number"] for each in page] for page in some] == [[5, 6, 7]]
+        with pytest.raises(RefusedError, match="expected a query, or a JSON object"):
+            await client.ask_broker("$FUM.producers", '{"skip": -1}')

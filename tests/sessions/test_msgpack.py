@@ -68,13 +68,19 @@ def test_the_long_forms(desk: Desk) -> None:
 
 
 def test_other_doors_are_in_the_same_exchange(desk: Desk) -> None:
-    """M8."""
-    nats = desk.connect()
+    """M8. Who understands headers is told whose reading it is, and what it brought."""
+    nats, plain = desk.connect(), desk.connect(headers=False)
     nats.say("SUB readings.> 1\r\n")
+    plain.say("SUB readings.> 1\r\n")
     subscriber = Client(desk).say({"topic": ">"})
     Client(desk).say([A, {"Kind": "a"}, 21.5], [A, {}, 7])
     topic = f"readings.{A}"
-    assert nats.hears().decode() == f"MSG {topic} 1 4\r\n21.5\r\nMSG {topic} 1 1\r\n7\r\n"
+    assert plain.hears().decode() == f"MSG {topic} 1 4\r\n21.5\r\nMSG {topic} 1 1\r\n7\r\n"
+    block = f"NATS/1.0\r\nProducer: {A}\r\n"
+    assert nats.hears().decode() == (
+        f'HMSG {topic} 1 85 89\r\n{block}Metadata: {{"Kind": "a"}}\r\n\r\n21.5\r\n'
+        f"HMSG {topic} 1 60 61\r\n{block}\r\n7\r\n"
+    )
     nats.say("PUB plain 2\r\nhi\r\n")
     assert subscriber.hears()[-1] == {"topic": "plain", "payload": b"hi"}
 

@@ -396,7 +396,8 @@ def test_a_message_with_a_producer_is_a_reading(desk: Desk) -> None:
     assert said.startswith(b"HMSG volcanoes.atka 1 ")
     assert said.endswith(b"\r\n\r\n21.5\r\n")
     answer = ask(client, "producers", "Kind = 'a'")
-    assert answer == {"total": 1, "producers": [{"id": PRODUCER, "metadata": {"Kind": "a"}, "value": 21.5, "age": 0.0}]}
+    known = {"id": PRODUCER, "metadata": {"Kind": "a"}, "value": 21.5, "age": 0.0}
+    assert answer == {"total": 1, "next": None, "producers": [known]}
     assert ask(client, "producers", "Kind = 'b'")["producers"] == []
     assert client.asks(reading("volcanoes.atka", "1", "{")).startswith(b"-ERR 'Invalid Reading: the header")
     assert ask(client, "forget", PRODUCER) == {"forgotten": True}
@@ -472,3 +473,10 @@ def test_where_refused(desk: Desk, payload: str, text: str) -> None:
 def test_an_unknown_service(desk: Desk) -> None:
     said = desk.connect().asks("PUB $FUM.nonsense 0\r\n\r\n")
     assert said == b"-ERR 'Permissions Violation for Publish to \"$FUM.nonsense\"'\r\n"
+
+
+def test_an_answer_goes_where_it_was_asked_for(desk: Desk) -> None:
+    """Also to a client that listens to everything, and did so before."""
+    client = desk.connect()
+    client.say("SUB > 1\r\nSUB inbox.* 2\r\n")
+    assert client.asks("PUB $FUM.stats inbox.1 0\r\n\r\n").startswith(b"MSG inbox.1 2 ")

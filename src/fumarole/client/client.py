@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import ssl
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from fumarole.client.capture import MOST_BYTES, Capture
 from fumarole.client.connection import Identity
 from fumarole.client.errors import (
     ClientError,
@@ -93,6 +95,11 @@ class Client:
         return "" if self._link.connection is None else str(self._link.connection.server)
 
     @property
+    def name(self) -> str:
+        """What it calls itself to the broker."""
+        return self._link.options.identity.name
+
+    @property
     def max_payload(self) -> int:
         """The largest payload, with headers, that the server accepts."""
         return self._link.max_payload
@@ -137,6 +144,20 @@ class Client:
             await sender.room()
         return count
 
+    async def publish_frames(self, chunks: Iterable[tuple[int, bytes]]) -> int:
+        """Publishes what is in the form of the wire already: whole frames, and how many there are in each chunk.
+
+        For those who make very many at once. Disconnected, it waits for the next connection.
+        """
+        sender = self._sender
+        count = 0
+        for number, frames in chunks:
+            await sender.connection_made()
+            sender.add_all([frames], len(frames))
+            count += number
+            await sender.room()
+        return count
+
     def _gather(self, iterator: Iterator[tuple[str, Payload]], frames: list[bytes]) -> int:
         """Frames for the next messages, of CHUNK bytes or a little more; fewer: there are no more messages."""
         topics, most = self._topics, self._link.max_payload
@@ -178,6 +199,26 @@ class Client:
             return subscription
 
         return Opening(open_subscription())
+
+    def capture(self, pattern: str = ">", *, group: str = "", most_bytes: int = MOST_BYTES) -> Opening[Capture]:
+        """A subscription whose messages become columns, many at a time: for an archive, not for a person.
+
+        A client has one at most. With `most_bytes` waiting to be taken, nothing more is read from the broker.
+        """
+        if self._link.capture is not None:
+            raise ClientError("this client captures already; connect another one")
+        link, encoded = self._link, encode_pattern(pattern)
+        capture = link.capture = Capture(link, encoded, encode_pattern(group) if group else b"", most_bytes)
+
+        async def open_capture() -> Capture:
+            try:
+                await link.subscribe(capture)
+            except BaseException:
+                link.capture = None
+                raise
+            return capture
+
+        return Opening(open_capture())
 
     async def request(
         self, topic: str, payload: Payload = b"", timeout: float = 5.0, *, headers: Headers | None = None
@@ -230,6 +271,16 @@ class Client:
         """The producers that a query selects, or all; the broker tells at most 1,000. Raises QueryRefusedError."""
         answer = await self.ask_broker(PRODUCERS, query, query, timeout)
         return [ProducerInfo(each["id"], each["metadata"], each["value"], each["age"]) for each in answer["producers"]]
+
+    async def all_producers(self, query: str = "", timeout: float = 5.0) -> AsyncIterator[list[ProducerInfo]]:
+        """However many there are, about a thousand at a time. Those that come or go meanwhile may be missed."""
+        skip: int | None = 0
+        while skip is not None:
+            answer = await self.ask_broker(PRODUCERS, json.dumps({"where": query, "skip": skip}), query, timeout)
+            yield [
+                ProducerInfo(each["id"], each["metadata"], each["value"], each["age"]) for each in answer["producers"]
+            ]
+            skip = answer["next"]
 
     def producer(
         self,

@@ -357,7 +357,8 @@ class NatsSession(StreamSession):
         own = [c for c in plan.consumers if c.outlet is self]
         own += [c for _, members in plan.groups for c in members if c.outlet is self]
         if own:
-            self.accept(own[0], Publication(reply, payload, "", block))
+            # Who listens to everything as well waits for the answer where it asked for it.
+            self.accept(max(own, key=lambda consumer: len(consumer.pattern)), Publication(reply, payload, "", block))
 
     def _okay(self) -> None:
         if self.verbose:
@@ -411,10 +412,21 @@ FORM = object()
 def _form(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
     topic, reply = (publication.topic or EMPTY).encode(), publication.reply.encode()
     plain_before, plain_after = nats.message_around_sid(topic, publication.payload, reply)
-    if not publication.headers:
+    block = publication.headers or _reading_block(publication.reading)
+    if not block:
         return FORM, plain_before, plain_after, plain_before, plain_after
-    before, after = nats.message_around_sid(topic, publication.payload, reply, publication.headers)
+    before, after = nats.message_around_sid(topic, publication.payload, reply, block)
     return FORM, before, after, plain_before, plain_after
+
+
+def _reading_block(reading: Reading | None) -> bytes:
+    """What a NATS client would have said of a reading that came in through another door; the way back of `_reading`."""
+    if reading is None:
+        return b""
+    pairs = [("Producer", reading.producer)]
+    if reading.metadata:
+        pairs.append(("Metadata", json.dumps(dict(reading.metadata))))
+    return headers.build(pairs)
 
 
 class _Served(Exception):

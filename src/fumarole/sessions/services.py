@@ -31,6 +31,8 @@ from fumarole.exchange.producers import check_identity
 
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000
+PRODUCERS_BYTES = 512 * 1024
+"""An answer has so many producers, or so much metadata, or a little more; `next` is where the next one begins."""
 WHERE = "_WHERE."
 """What the topics of `$FUM.where` begin with; a long random word follows."""
 FIRST_LISTENER = 10.0
@@ -75,10 +77,18 @@ def _consumers(request: Request) -> dict[str, Any]:
 
 def _producers(request: Request) -> dict[str, Any]:
     producers = request.exchange.producers
-    found = producers.selected(parse(request.payload, request.node.limits)) if request.payload.strip() else producers
-    shown = list(islice(found, PRODUCERS_SHOWN))
+    where, skip = _producers_asked(request.payload)
+    found = iter(producers.selected(parse(where, request.node.limits)) if where.strip() else producers)
+    shown = []
+    size = 0
+    for producer in islice(found, skip, skip + PRODUCERS_SHOWN):
+        shown.append(producer)
+        size += sum(len(key) + len(str(value)) for key, value in producer.metadata.items())
+        if size > PRODUCERS_BYTES:
+            break
     return {
         "total": len(producers),
+        "next": skip + len(shown) if next(found, None) is not None else None,
         "producers": [
             {
                 "id": producer.identity,
@@ -89,6 +99,21 @@ def _producers(request: Request) -> dict[str, Any]:
             for producer in shown
         ],
     }
+
+
+def _producers_asked(payload: str) -> tuple[str, int]:
+    """A query, or a JSON object with one and how many to pass over."""
+    if not payload.lstrip().startswith("{"):
+        return payload, 0
+    wanted = RequestError("expected a query, or a JSON object with `where`, a query, and `skip`, a count")
+    try:
+        asked = json.loads(payload)
+    except (ValueError, RecursionError):
+        raise wanted from None
+    where, skip = asked.get("where", ""), asked.get("skip", 0)
+    if not isinstance(where, str) or type(skip) is not int or not 0 <= skip < 1 << 62:
+        raise wanted
+    return where, skip
 
 
 def _forget(request: Request) -> dict[str, Any]:

@@ -1,0 +1,19 @@
+"""The archive: what is in its files, where they lie, and which of them are in force. pyarrow alone, no Spark."""
+
+from fumarole.pipeline.archive.places import Root, open_root
+from fumarole.pipeline.archive.schema import CHANGES, MESSAGES, VERSION
+from fumarole.pipeline.archive.seals import SealedFile, namespaces, sealed
+from fumarole.pipeline.archive.writing import FileWriter, write_rows
+
+__all__ = [
+    "CHANGES",
+    "MESSAGES",
+    "VERSION",
+    "FileWriter",
+    "Root",
+    "SealedFile",
+    "namespaces",
+    "open_root",
+    "sealed",
+    "write_rows",
+]

@@ -1,0 +1,182 @@
+"""Where an archive lies: a folder of any file system that pyarrow knows, and how a file gets there whole or not at all.
+
+    DIR/<namespace>/date=2026-11-15/hour=22/<recorder>-<epoch>-<first sequence>.parquet    messages
+    DIR/<namespace>/_changes/date=2026-11-15/<…>.changes.parquet                           changes of metadata
+    DIR/<namespace>/_sealed/<name of the file>.json                                        what is in force
+    DIR/<namespace>/_writing/                                                              not there yet
+    DIR/<namespace>/_aside/                                                                not fit to be read
+
+Spark passes over names that begin with `_`, so it can read `DIR/<namespace>` as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+from fumarole.pipeline.errors import ArchiveError
+
+SEALED = "_sealed"
+WRITING = "_writing"
+ASIDE = "_aside"
+CHANGES_FOLDER = "_changes"
+OBJECT_STORES = {"s3", "gcs", "abfs"}
+"""An object appears when it is complete, and cannot be renamed but only copied."""
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_HOUR = re.compile(r"date=(\d{4})-(\d\d)-(\d\d)(?:/hour=(\d\d))?/")
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The folder of an archive. Paths are relative to it, with `/`."""
+
+    system: fs.FileSystem
+    folder: str
+    name: str
+    """As it was given, for people and for Spark."""
+
+    @property
+    def is_local(self) -> bool:
+        return isinstance(self.system, fs.LocalFileSystem)
+
+    def at(self, *parts: str) -> str:
+        """The path by which the file system knows it."""
+        return "/".join([self.folder, *parts]) if self.folder else "/".join(parts)
+
+    def uri(self, *parts: str) -> str:
+        """The path by which others know it: with the scheme, where one was given."""
+        return "/".join([self.name.rstrip("/"), *parts])
+
+    def exists(self, *parts: str) -> bool:
+        return bool(self.system.get_file_info(self.at(*parts)).type != fs.FileType.NotFound)
+
+    def folders(self, *parts: str) -> list[str]:
+        """The names of the folders in one."""
+        return sorted(info.base_name for info in self._list(parts) if info.type == fs.FileType.Directory)
+
+    def files(self, *parts: str, recursive: bool = False) -> Iterator[tuple[str, int]]:
+        """Files in a folder and their sizes, by path relative to the root. A folder that is not there has none."""
+        skip = len(self.folder) + 1 if self.folder else 0
+        for info in self._list(parts, recursive):
+            if info.type == fs.FileType.File:
+                yield info.path[skip:], info.size
+
+    def read(self, *parts: str) -> bytes:
+        """All of a file. Raises FileNotFoundError."""
+        with self.system.open_input_stream(self.at(*parts)) as stream:
+            return bytes(stream.read())
+
+    def remove(self, *parts: str) -> None:
+        """Removes a file, if it is there."""
+        if self.exists(*parts):
+            self.system.delete_file(self.at(*parts))
+
+    def move(self, source: str, target: str) -> None:
+        """Moves a file inside the archive, for good: also a power failure does not undo it."""
+        self._make_folder(target)
+        self.system.move(self.at(source), self.at(target))
+        if self.is_local:
+            _sync_folder(Path(self.at(target)).parent)
+            _sync_folder(Path(self.at(source)).parent)
+
+    def put(self, namespace: str, path: str, data: bytes | pa.Buffer) -> None:
+        """Puts a file in its place: whole, safe on disk, and only then to be seen. Raises OSError, and then it is not.
+
+        `path` is relative to the namespace.
+        """
+        if self.system.type_name in OBJECT_STORES:
+            self._write(self.at(namespace, path), data)
+            return
+        aside = f"{namespace}/{WRITING}/{path.rpartition('/')[2]}"
+        self._make_folder(aside)
+        try:
+            self._write(self.at(aside), data)
+            self.move(aside, f"{namespace}/{path}")
+        except OSError:
+            self._discard(aside)
+            raise
+
+    def _write(self, path: str, data: bytes | pa.Buffer) -> None:
+        if self.is_local:
+            with Path(path).open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        else:
+            with self.system.open_output_stream(path) as stream:
+                stream.write(data)
+
+    def _discard(self, path: str) -> None:
+        try:
+            self.remove(path)
+        except OSError:  # the fault that brought us here is the one to tell of
+            return
+
+    def _make_folder(self, path: str) -> None:
+        parent = self.at(path).rpartition("/")[0]
+        if not self.is_local:
+            self.system.create_dir(parent, recursive=True)
+            return
+        missing = Path(parent)
+        made = []
+        while not missing.exists():
+            made.append(missing)
+            missing = missing.parent
+        for folder in reversed(made):
+            folder.mkdir(exist_ok=True)
+            _sync_folder(folder.parent)
+
+    def _list(self, parts: tuple[str, ...], recursive: bool = False) -> list[fs.FileInfo]:
+        selector = fs.FileSelector(self.at(*parts), allow_not_found=True, recursive=recursive)
+        found: list[fs.FileInfo] = self.system.get_file_info(selector)
+        return found
+
+
+def open_root(place: str | os.PathLike[str] | Root) -> Root:
+    """The archive at a path, or at a URI such as `s3://bucket/archive`. It need not be there yet."""
+    if isinstance(place, Root):
+        return place
+    text = os.fspath(place)
+    if not _URI.match(text):
+        folder = str(Path(text).absolute())
+        return Root(fs.LocalFileSystem(), folder, folder)
+    try:
+        system, folder = fs.FileSystem.from_uri(text)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise ArchiveError(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
+    return Root(system, folder.rstrip("/"), folder if isinstance(system, fs.LocalFileSystem) else text)
+
+
+def messages_folder(microseconds: int) -> str:
+    """Where messages of this time are, in the namespace."""
+    return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("date=%Y-%m-%d/hour=%H")
+
+
+def changes_folder(microseconds: int) -> str:
+    """Where changes of this time are, in the namespace."""
+    return CHANGES_FOLDER + datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("/date=%Y-%m-%d")
+
+
+def span(path: str) -> tuple[datetime, datetime] | None:
+    """From when until when a file has rows, as its folder says: an hour, or a day. None: it does not say."""
+    found = _HOUR.search(path)
+    if found is None:
+        return None
+    year, month, day, hour = found.groups()
+    begin = datetime(int(year), int(month), int(day), int(hour or 0), tzinfo=UTC)
+    return begin, begin + (timedelta(days=1) if hour is None else timedelta(hours=1))
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,76 @@
+"""What a row of the archive is. Version 1.
+
+Messages, one row each. A record's identity is (recorder, epoch, sequence); a hole in a sequence is a loss.
+
+    time        when the recorder got it, UTC, microseconds
+    topic       as published; empty: the empty topic
+    producer    the UUID of the producer, where it is a reading
+    value       the payload where that is a number
+    payload     as it was
+    headers     names and values, but for those of the two columns before and after
+    changes     what the message said that is new about its producer
+    recorder    who captured it
+    epoch       when that recorder was started, microseconds: each start is another incarnation
+    sequence    counted from 0 in each incarnation
+
+Changes of metadata, one row for each key, with a sequence of their own. `kind` says which of the three columns has the
+value: 'text', 'number', 'truth'; or that there is none: 'gone'. What held at a time is found by the order
+(time, epoch, recorder, sequence).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+VERSION = 1
+VERSION_KEY = b"fumarole.version"
+NAMESPACE_KEY = b"fumarole.namespace"
+GROUP_KEY = b"fumarole.group"
+
+TIME = pa.timestamp("us", tz="UTC")
+KINDS = ("text", "number", "truth", "gone")
+
+CHANGE = pa.struct(
+    [
+        pa.field("key", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("text", pa.string()),
+        pa.field("number", pa.float64()),
+        pa.field("truth", pa.bool_()),
+    ]
+)
+HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
+
+MESSAGES = pa.schema(
+    [
+        pa.field("time", TIME, nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("producer", pa.string()),
+        pa.field("value", pa.float64()),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("headers", HEADERS),
+        pa.field("changes", pa.list_(CHANGE)),
+        pa.field("recorder", pa.string(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+    ]
+)
+CHANGES = pa.schema(
+    [
+        pa.field("time", TIME, nullable=False),
+        pa.field("producer", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("text", pa.string()),
+        pa.field("number", pa.float64()),
+        pa.field("truth", pa.bool_()),
+        pa.field("recorder", pa.string(), nullable=False),
+        pa.field("epoch", pa.int64(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+    ]
+)
+
+
+def file_metadata(namespace: str, group: str) -> dict[bytes, bytes]:
+    """What each file says of itself, as Parquet's key-value metadata."""
+    return {VERSION_KEY: str(VERSION).encode(), NAMESPACE_KEY: namespace.encode(), GROUP_KEY: group.encode()}

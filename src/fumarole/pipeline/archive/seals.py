@@ -1,0 +1,150 @@
+"""Seals: which files are the archive. A file counts from the moment in which its seal appears, and not before.
+
+Each file has a seal of the same name. A seal may say that its file `replaces` others, which count no more from that
+moment on, whether they have been deleted yet or not: so many small files become one without a moment in which a row is
+missing or there twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Literal
+
+import msgspec
+
+from fumarole.pipeline.archive.places import SEALED, Root, open_root, span
+from fumarole.pipeline.archive.schema import VERSION
+from fumarole.pipeline.errors import ArchiveError
+
+Kind = Literal["messages", "changes"]
+SUFFIX = ".parquet"
+SEAL_SUFFIX = ".json"
+
+
+class Seal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """What is written down of a file."""
+
+    version: int = VERSION
+    path: str
+    """Relative to the folder of the namespace."""
+    kind: Kind
+    rows: int
+    first: int
+    last: int
+    """The sequences it has. Of a file with rows of several incarnations they say nothing."""
+    bytes: int
+    recorder: str
+    """Empty: rows of several."""
+    epoch: int
+    replaces: tuple[str, ...] = ()
+    """Names of seals, without `.json`, whose files count no more."""
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.path).name.removesuffix(SUFFIX)
+
+
+class SealedFile(Seal, frozen=True, kw_only=True):
+    """A file in force."""
+
+    uri: str
+    """Where it is: a path, or a URI where the archive was given as one."""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Seal).decode
+_version = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def put_seal(root: Root, namespace: str, seal: Seal) -> None:
+    """From here on the file is part of the archive."""
+    root.put(namespace, f"{SEALED}/{seal.name}{SEAL_SUFFIX}", _encode(seal) + b"\n")
+
+
+def sealed(
+    root: str | os.PathLike[str] | Root,
+    namespace: str,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> list[SealedFile]:
+    """The files in force, in order of their names within each folder.
+
+    With `since` or `until`, without those that have no message in [since, until): by their folder, so rows outside it
+    may be in them still. Changes of metadata are there from the beginning, because what held at a time was said before.
+    Raises ArchiveError where there is no such archive or it is of a newer version.
+    """
+    place = open_root(root)
+    check_namespace(place, namespace)
+    return [file for file in in_force(place, namespace) if _overlaps(file, since, until)]
+
+
+def in_force(root: Root, namespace: str) -> list[SealedFile]:
+    """All files whose seal is not replaced by another."""
+    seals = dict(read_seals(root, namespace))
+    replaced = {name for seal in seals.values() for name in seal.replaces}
+    standing = [
+        SealedFile(
+            uri=root.uri(namespace, seal.path), **{field: getattr(seal, field) for field in Seal.__struct_fields__}
+        )
+        for name, seal in seals.items()
+        if name not in replaced
+    ]
+    return sorted(standing, key=lambda file: (file.kind, file.path))
+
+
+def read_seals(root: Root, namespace: str) -> Iterator[tuple[str, Seal]]:
+    """Every seal by its name, but for files that are none: `verify` tells of those. Raises ArchiveError if too new."""
+    for path, _ in root.files(namespace, SEALED):
+        if not path.endswith(SEAL_SUFFIX):
+            continue
+        try:
+            data = root.read(path)
+        except FileNotFoundError:
+            continue  # tidied away since the folder was listed
+        seal = parse_seal(data, root.uri(path))
+        if seal is not None:
+            yield PurePosixPath(path).name.removesuffix(SEAL_SUFFIX), seal
+
+
+def parse_seal(data: bytes, place: str) -> Seal | None:
+    """A seal; None: it is none. Raises ArchiveError for one of a newer version."""
+    try:
+        version = int(_version(data).get("version", b""))
+    except (msgspec.DecodeError, ValueError):
+        return None
+    if version > VERSION:
+        raise ArchiveError(
+            f"{place} is of version {version} of the archive, and this is a Fumarole that knows up to {VERSION}; "
+            "use a newer one"
+        )
+    try:
+        return _decode(data)
+    except msgspec.DecodeError:
+        return None
+
+
+def namespaces(root: str | os.PathLike[str] | Root) -> list[str]:
+    """The namespaces that an archive has something of."""
+    place = open_root(root)
+    if not place.exists():
+        raise ArchiveError(f"there is no archive at {place.name}; `fumarole record --archive {place.name}` makes one")
+    return [name for name in place.folders() if place.exists(name, SEALED)]
+
+
+def check_namespace(root: Root, namespace: str) -> None:
+    """Raises ArchiveError where there is no archive, or nothing of this namespace in it."""
+    known = namespaces(root)
+    if namespace not in known:
+        has = f"it has {', '.join(known)}" if known else "it has none"
+        raise ArchiveError(f"the archive at {root.name} has no namespace {namespace!r}; {has}")
+
+
+def _overlaps(file: SealedFile, since: datetime | None, until: datetime | None) -> bool:
+    times = span(file.path)
+    if times is None:
+        return True
+    begin, end = times
+    return (until is None or begin < until) and (since is None or file.kind == "changes" or end > since)

@@ -1,0 +1,177 @@
+"""Writing: rows become a Parquet file in memory, which is put in its place whole, and then sealed.
+
+A file is made in memory because it is small there, compressed as it is, and because a disk that is full then costs
+nothing: the file is still there when there is room again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from fumarole.pipeline.archive import schema
+from fumarole.pipeline.archive.places import Root, changes_folder, messages_folder, open_root
+from fumarole.pipeline.archive.seals import SUFFIX, Kind, Seal, put_seal
+from fumarole.pipeline.errors import ArchiveError
+
+SCHEMAS: dict[Kind, pa.Schema] = {"messages": schema.MESSAGES, "changes": schema.CHANGES}
+FOLDERS = {"messages": messages_folder, "changes": changes_folder}
+NAME_SUFFIXES: dict[Kind, str] = {"messages": "", "changes": ".changes"}
+"""Both kinds count from 0, and the names of all seals must differ."""
+HOUR = 3_600_000_000
+COUNTED = ("time", "epoch", "sequence")
+"""Numbers that grow from row to row: differences take a bit or two each."""
+DICTIONARIES = {
+    "messages": ["topic", "producer", "value", "payload", "recorder", "headers.key_value.key"],
+    "changes": ["producer", "key", "kind", "text", "recorder"],
+}
+
+
+def file_name(recorder: str, epoch: int, first: int, kind: Kind) -> str:
+    """Never the same twice: an incarnation counts on, and each has another epoch."""
+    return f"{recorder}-{epoch}-{first:012d}{NAME_SUFFIXES[kind]}{SUFFIX}"
+
+
+class FileWriter:
+    """One file to be, of one kind and one hour (or day). `add`, then `finish`."""
+
+    def __init__(self, namespace: str, kind: Kind, recorder: str, epoch: int, group: str = "") -> None:
+        self.namespace = namespace
+        self.kind: Kind = kind
+        self.recorder = recorder
+        self.epoch = epoch
+        self.rows = 0
+        self.first = 0
+        self._buffer = pa.BufferOutputStream()
+        self._begin = 0
+        self._writer = pq.ParquetWriter(
+            self._buffer,
+            SCHEMAS[kind].with_metadata(schema.file_metadata(namespace, group)),
+            compression="zstd",
+            use_dictionary=DICTIONARIES[kind],
+            column_encoding=dict.fromkeys(COUNTED, "DELTA_BINARY_PACKED"),
+            write_statistics=True,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes so far, compressed."""
+        return int(self._buffer.tell())
+
+    def add(self, table: pa.Table) -> None:
+        """Rows, in order of their sequence, as one row group."""
+        if not self.rows:
+            self.first = table["sequence"][0].as_py()
+            self._begin = table["time"][0].cast(pa.int64()).as_py()
+        self._writer.write_table(table.cast(SCHEMAS[self.kind]), row_group_size=max(table.num_rows, 1))
+        self.rows += table.num_rows
+
+    def finish(self) -> WholeFile:
+        """The file as it will be."""
+        self._writer.close()
+        data = self._buffer.getvalue()
+        folder = FOLDERS[self.kind](self._begin)
+        seal = Seal(
+            path=f"{folder}/{file_name(self.recorder, self.epoch, self.first, self.kind)}",
+            kind=self.kind,
+            rows=self.rows,
+            first=self.first,
+            last=self.first + self.rows - 1,
+            bytes=data.size,
+            recorder=self.recorder,
+            epoch=self.epoch,
+        )
+        return WholeFile(self.namespace, seal, data)
+
+
+class WholeFile:
+    """A file that is complete, in memory, and its seal."""
+
+    def __init__(self, namespace: str, seal: Seal, data: pa.Buffer) -> None:
+        self.namespace = namespace
+        self.seal = seal
+        self.data = data
+
+    def put(self, root: Root) -> None:
+        """Puts it into the archive, and seals it. Raises OSError; then it can be tried again."""
+        if not root.exists(self.namespace, self.seal.path):
+            root.put(self.namespace, self.seal.path, self.data)
+        put_seal(root, self.namespace, self.seal)
+
+
+def runs(table: pa.Table, kind: Kind) -> list[pa.Table]:
+    """The rows cut where the folder changes. Times may also go back: clocks do."""
+    if not table.num_rows:
+        return []
+    width = HOUR if kind == "messages" else 24 * HOUR
+    folders = pc.divide(table["time"].cast(pa.int64()), width).combine_chunks()
+    if folders[0].equals(folders[-1]) and pc.min_max(folders)["min"].equals(pc.min_max(folders)["max"]):
+        return [table]
+    changed = pc.indices_nonzero(pc.not_equal(folders.slice(1), folders.slice(0, len(folders) - 1))).to_pylist()
+    cuts = [0, *(at + 1 for at in changed), len(folders)]
+    return [table.slice(begin, end - begin) for begin, end in pairwise(cuts)]
+
+
+def write_rows(
+    root: str | os.PathLike[str] | Root,
+    namespace: str,
+    rows: pa.Table | Iterable[Mapping[str, Any]],
+    *,
+    kind: Kind = "messages",
+    recorder: str = "rows",
+    epoch: int = 1,
+    first: int = 0,
+    group: str = "",
+    most_rows: int = 1_000_000,
+) -> list[Seal]:
+    """Puts rows into an archive, sealed: what a recorder does, for rows that are there already.
+
+    Columns that are left out are null; `recorder`, `epoch` and `sequence` are filled in, the rows ordered by folder.
+    Raises ArchiveError where such files are there already.
+    """
+    place = open_root(root)
+    table = _complete(rows, SCHEMAS[kind], recorder, epoch, first, HOUR if kind == "messages" else 24 * HOUR)
+    seals = []
+    for part in runs(table, kind):
+        for begin in range(0, part.num_rows, most_rows):
+            writer = FileWriter(namespace, kind, recorder, epoch, group)
+            writer.add(part.slice(begin, most_rows))
+            file = writer.finish()
+            if place.exists(namespace, file.seal.path):
+                raise ArchiveError(
+                    f"{place.uri(namespace, file.seal.path)} is there already; give another epoch or first"
+                )
+            file.put(place)
+            seals.append(file.seal)
+    return seals
+
+
+def _complete(
+    rows: pa.Table | Iterable[Mapping[str, Any]], wanted: pa.Schema, recorder: str, epoch: int, first: int, width: int
+) -> pa.Table:
+    open_schema = pa.schema([field.with_nullable(True) for field in wanted])
+    if not isinstance(rows, pa.Table):
+        rows = pa.Table.from_pylist(list(rows), open_schema)
+    folders = pc.divide(rows["time"].cast(schema.TIME).cast(pa.int64()), width)
+    rows = rows.take(pc.sort_indices(pa.table({"folder": folders}), [("folder", "ascending")]))
+    count = rows.num_rows
+    filled = {
+        "recorder": pa.repeat(pa.scalar(recorder), count),
+        "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), count),
+        "sequence": pa.array(range(first, first + count), pa.int64()),
+    }
+    columns = [
+        filled.get(field.name)
+        if field.name in filled
+        else rows[field.name]
+        if field.name in rows.column_names
+        else pa.nulls(count, field.type)
+        for field in wanted
+    ]
+    return pa.table(columns, open_schema).cast(wanted)

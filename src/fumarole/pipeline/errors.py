@@ -1,0 +1,11 @@
+"""What can go wrong in the pipeline through no fault of ours. The text is for the person who started it."""
+
+from fumarole.core.errors import FumaroleError
+
+
+class PipelineError(FumaroleError):
+    """Whatever the pipeline raises on purpose."""
+
+
+class ArchiveError(PipelineError):
+    """An archive that is not there, is not one, or is of a version that is not known here."""

@@ -1,0 +1,135 @@
+"""One recorder at work: a member of a group, its columns on their way to a writer, and the metadata of producers.
+
+The order at the start matters. Messages are captured first and all that is known of producers is asked for then: what
+changes in between is in both, and nothing is missed. It is written as changes at the time of the start, so that the
+archive stands alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from fumarole.client import Client, ClientError
+from fumarole.client.capture import Columns, microseconds
+from fumarole.client.errors import NoResponders
+from fumarole.pipeline.archive.places import Root
+from fumarole.pipeline.archive.seals import Seal
+from fumarole.pipeline.archive.verifying import Recovered, recover
+from fumarole.pipeline.capturing import INTERVAL, Wanted, captured
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.recorder.naming import Lock, take_name
+from fumarole.pipeline.recorder.writer import Progress, Rolling, Writer
+from fumarole.pipeline.rows import snapshot_table
+
+ASK_DROPS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is recorded, and how."""
+
+    topic: str = ">"
+    where: str = ""
+    group: str = "recorder"
+    name: str | None = None
+    rolling: Rolling = field(default_factory=Rolling)
+    patience: float = 10.0
+    """Seconds that a disk which takes nothing is given when the recorder ends."""
+
+
+class Recorder:
+    """`async with Recorder.open(…) as recorder: await recorder.run(stop, …)`."""
+
+    def __init__(self, client: Client, writer: Writer, lock: Lock, options: Options, recovered: Recovered) -> None:
+        self.name = lock.name
+        self.recovered = recovered
+        self.dropped = 0
+        """Messages that the broker threw away because this recorder was too slow, as far as known."""
+        self._client = client
+        self._writer = writer
+        self._options = options
+        self._began = 0
+
+    @property
+    def progress(self) -> Progress:
+        return self._writer.progress
+
+    @property
+    def backlog(self) -> int:
+        return self._writer.backlog
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(
+        cls, client: Client, root: Root, options: Options, on_seal: Callable[[Seal], None]
+    ) -> AsyncIterator[Recorder]:
+        """Takes a name, and puts right what an earlier recorder of this name left behind."""
+        try:
+            namespace = str((await client.stats())["namespace"])
+        except NoResponders:
+            raise PipelineError(
+                f"{client.server} is no Fumarole broker, and only of one is known what it says"
+            ) from None
+        lock = take_name(root, namespace, options.name)
+        try:
+            recovered = await asyncio.to_thread(recover, root, namespace, lock.name)
+            # Also a clock that was put back must not give an epoch again.
+            epoch = max(microseconds(), recovered.epoch + 1)
+            writer = Writer(root, namespace, lock.name, epoch, options.group, options.rolling, on_seal)
+            for seal in recovered.sealed:
+                on_seal(seal)
+            yield cls(client, writer, lock, options, recovered)
+        finally:
+            lock.release()
+
+    async def run(self, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        """Records until it is told to stop; then what was captured is sealed. Raises OSError, ClientError.
+
+        `on_ready` is called when the broker has confirmed: from then on every message is recorded.
+        """
+
+        async def ready() -> None:
+            on_ready()
+            await self._snapshot()
+
+        self._began = microseconds()
+        options = self._options
+        wanted = Wanted(options.topic, options.where, options.group)
+        self._writer.start()
+        asking = asyncio.create_task(self._ask_drops())
+        try:
+            async for columns in captured(self._client, wanted, stop, ready):
+                await self._give(columns)
+        finally:
+            asking.cancel()
+            await asyncio.to_thread(self._writer.finish, self._options.patience)
+
+    async def _snapshot(self) -> None:
+        async for page in self._client.all_producers(self._options.where):
+            table = snapshot_table(((producer.id, producer.metadata) for producer in page), self._began)
+            if table.num_rows:
+                await self._room()
+                self._writer.add_changes(table)
+
+    async def _give(self, columns: Columns) -> None:
+        await self._room()
+        self._writer.add(columns)
+
+    async def _room(self) -> None:
+        """A writer that is only slow is waited for; one that cannot write has to throw away."""
+        while self._writer.is_full and not self.progress.fault:
+            self._writer.check()
+            await asyncio.sleep(INTERVAL / 20)
+        self._writer.check()
+
+    async def _ask_drops(self) -> None:
+        """The broker knows what it had to throw away. Asked now and then; no answer is no harm."""
+        while True:
+            await asyncio.sleep(ASK_DROPS)
+            with contextlib.suppress(ClientError, TimeoutError):
+                known = (await self._client.consumers())["worst"]
+                own = [each["dropped"] for each in known if each["connection"].endswith(self._client.name)]
+                self.dropped = max([self.dropped, *own])

@@ -1,0 +1,154 @@
+"""Which files are the archive, and how rows get into it (P1)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+from fumarole.pipeline.archive import MESSAGES, namespaces, open_root, sealed, write_rows
+from fumarole.pipeline.archive.places import SEALED, Root
+from fumarole.pipeline.archive.seals import Seal, put_seal
+from fumarole.pipeline.archive.verifying import recover, set_aside, verify
+from fumarole.pipeline.errors import ArchiveError
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+def row(time: datetime, topic: str = "a.b", payload: bytes = b"1", **more: Any) -> dict[str, Any]:
+    return {"time": time, "topic": topic, "payload": payload, **more}
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    changes = [{"key": "Room", "kind": "text", "text": "410", "number": None, "truth": None}]
+    given = row(NOON, value=1.0, producer="p", headers=[("A", ["b", "c"])], changes=changes)
+    (seal,) = write_rows(tmp_path, "default", [given], recorder="r", epoch=7)
+    assert seal.path == "date=2026-11-15/hour=12/r-7-000000000000.parquet"
+    (file,) = sealed(tmp_path, "default")
+    assert (file.rows, file.first, file.last, file.recorder, file.epoch) == (1, 0, 0, "r", 7)
+    assert file.bytes == Path(file.uri).stat().st_size
+    table = pq.read_table(file.uri, partitioning=None)
+    assert table.to_pylist() == [{**given, "recorder": "r", "epoch": 7, "sequence": 0}]
+    assert table.schema.equals(MESSAGES)
+    assert pq.read_schema(file.uri).metadata[b"fumarole.version"] == b"1"
+
+
+def test_each_hour_has_its_folder(tmp_path: Path) -> None:
+    hours = [1, 0, 2, 0]
+    seals = write_rows(
+        tmp_path, "default", [row(NOON + timedelta(hours=hour), payload=str(hour).encode()) for hour in hours]
+    )
+    assert [(seal.path[:23], seal.first, seal.last) for seal in seals] == [
+        ("date=2026-11-15/hour=12", 0, 1),
+        ("date=2026-11-15/hour=13", 2, 2),
+        ("date=2026-11-15/hour=14", 3, 3),
+    ]
+
+
+def test_since_and_until_leave_files_out(tmp_path: Path) -> None:
+    write_rows(tmp_path, "default", [row(NOON + timedelta(hours=hour)) for hour in range(4)])
+    change = {"time": NOON, "producer": "p", "key": "k", "kind": "gone"}
+    write_rows(tmp_path, "default", [change], kind="changes")
+
+    def hours(since: datetime | None, until: datetime | None) -> list[str]:
+        found = sealed(tmp_path, "default", since, until)
+        return [file.path[21:23] if file.kind == "messages" else "changes" for file in found]
+
+    assert hours(None, None) == ["changes", "12", "13", "14", "15"]
+    assert hours(NOON + timedelta(minutes=90), None) == ["changes", "13", "14", "15"]
+    assert hours(None, NOON + timedelta(hours=1)) == ["changes", "12"]
+    assert hours(NOON + timedelta(hours=2), NOON + timedelta(hours=2, minutes=1)) == ["changes", "14"]
+    assert hours(None, NOON - timedelta(hours=13)) == []
+
+
+def test_a_file_without_a_seal_does_not_count(tmp_path: Path) -> None:
+    write_rows(tmp_path, "default", [row(NOON)])
+    folder = tmp_path / "default" / "date=2026-11-15" / "hour=12"
+    pq.write_table(pa.table({"x": [1]}), folder / "foreign.parquet")
+    assert [file.name for file in sealed(tmp_path, "default")] == ["rows-1-000000000000"]
+
+
+def test_what_was_replaced_counts_no_more(tmp_path: Path) -> None:
+    first = write_rows(tmp_path, "default", [row(NOON)], epoch=1)
+    second = write_rows(tmp_path, "default", [row(NOON)], epoch=2)
+    whole = Seal(
+        path="date=2026-11-15/hour=12/compact-1.parquet", kind="messages", rows=2, first=0, last=0, bytes=1,
+        recorder="", epoch=0, replaces=tuple(seal.name for seal in first + second),
+    )  # fmt: skip
+    put_seal(open_root(tmp_path), "default", whole)
+    again = Seal(
+        path="date=2026-11-15/hour=12/compact-2.parquet", kind="messages", rows=2, first=0, last=0, bytes=1,
+        recorder="", epoch=0, replaces=(whole.name,),
+    )  # fmt: skip
+    put_seal(open_root(tmp_path), "default", again)
+    assert [file.name for file in sealed(tmp_path, "default")] == ["compact-2"]
+
+
+def test_messages_and_changes_do_not_share_names(tmp_path: Path) -> None:
+    write_rows(tmp_path, "default", [row(NOON)])
+    write_rows(tmp_path, "default", [{"time": NOON, "producer": "p", "key": "k", "kind": "gone"}], kind="changes")
+    assert [(file.kind, file.name) for file in sealed(tmp_path, "default")] == [
+        ("changes", "rows-1-000000000000.changes"),
+        ("messages", "rows-1-000000000000"),
+    ]
+
+
+def test_names_never_repeat(tmp_path: Path) -> None:
+    write_rows(tmp_path, "default", [row(NOON)])
+    with pytest.raises(ArchiveError, match="is there already"):
+        write_rows(tmp_path, "default", [row(NOON)])
+
+
+def test_an_archive_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"there is no archive at .*/nowhere"):
+        sealed(tmp_path / "nowhere", "default")
+    with pytest.raises(ArchiveError, match="has no namespace 'default'; it has none"):
+        sealed(tmp_path, "default")
+    write_rows(tmp_path, "other", [row(NOON)])
+    assert namespaces(tmp_path) == ["other"]
+    with pytest.raises(ArchiveError, match="it has other"):
+        sealed(tmp_path, "default")
+    with pytest.raises(ArchiveError, match="cannot be opened"):
+        sealed("nosuchscheme://x/y", "default")
+
+
+def test_a_newer_version_is_refused_and_what_is_no_seal_passed_over(tmp_path: Path) -> None:
+    write_rows(tmp_path, "default", [row(NOON)])
+    folder = tmp_path / "default" / "_sealed"
+    (folder / "broken.json").write_text('{"version":1,"path":')
+    (folder / "foreign.json").write_text("[]")
+    (folder / "README").write_text("hello")
+    assert len(sealed(tmp_path, "default")) == 1
+    (folder / "newer.json").write_text('{"version":2,"colour":"red"}')
+    with pytest.raises(ArchiveError, match=r"is of version 2 of the archive.*use a newer one"):
+        sealed(tmp_path, "default")
+
+
+def test_any_file_system(tmp_path: Path) -> None:
+    uri = tmp_path.as_uri() + "/deeper"
+    write_rows(uri, "default", [row(NOON)])
+    assert (
+        sealed(uri, "default")[0].uri
+        == f"{tmp_path}/deeper/default/date=2026-11-15/hour=12/rows-1-000000000000.parquet"
+    )
+
+
+def test_a_file_system_that_is_not_local() -> None:
+    """Everything that is done to an archive works there too."""
+    root = Root(fs._MockFileSystem(), "bucket/archive", "mock://bucket/archive")
+    write_rows(root, "default", [row(NOON), row(NOON + timedelta(hours=1))])
+    files = sealed(root, "default")
+    assert [file.uri for file in files] == [f"mock://bucket/archive/default/{file.path}" for file in files]
+    assert namespaces(root) == ["default"]
+    assert verify(root, "default") == []
+    root.remove("default", SEALED, f"{files[0].name}.json")
+    assert recover(root, "default", "rows").sealed[0].name == files[0].name
+    root.remove("default", files[0].path)
+    (problem, _) = verify(root, "default")
+    assert set_aside(root, "default", [problem]) == [f"_sealed/{files[0].name}.json"]
+    assert len(sealed(root, "default")) == 1
