@@ -22,7 +22,7 @@ from tests.client.brokers import BrokerProcess
 
 COMMANDS = [
     "serve", "demo", "password", "token", "config check", "pub", "sub", "request", "reply", "stats", "producers",
-    "producer forget", "query explain", "bench",
+    "producer forget", "query explain", "bench", "bridge", "bridge status",
 ]  # fmt: skip
 
 
