@@ -49,10 +49,16 @@ HEARTBEAT: Final = 10
 """Seconds between signs of life, so that a broker which hangs is noticed within half a minute."""
 FULL: Final = 1 * MIB
 """Bytes that wait for the broker before clients are no longer read."""
-MOST_WAITING: Final = 256
-"""Messages of one client on the careful way."""
+MOST_WAITING: Final = 4 * MIB
+"""Bytes of one client on the careful way."""
+MOST_WAITING_ALL: Final = 64 * MIB
+"""Of all clients together."""
+WEIGHT: Final = 512
+"""What a message takes beside its payload, reckoned generously."""
 MOST_KNOWN: Final = 4096
 """Exchanges that are known to exist."""
+MOST_AT_ONCE: Final = 500
+"""Messages of one client that follow on the quick way before it is another's turn."""
 MANY_BINDS: Final = 64
 """Binds that are sent before one is waited for."""
 
@@ -144,6 +150,20 @@ class Waiting:
     """Not empty: it must be heard by somebody, or it is a failure."""
     done: Callable[[str | None], None]
 
+    @property
+    def weight(self) -> int:
+        return WEIGHT + len(self.property_list) + (0 if self.send is None else len(self.send.payload))
+
+
+class Row:
+    """The messages of one client on the careful way."""
+
+    __slots__ = ("messages", "weight")
+
+    def __init__(self) -> None:
+        self.messages: deque[Waiting] = deque()
+        self.weight = 0
+
 
 class AmqpSide:
     """The bridge's place in an AMQP broker."""
@@ -170,7 +190,8 @@ class AmqpSide:
         self._pass_wanted = asyncio.Event()
         self._pass_waiters: list[asyncio.Future[None]] = []
         self._known: dict[str, bytes] = {}
-        self._careful: dict[Any, deque[Waiting]] = {}
+        self._careful: dict[Any, Row] = {}
+        self._careful_weight = 0
         self._careful_wanted = asyncio.Event()
         self._out: list[bytes] = []
         self._out_size = 0
@@ -194,11 +215,15 @@ class AmqpSide:
             self._publish_quickly(exchange, send, property_list)
             done(None)
             return
-        if waiting is None:
-            waiting = self._careful[client] = deque()
-        if len(waiting) >= MOST_WAITING:
-            raise BridgeRefusedError(f"{MOST_WAITING} messages of yours are waiting for the broker; send more slowly")
-        waiting.append(Waiting(send, property_list, message_id, done))
+        if (0 if waiting is None else waiting.weight) > MOST_WAITING or self._careful_weight > MOST_WAITING_ALL:
+            raise BridgeRefusedError("too many messages are waiting for the broker; send more slowly")
+        self._wait(client, Waiting(send, property_list, message_id, done))
+
+    def _wait(self, client: Any, waiting: Waiting) -> None:
+        row = self._careful.setdefault(client, Row())
+        row.messages.append(waiting)
+        row.weight += waiting.weight
+        self._careful_weight += waiting.weight
         self._careful_wanted.set()
 
     def _publish_quickly(self, exchange: bytes, send: Send, property_list: bytes) -> None:
@@ -240,10 +265,9 @@ class AmqpSide:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pass_waiters.append(waiter)
         self._pass_wanted.set()
-        waiting = self._careful.get(client)
-        if waiting is not None:
+        if client in self._careful:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            waiting.append(Waiting(None, b"", "", lambda _: None if turn.done() else turn.set_result(None)))
+            self._wait(client, Waiting(None, b"", "", lambda _: None if turn.done() else turn.set_result(None)))
             await turn
         await waiter
 
@@ -272,8 +296,8 @@ class AmqpSide:
             async with asyncio.timeout(CONNECT_SECONDS):
                 consuming, publishing = await self._open(stack)
                 self._consume_channel = await _channel(consuming, confirmed=False)
-                self._quick = await _channel(publishing, confirmed=False)
                 self._publishing = publishing
+                await self._open_quick()
                 for exchange, kind in ((self.options.topic_exchange, TOPIC), (self.options.direct_exchange, DIRECT)):
                     await self._declare(consuming, exchange, kind)
                 await self._consume(self.options.reply_queue, REPLIES)
@@ -337,9 +361,9 @@ class AmqpSide:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(BridgeRefusedError(AWAY))
-        careful, self._careful = self._careful, {}
-        for queue in careful.values():
-            for waiting in queue:
+        careful, self._careful, self._careful_weight = self._careful, {}, 0
+        for row in careful.values():
+            for waiting in row.messages:
                 waiting.done(AWAY)
         if was_ready:
             self._changed(False)
@@ -404,17 +428,28 @@ class AmqpSide:
         while True:
             await self._out_wanted.wait()
             self._out_wanted.clear()
-            if self._quick.is_closed:
+            while self._quick.write_queue.full():
+                await asyncio.sleep(0)
+            # The library answers a close before it calls the channel closed. To write on it in between would end the
+            # whole connection, so nothing may be awaited from here to the write.
+            if self._quick.is_closed or self._quick._close_exception is not None:
                 await self._reopen_quick()
+                continue
             batch, self._out, size = self._out, [], self._out_size
             if not batch:
                 continue
             drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            await self._quick.write_queue.put(ChannelFrame(b"".join(batch), False, drained))
+            self._quick.write_queue.put_nowait(ChannelFrame(b"".join(batch), False, drained))
             await drained
             self._out_size -= size
             if self._out_size <= FULL:
                 self._room.set()
+
+    async def _open_quick(self) -> None:
+        assert self._publishing is not None
+        self._quick = await _channel(self._publishing, confirmed=False)
+        # The end of this channel is noticed at once, not with the next message.
+        self._quick.closing.add_done_callback(lambda closing: (closing.exception(), self._out_wanted.set()))
 
     async def _reopen_quick(self) -> None:
         """An exchange was there, and is not any more. What was meant for that channel goes with it."""
@@ -422,8 +457,7 @@ class AmqpSide:
         self._out, self._out_size = [], 0
         self._room.set()
         self._known.clear()
-        assert self._publishing is not None
-        self._quick = await _channel(self._publishing, confirmed=False)
+        await self._open_quick()
 
     # The careful way.
 
@@ -436,17 +470,31 @@ class AmqpSide:
                 self._careful_wanted.clear()
                 continue
             client = next(iter(self._careful))
-            queue = self._careful[client]
-            waiting = queue[0]
+            row = self._careful[client]
             if channel.is_closed:
                 channel = await _channel(self._publishing, confirmed=True)
-            refusal = await self._publish_carefully(channel, waiting)
-            queue.popleft()
-            # To the end of the row, or out of it.
+            refusal = await self._publish_carefully(channel, row.messages[0])
+            self._take(row).done(refusal)
+            for _ in range(MOST_AT_ONCE):
+                if not row.messages or self._needs_care(row.messages[0]):
+                    break
+                waiting = self._take(row)
+                if waiting.send is not None:
+                    self._publish_quickly(self._known[waiting.send.exchange], waiting.send, waiting.property_list)
+                waiting.done(None)
+            # It is the next one's turn.
             del self._careful[client]
-            if queue:
-                self._careful[client] = queue
-            waiting.done(refusal)
+            if row.messages:
+                self._careful[client] = row
+
+    def _take(self, row: Row) -> Waiting:
+        waiting = row.messages.popleft()
+        row.weight -= waiting.weight
+        self._careful_weight -= waiting.weight
+        return waiting
+
+    def _needs_care(self, waiting: Waiting) -> bool:
+        return waiting.send is not None and (bool(waiting.message_id) or waiting.send.exchange not in self._known)
 
     async def _publish_carefully(self, channel: Any, waiting: Waiting) -> str | None:
         send = waiting.send
