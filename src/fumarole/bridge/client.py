@@ -41,6 +41,7 @@ RENEW: Final = 15.0
 BUFFER: Final = 65_536
 LARGEST: Final = 16 * MIB
 LINGER_MS: Final = 1_000
+SEND_MS: Final = 5_000
 GRACE: Final = 2.0
 """Seconds beyond a call's own time in which the bridge must have said that it is over."""
 
@@ -97,6 +98,7 @@ class BridgeClient:
         socket = self._socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, LINGER_MS)
         socket.setsockopt(zmq.MAXMSGSIZE, LARGEST)
+        socket.setsockopt(zmq.SNDTIMEO, SEND_MS)
         socket.setsockopt(zmq.HEARTBEAT_IVL, 5_000)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 15_000)
         try:
@@ -265,7 +267,10 @@ class BridgeClient:
     async def _tell(self, *parts: bytes) -> None:
         if self._closed or self._socket is None:
             raise BridgeClosedError("the client is not open")
-        await self._socket.send_multipart(parts)
+        try:
+            await self._socket.send_multipart(parts)
+        except zmq.Again:
+            raise BridgeError(f"the bridge at {self._endpoint} takes nothing; it is gone, or refuses our key") from None
 
     async def _bind(self) -> None:
         if self._direct or self._topics:

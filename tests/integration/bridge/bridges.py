@@ -34,6 +34,7 @@ class RunningBridge:
 
     def __init__(self, *arguments: str, ready: bool = True) -> None:
         self.log: list[str] = []
+        self.stopped = False
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         self._process = subprocess.Popen(
@@ -105,6 +106,7 @@ class RunningBridge:
 
     def stop(self) -> None:
         assert self.is_running(), self.tail()
+        self.stopped = True
         self._process.terminate()
         try:
             code = self._process.wait(SECONDS)

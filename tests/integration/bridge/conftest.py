@@ -40,7 +40,8 @@ def start_bridge(rabbitmq: RabbitMq) -> Iterator[StartBridge]:
 
     yield start
     for each in started:
-        each.stop()
+        if not each.stopped:
+            each.stop()
 
 
 @pytest.fixture
