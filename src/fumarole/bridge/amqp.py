@@ -428,7 +428,7 @@ class AmqpSide:
         while True:
             await self._out_wanted.wait()
             self._out_wanted.clear()
-            while self._quick.write_queue.full():
+            while self._quick.write_queue.full():  # noqa: ASYNC110 - the library's queue has no event for it
                 await asyncio.sleep(0)
             # The library answers a close before it calls the channel closed. To write on it in between would end the
             # whole connection, so nothing may be awaited from here to the write.

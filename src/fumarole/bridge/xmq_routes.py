@@ -147,6 +147,8 @@ class Routes:
             self._held[dest] = self._held.get(dest, 0) + 1
             self._size += 1
             self._expect(kind, key, dest, expires)
+        elif expires < destinations.expires[dest]:
+            self._expect(kind, key, dest, expires)  # sooner than its entry says
         destinations.expires[dest] = expires
         return is_first
 

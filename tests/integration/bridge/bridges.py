@@ -95,6 +95,13 @@ class RunningBridge:
             assert time.monotonic() < deadline, status
             time.sleep(0.02)
 
+    def says(self, text: str, seconds: float = 10.0) -> None:
+        """Waits for a line of its log."""
+        deadline = time.monotonic() + seconds
+        while not any(text in line for line in self.log):
+            assert time.monotonic() < deadline, self.tail()
+            time.sleep(0.02)
+
     def memory(self) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):

@@ -172,7 +172,9 @@ def test_what_is_refused(bridge: RunningBridge, rows: list[str]) -> None:
                 assert answer[0] == b"error", name
                 assert answer[1].decode().startswith(text), name
                 assert len(answer[1]) < 400
-                assert answer[2:] == ([parts[1]] if parts[0] in (b"call", b"flush", b"status") and len(parts) > 1 else [])
+                assert answer[2:] == (
+                    [parts[1]] if parts[0] in (b"call", b"flush", b"status") and len(parts) > 1 else []
+                )
         assert attacker.silent(0.1)
 
 

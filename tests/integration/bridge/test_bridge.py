@@ -210,7 +210,13 @@ async def test_random_patterns_and_keys_as_rabbitmqs_own_topic_exchange(channel:
     exchange = await channel.declare_exchange("random-topics", "topic", auto_delete=True)
     word = lambda: chance.choice(["a", "b", "c", "*", "#", "", "a*", "#b"])  # noqa: E731
     patterns = sorted({".".join(word() for _ in range(chance.randint(1, 5))) for _ in range(150)} | {""})
-    keys = sorted({".".join(chance.choice(["a", "b", "c", "", "*", "#"]) for _ in range(chance.randint(1, 5))) for _ in range(150)} | {""})
+    keys = sorted(
+        {
+            ".".join(chance.choice(["a", "b", "c", "", "*", "#"]) for _ in range(chance.randint(1, 5)))
+            for _ in range(150)
+        }
+        | {""}
+    )
     routes = Routes(lambda: 0.0)
     queues = []
     for pattern in patterns:

@@ -14,7 +14,14 @@ import aio_pika
 import pytest
 import zmq.auth
 
-from fumarole.bridge import BlockingBridgeClient, BridgeClient, BridgeClosedError, BridgeError, BridgeRefusedError, Message
+from fumarole.bridge import (
+    BlockingBridgeClient,
+    BridgeClient,
+    BridgeClosedError,
+    BridgeError,
+    BridgeRefusedError,
+    Message,
+)
 from tests.integration.bridge.bridges import RunningBridge
 from tests.integration.bridge.conftest import StartBridge
 from tests.integration.bridge.rabbitmq import free_ports
@@ -142,7 +149,11 @@ def test_the_blocking_client(bridge: RunningBridge) -> None:
         client.send("amq.topic", "blocking.a", "1", content_type="text/plain")
         client.flush()
         message = client.receive(5)
-        assert (message.key, message.payload, message.properties) == ("blocking.a", b"1", {"content_type": "text/plain"})
+        assert (message.key, message.payload, message.properties) == (
+            "blocking.a",
+            b"1",
+            {"content_type": "text/plain"},
+        )
         with pytest.raises(TimeoutError):
             client.receive(0.05)
         client.bind("more.blocking")
