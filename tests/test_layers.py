@@ -26,8 +26,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doors": {"core", "exchange", "protocols", "sessions", "fastpath"},
     "store": {"core", "exchange"},
     "client": {"core", "protocols", "fastpath"},
+    "bridge": {"core", "fastpath", "client"},
     "pipeline": {"core", "client"},
-    "app": {"core", "exchange", "protocols", "sessions", "fastpath", "doors", "store", "client", "pipeline"},
+    "app": {
+        *("core", "exchange", "protocols", "sessions", "fastpath", "doors", "store", "client", "bridge", "pipeline"),
+    },
     "__init__": {"client"},
     "__main__": {"app"},
 }
@@ -37,6 +40,10 @@ CLIENT_NAMES = set(fumarole.__all__) - {"__version__"}
 
 # The pure layers do nothing but compute: time comes in as a number, chance as a function.
 PURE = {"core", "exchange", "protocols", "sessions"}
+PURE_MODULES = {
+    f"bridge/{name}.py"
+    for name in ("calls", "errors", "fields", "frames", "messages", "operations", "patterns", "xmq_routes")
+}
 IMPURE_MODULES = {"asyncio", "logging", "os", "random", "socket", "ssl", "threading", "time"}
 
 # Core is the standard library alone, but for what the query language is made of.
@@ -94,7 +101,7 @@ def violations(path: str, text: str) -> list[str]:
             target = "client" if target in CLIENT_NAMES else target
             wrong = target in MAY_IMPORT and target not in MAY_IMPORT[layer] | {layer, "__init__"}
         else:
-            wrong = (layer in PURE and top in IMPURE_MODULES) or (
+            wrong = ((layer in PURE or path in PURE_MODULES) and top in IMPURE_MODULES) or (
                 layer in STANDARD_LIBRARY_ONLY and top not in sys.stdlib_module_names | EXCEPT.get(path, set())
             )
         if wrong:
@@ -134,6 +141,8 @@ def test_arrows_point_one_way() -> None:
         pytest.param("sessions/a.py", "import json, time as t", "time", id="second of two"),
         pytest.param("sessions/a.py", "from fumarole.fastpath import loop", "fumarole.fastpath.loop", id="fastpath"),
         pytest.param("doors/a.py", "import fumarole.client", "fumarole.client", id="doors to client"),
+        pytest.param("bridge/fields.py", "import time", "time", id="a pure module of the bridge"),
+        pytest.param("bridge/a.py", "import fumarole.app", "fumarole.app", id="bridge to app"),
         pytest.param("client/a.py", "import fumarole.exchange", "fumarole.exchange", id="client to exchange"),
         pytest.param("core/a.py", "from fumarole import connect", "fumarole.connect", id="client by the package"),
         pytest.param("__init__.py", "from fumarole.core import topic", "fumarole.core.topic", id="package itself"),

@@ -22,7 +22,8 @@ from tests.client.brokers import BrokerProcess
 
 COMMANDS = [
     "serve", "demo", "password", "token", "config check", "pub", "sub", "request", "reply", "stats", "producers",
-    "producer forget", "query explain", "bench", "record", "pipeline replay", "pipeline verify",
+    "producer forget", "query explain", "bench", "bridge", "bridge status", "record", "pipeline replay",
+    "pipeline verify",
 ]  # fmt: skip
 
 

@@ -103,6 +103,8 @@ def everything_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     server.private_key_pem.write_to_path(str(tmp_path / "server.key"))
     server.cert_chain_pems[0].write_to_path(str(tmp_path / "server.pem"))
     authority.cert_pem.write_to_path(str(tmp_path / "clients.pem"))
+    (tmp_path / "bridge.key_secret").touch()
+    (tmp_path / "clients").mkdir()
     (tmp_path / "all.toml").write_text(uncommented(EXAMPLE.read_text()))
     monkeypatch.chdir(tmp_path)
     return load("all.toml", {}, {})
@@ -127,6 +129,7 @@ def test_what_the_example_has_commented_out_is_right(everything_set: Settings) -
     assert everything_set.tls is not None
     assert everything_set.tls.client_certificates == "required"
     assert everything_set.namespaces == {"volcanoes": NamespaceRules(outbox=1048576, producer_ttl=86400.0)}
+    assert everything_set.bridges[0].topics == ("test.#",)
     assert everything_set.users is not None
     assert everything_set.users[0].publish.deny == ("volcanoes.usa.internal.>",)
 

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fumarole import __version__
-from fumarole.app.commands import bench, demonstration, messages, observing, server
+from fumarole.app.commands import bench, bridging, demonstration, messages, observing, server
 from fumarole.app.commands import pipeline as pipeline_commands
 
 EXAMPLES = {
@@ -75,6 +75,15 @@ EXAMPLES = {
         fumarole demo
         fumarole demo --port 4333 --rate 10000
     """,
+    "bridge": """
+        fumarole bridge --amqp amqp://guest:guest@localhost:5672 --router 'tcp://*:5555' --topics 'test.#' --ttl 60
+        fumarole bridge --exchange volcanoes --servers nats://127.0.0.1:4222
+        fumarole bridge --config fumarole.toml
+    """,
+    "bridge status": """
+        fumarole bridge status
+        fumarole bridge status --router tcp://localhost:5555 --json | jq .bindings
+    """,
     "config check": """
         fumarole config check fumarole.toml
     """,
@@ -121,16 +130,26 @@ pipeline = typer.Typer(no_args_is_help=True, help="Work with an archive.")
 app.add_typer(pipeline, name="pipeline", rich_help_panel="Archive")
 
 
+bridge = typer.Typer(no_args_is_help=False)
+app.add_typer(bridge, name="bridge", rich_help_panel="Broker")
+
+
+def _examples(name: str) -> str:
+    lines = [line.strip() for line in EXAMPLES[name].strip().splitlines()]
+    # `\\b` keeps the lines as they are; brackets would be taken for markup.
+    return "Examples\n\n\b\n" + "\n".join(f"  {line}" for line in lines).replace("[", "\\[")
+
+
 def _add(to: typer.Typer, command: Callable[..., None], panel: str, name: str | None = None) -> None:
     full_name = name or command.__name__
-    lines = [line.strip() for line in EXAMPLES[full_name].strip().splitlines()]
-    # `\\b` keeps the lines as they are; brackets would be taken for markup.
-    examples = "Examples\n\n\b\n" + "\n".join(f"  {line}" for line in lines).replace("[", "\\[")
-    to.command(full_name.split()[-1], help=command.__doc__, epilog=examples, rich_help_panel=panel)(command)
+    epilog = _examples(full_name)
+    to.command(full_name.split()[-1], help=command.__doc__, epilog=epilog, rich_help_panel=panel)(command)
 
 
 _add(app, server.serve, "Broker")
 _add(app, demonstration.demo, "Broker")
+bridge.callback(invoke_without_command=True, help=bridging.bridge.__doc__, epilog=_examples("bridge"))(bridging.bridge)
+_add(bridge, bridging.status, "Broker", "bridge status")
 _add(config, server.check, "Broker", "config check")
 _add(app, server.password, "Broker")
 _add(app, server.token, "Broker")

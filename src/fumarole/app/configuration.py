@@ -16,13 +16,15 @@ from fumarole.app.consistency import check_consistency
 from fumarole.app.key_lines import key_lines
 from fumarole.app.mistakes import ConfigurationError, KeyPath, Mistake, Origin, Report, kind, nearest
 from fumarole.app.schema import FLAGS, PREFIX, VARIABLES, Tree, is_list, read_tree, read_value
-from fumarole.app.settings import Doors, Settings
+from fumarole.app.settings import BridgeSettings, Doors, Settings
 from fumarole.exchange.namespaces import default_rules
 
-__all__ = ["FLAGS", "VARIABLES", "ConfigurationError", "Mistake", "load"]
+__all__ = ["FLAGS", "VARIABLES", "ConfigurationError", "Mistake", "load", "load_bridge"]
 
-READ_ELSEWHERE: Final = frozenset({"FUMAROLE_SERVERS", "FUMAROLE_PURE"})
-"""Variables that are not settings of a broker: the client's servers, and the choice of the uncompiled loop."""
+READ_ELSEWHERE: Final = frozenset(
+    {"FUMAROLE_SERVERS", "FUMAROLE_PURE", "FUMAROLE_BRIDGE_AMQP", "FUMAROLE_BRIDGE_SERVERS"}
+)
+"""Variables that are not settings of a broker: the client's servers, the uncompiled loop, a bridge's addresses."""
 # Kubernetes gives containers variables named after each Service, and one may well be called `fumarole`.
 _OF_KUBERNETES: Final = re.compile(
     r"FUMAROLE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)"
@@ -43,6 +45,22 @@ def load(
     document, report = _read_file(Path(path)) if path is not None else ({}, Report({(): Origin("defaults")}))
     _override_by_variables(document, environ, report)
     _override_by_flags(document, flags, report)
+    return _right(document, report)
+
+
+def load_bridge(flags: Mapping[str, str | Sequence[str] | None]) -> BridgeSettings:
+    """One bridge from flags alone, each named after its setting (`--direct-queue`); None or empty: not given."""
+    table: Document = {}
+    origins: dict[KeyPath, Origin] = dict.fromkeys([(), ("bridges",), ("bridges", 0)], Origin("defaults"))
+    for flag, given in flags.items():
+        if given or given == "":
+            name = flag.removeprefix("--").replace("-", "_")
+            table[name] = given if isinstance(given, str) else list(given)
+            origins[("bridges", 0, name)] = Origin(flag)
+    return _right({"bridges": [table]}, Report(origins)).bridges[0]
+
+
+def _right(document: Document, report: Report) -> Settings:
     tree = read_tree(document, report)
     check_consistency(tree, report)
     if report.mistakes:

@@ -30,6 +30,36 @@ def check_consistency(tree: Tree, report: Report) -> None:
         if "namespace" in tree.get(door, {}):
             _check_allowed(tree[door]["namespace"], (door, "namespace"), tree, report)
     _check_users(tree, report)
+    _check_bridges(tree, report)
+
+
+def _check_bridges(tree: Tree, report: Report) -> None:
+    taken: dict[tuple[str, object], KeyPath] = {}
+    for index, bridge in enumerate(tree.get("bridges", [])):
+        for name in ("name", "router", "direct_queue"):
+            value = (bridge or {}).get(name)
+            default = {"name": "bridge", "router": "tcp://*:5555"}.get(name)
+            if bridge is None or (value is None and ("bridges", index, name) in report.origins):
+                continue
+            path: KeyPath = ("bridges", index, name)
+            if (value or default) is None:
+                continue
+            if (name, value or default) in taken:
+                first = key_text(taken[name, value or default])
+                report.add(path, f"{shown(value or default)}, which {first} has too", f"a {name} of its own")
+            taken.setdefault((name, value or default), path)
+        _check_bridge(bridge or {}, ("bridges", index), tree, report)
+
+
+def _check_bridge(bridge: Tree, path: KeyPath, tree: Tree, report: Report) -> None:
+    if "curve_clients" in bridge and (*path, "curve_key") not in report.origins:
+        report.add((*path, "curve_clients"), "clients' keys without curve_key", "the bridge's own key as well")
+    if "curve_key" in bridge and not _is_readable_file(bridge["curve_key"]):
+        report.add((*path, "curve_key"), f"{shown(str(bridge['curve_key']))}, which cannot be read", "a file")
+    if "curve_clients" in bridge and not bridge["curve_clients"].is_dir():
+        report.add((*path, "curve_clients"), f"{shown(str(bridge['curve_clients']))}, which is no folder", "a folder")
+    if "exchange" in bridge:
+        _check_allowed(bridge["exchange"], (*path, "exchange"), tree, report)
 
 
 def _check_data(tree: Tree, report: Report) -> None:

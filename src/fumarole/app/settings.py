@@ -12,6 +12,10 @@ from msgspec import Struct
 
 from fumarole.app.values import (
     Address,
+    AmqpAddress,
+    AmqpName,
+    BrokerAddresses,
+    Endpoint,
     FilePath,
     LineSize,
     ListenAddress,
@@ -19,11 +23,12 @@ from fumarole.app.values import (
     PasswordHash,
     PatternText,
     QueryDepth,
+    Secret,
     Size,
     Text,
     TokenDigest,
 )
-from fumarole.core.limits import Limits
+from fumarole.core.limits import MIB, Limits
 from fumarole.exchange.namespaces import DEFAULT, KUBEMQ, NamespaceRules
 
 
@@ -93,6 +98,29 @@ class UserSettings(Struct, frozen=True, kw_only=True):
     subscribe: PermissionSettings = PermissionSettings()
 
 
+class BridgeSettings(Struct, frozen=True, kw_only=True):
+    """A bridge between AMQP and ZeroMQ, which `fumarole bridge` runs (B1–B5)."""
+
+    name: NamespaceName = "bridge"
+    amqp: AmqpAddress = Secret("amqp://guest:guest@localhost:5672")
+    router: Endpoint = "tcp://*:5555"
+    topic_exchange: AmqpName = "amq.topic"
+    topics: tuple[AmqpName, ...] = ()
+    """Bound always; if there are any, clients may ask for nothing beyond them (B3)."""
+    direct_exchange: AmqpName = "amq.direct"
+    direct_queue: AmqpName | None = None
+    ttl: float = 60.0
+    exchange: NamespaceName | None = None
+    """The namespace that the topic exchange is joined with."""
+    servers: BrokerAddresses = Secret("nats://127.0.0.1:4222")
+    curve_key: FilePath | None = None
+    curve_clients: FilePath | None = None
+    payload: Size = 1 * MIB
+    waiting: int = 1_000
+    topics_per_client: int = 1_024
+    routes: int = 1_000_000
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """One broker's settings."""
 
@@ -108,6 +136,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     namespaces: Mapping[NamespaceName, NamespaceRules] = {}
     users: tuple[UserSettings, ...] | None = None
     """None: authentication is off. Empty: it is on, and nobody gets in."""
+    bridges: tuple[BridgeSettings, ...] = ()
 
 
 FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {

@@ -72,6 +72,8 @@ _PASSWORD_HASH = re.compile(
     r"\$argon2id\$v=19\$m=[0-9]{1,7},t=[0-9]{1,3},p=[0-9]{1,3}\$[A-Za-z0-9+/]{11,128}\$[A-Za-z0-9+/]{22,256}"
 )
 _TOKEN_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_AMQP_ADDRESS = re.compile(r"amqps?://([^@/\s]*@)?([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/\S*)?(\?\S*)?")
+_ENDPOINT = re.compile(r"tcp://(\*|[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5}|\*)|ipc://\S{1,100}")
 _BYTES_IN = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 _SECONDS_IN = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _LONGEST_TIME: Final = 24 * 3600.0
@@ -196,6 +198,35 @@ def read_token_digest(value: object) -> Secret:
     return Secret(value)
 
 
+def read_amqp_address(value: object) -> Secret:
+    """Reads the address of an AMQP broker, which may have a password in it."""
+    if not isinstance(value, str) or not _AMQP_ADDRESS.fullmatch(value):
+        raise RefusedError(shown(value), "amqp://[USER:PASSWORD@]HOST[:PORT][/VHOST], or amqps://…")
+    return Secret(value)
+
+
+def read_broker_addresses(value: object) -> Secret:
+    """Reads addresses of fumarole brokers, which may have passwords in them."""
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise RefusedError(shown(value), "nats://[USER:PASSWORD@|TOKEN@]HOST:PORT, several with commas")
+    return Secret(value)
+
+
+def read_endpoint(value: object) -> str:
+    """Reads where a ZeroMQ socket listens."""
+    if not isinstance(value, str) or not _ENDPOINT.fullmatch(value):
+        raise RefusedError(shown(value), 'an endpoint of ZeroMQ such as "tcp://*:5555" or "ipc:///run/bridge"')
+    return value
+
+
+def read_amqp_name(value: object) -> str:
+    """Reads the name of an exchange or queue, or a key: up to 255 bytes."""
+    text = read_text(value)
+    if len(text.encode("utf-8", "replace")) > 255:
+        raise RefusedError(shown(value), "at most 255 bytes")
+    return text
+
+
 def _of(reader: Reader) -> Meta:
     return Meta(extra={"read": reader})
 
@@ -212,3 +243,7 @@ ListenAddress = Annotated[Address, _of(read_address)]
 NamespaceName = Annotated[str, _of(read_namespace_name)]
 PasswordHash = Annotated[Secret, _of(read_password_hash)]
 TokenDigest = Annotated[Secret, _of(read_token_digest)]
+AmqpAddress = Annotated[Secret, _of(read_amqp_address)]
+BrokerAddresses = Annotated[Secret, _of(read_broker_addresses)]
+Endpoint = Annotated[str, _of(read_endpoint)]
+AmqpName = Annotated[str, _of(read_amqp_name)]

@@ -1,0 +1,542 @@
+"""The AMQP side: two connections, the bindings that routes want, and two ways to publish.
+
+**Connections.** One consumes and one publishes, so that a broker which takes nothing more in still gives. Both are made
+again, with backoff, for as long as the bridge runs; what was wanted is then declared and bound again (B5).
+
+**Bindings.** `wanted` says which keys should be bound; a pass compares that with what is bound, and does the
+difference. A queue is there as long as something is bound to it (B3). Nothing else changes bindings, so a reconnect is
+only a pass that begins with nothing.
+
+**Publishing.** AMQP answers a mistake by closing the channel, and with it goes what others had published on it just
+then. So an exchange is published to carefully first: one message at a time, on a channel of its own, confirmed. Once
+that went well its messages take the quick way, in batches. A client's messages never overtake each other: while one
+of them waits its turn on the careful way, those behind it do too. Clients take turns there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aio_pika
+import aiormq
+from aio_pika.abc import AbstractChannel, AbstractConnection, ConnectionParameter
+from aiormq.abc import ChannelFrame, DeliveredMessage
+from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
+from pamqp import commands
+from yarl import URL
+
+from fumarole.bridge.errors import BridgeRefusedError
+from fumarole.bridge.fields import encode_properties
+from fumarole.bridge.frames import RAW, Deliveries, publication
+from fumarole.bridge.messages import PLAIN
+from fumarole.bridge.operations import AWAY, Send
+from fumarole.bridge.xmq_routes import DIRECT, TOPIC
+from fumarole.core.limits import MIB
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS: Final = 10.0
+REPLY_SECONDS: Final = 10.0
+"""For the broker to answer one question."""
+SHORTEST_BACKOFF, LONGEST_BACKOFF = 0.1, 5.0
+HEARTBEAT: Final = 10
+"""Seconds between signs of life, so that a broker which hangs is noticed within half a minute."""
+FULL: Final = 1 * MIB
+"""Bytes that wait for the broker before clients are no longer read."""
+MOST_WAITING: Final = 4 * MIB
+"""Bytes of one client on the careful way."""
+MOST_WAITING_ALL: Final = 64 * MIB
+"""Of all clients together."""
+WEIGHT: Final = 512
+"""What a message takes beside its payload, reckoned generously."""
+MOST_KNOWN: Final = 4096
+"""Exchanges that are known to exist."""
+MOST_AT_ONCE: Final = 500
+"""Messages of one client that follow on the quick way before it is another's turn."""
+MANY_BINDS: Final = 64
+"""Binds that are sent before one is waited for."""
+
+Failure = Exception
+FAILURES: Final = (aiormq.exceptions.AMQPError, OSError, RuntimeError, TimeoutError)
+"""What the library raises when the broker, or the way to it, fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpOptions:
+    """Where the broker is, and what is used there."""
+
+    url: str
+    name: str
+    topic_exchange: str
+    direct_exchange: str
+    direct_queue: str
+    topic_queue: str
+    reply_queue: str
+
+
+class FrameStream:
+    """As much of an `asyncio.StreamReader` as the library uses, with `Deliveries` between."""
+
+    def __init__(self, source: asyncio.StreamReader, deliveries: Deliveries) -> None:
+        self._source = source
+        self._deliveries = deliveries
+        self._ready = b""
+        self._at = 0
+
+    def at_eof(self) -> bool:
+        return self._at == len(self._ready) and self._source.at_eof()
+
+    async def read(self, most: int = -1) -> bytes:
+        return await self._source.read(most)
+
+    async def readexactly(self, count: int) -> bytes:
+        while len(self._ready) - self._at < count:
+            data = await self._source.read(256 * 1024)
+            if not data:
+                raise asyncio.IncompleteReadError(self._ready[self._at :], count)
+            self._ready = self._ready[self._at :] + self._deliveries.receive_data(data)
+            self._at = 0
+        start = self._at
+        self._at += count
+        return self._ready[start : self._at]
+
+
+class FrameTransport(TransportFactory):
+    """Opens a connection whose deliveries are wrapped."""
+
+    def __init__(self, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
+
+    async def create(self, url: URL, **options: Any) -> tuple[Any, asyncio.StreamWriter]:
+        plain = TLSTransportFactory() if url.scheme == "amqps" else TCPTransportFactory()
+        reader, writer = await plain.create(url, **options)
+        return FrameStream(reader, self._deliveries), writer
+
+
+class BridgeConnection(aio_pika.Connection):
+    """One that can be told how to open its socket."""
+
+    PARAMETERS = (
+        *aio_pika.Connection.PARAMETERS,
+        ConnectionParameter(name="transport_factory", parser=lambda given: given, is_kwarg=True),
+    )
+
+
+class ReadyProperties(commands.Basic.Properties):
+    """A property list that is encoded already."""
+
+    def __init__(self, property_list: bytes, message_id: str = "") -> None:
+        super().__init__(message_id=message_id or None)
+        self._list = property_list
+
+    def marshal(self) -> bytes:
+        return self._list
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A message on the careful way, and who is told what became of it (None: it went well)."""
+
+    send: Send | None
+    """None: nothing is sent, only the turn is waited for."""
+    property_list: bytes
+    message_id: str
+    """Not empty: it must be heard by somebody, or it is a failure."""
+    done: Callable[[str | None], None]
+
+    @property
+    def weight(self) -> int:
+        return WEIGHT + len(self.property_list) + (0 if self.send is None else len(self.send.payload))
+
+
+class Row:
+    """The messages of one client on the careful way."""
+
+    __slots__ = ("messages", "weight")
+
+    def __init__(self) -> None:
+        self.messages: deque[Waiting] = deque()
+        self.weight = 0
+
+
+class AmqpSide:
+    """The bridge's place in an AMQP broker."""
+
+    def __init__(
+        self,
+        options: AmqpOptions,
+        wanted: Callable[[str], set[str]],
+        deliver: Callable[[str, str, bytes, bytes], None],
+        changed: Callable[[bool], None],
+    ) -> None:
+        """`wanted(kind)` are keys to bind; `deliver(kind, key, properties, body)`, and `REPLIES` is a kind."""
+        self.options = options
+        self.user = URL(options.url).user or "guest"
+        self.ready = False
+        self.bindings: dict[str, set[str]] = {TOPIC: set(), DIRECT: set()}
+        self.lost = 0
+        """Messages that were taken from clients and could not be handed over."""
+        self.deliveries = Deliveries()
+        self._wanted = wanted
+        self._deliver = deliver
+        self._changed = changed
+        self._consumers: dict[str, str] = {}
+        self._pass_wanted = asyncio.Event()
+        self._pass_waiters: list[asyncio.Future[None]] = []
+        self._known: dict[str, bytes] = {}
+        self._careful: dict[Any, Row] = {}
+        self._careful_weight = 0
+        self._careful_wanted = asyncio.Event()
+        self._out: list[bytes] = []
+        self._out_size = 0
+        self._out_wanted = asyncio.Event()
+        self._room = asyncio.Event()
+        self._consume_channel: Any = None
+        self._quick: Any = None
+        self._publishing: AbstractConnection | None = None
+
+    # What the bridge calls.
+
+    def publish(
+        self, client: Any, send: Send, property_list: bytes, done: Callable[[str | None], None], message_id: str = ""
+    ) -> None:
+        """Publishes; `done` may be called at once or later. With a `message_id`, somebody must hear it."""
+        if not self.ready:
+            raise BridgeRefusedError(AWAY)
+        waiting = self._careful.get(client)
+        exchange = self._known.get(send.exchange)
+        if waiting is None and exchange is not None and not message_id:
+            self._publish_quickly(exchange, send, property_list)
+            done(None)
+            return
+        if (0 if waiting is None else waiting.weight) > MOST_WAITING or self._careful_weight > MOST_WAITING_ALL:
+            raise BridgeRefusedError("too many messages are waiting for the broker; send more slowly")
+        self._wait(client, Waiting(send, property_list, message_id, done))
+
+    def _wait(self, client: Any, waiting: Waiting) -> None:
+        row = self._careful.setdefault(client, Row())
+        row.messages.append(waiting)
+        row.weight += waiting.weight
+        self._careful_weight += waiting.weight
+        self._careful_wanted.set()
+
+    def _publish_quickly(self, exchange: bytes, send: Send, property_list: bytes) -> None:
+        quick = self._quick
+        frames = publication(
+            quick.number,
+            exchange,
+            send.key.encode(),
+            property_list,
+            send.payload,
+            quick.connection.connection_tune.frame_max,
+        )
+        self._out.append(frames)
+        self._out_size += len(frames)
+        self._out_wanted.set()
+        if self._out_size > FULL:
+            self._room.clear()
+
+    @property
+    def full(self) -> bool:
+        """Does more wait for the broker than should?"""
+        return self._out_size > FULL
+
+    async def room(self) -> None:
+        """Returns when the broker has taken what waits for it."""
+        await self._room.wait()
+
+    def rebind(self) -> None:
+        """What is wanted has changed."""
+        self._pass_wanted.set()
+
+    async def settled(self, client: Any) -> None:
+        """Returns when what is wanted now is bound, and what the client published handed over.
+
+        Raises BridgeRefusedError while the broker is away.
+        """
+        if not self.ready:
+            raise BridgeRefusedError(AWAY)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pass_waiters.append(waiter)
+        self._pass_wanted.set()
+        if client in self._careful:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._wait(client, Waiting(None, b"", "", lambda _: None if turn.done() else turn.set_result(None)))
+            await turn
+        await waiter
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        backoff, told = SHORTEST_BACKOFF, False
+        place = str(URL(self.options.url).with_user(None).with_password(None))
+        while True:
+            reason = "it closed the connection"
+            try:
+                await self._connected(place)
+            except FAILURES as error:
+                reason = str(error)[:200] or type(error).__name__
+            if self.ready:
+                backoff, told = SHORTEST_BACKOFF, False
+            self._lose()
+            if not told:
+                log.warning("no AMQP broker at %s: %s; trying again", place, reason)
+                told = True
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, LONGEST_BACKOFF)
+
+    async def _connected(self, place: str) -> None:
+        """One life of the connections."""
+        async with contextlib.AsyncExitStack() as stack:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                consuming, publishing = await self._open(stack)
+                self._consume_channel = await _channel(consuming, confirmed=False)
+                self._publishing = publishing
+                await self._open_quick()
+                for exchange, kind in ((self.options.topic_exchange, TOPIC), (self.options.direct_exchange, DIRECT)):
+                    await self._declare(consuming, exchange, kind)
+                await self._consume(self.options.reply_queue, REPLIES)
+            await self._one_pass()
+            self._room.set()
+            self.ready = True
+            log.info("connected to the AMQP broker at %s", place)
+            self._changed(True)
+            works: list[Awaitable[Any]] = [
+                consuming.transport.connection.closing,  # type: ignore[union-attr]
+                publishing.transport.connection.closing,  # type: ignore[union-attr]
+                self._consume_channel.closing,
+                *(asyncio.ensure_future(work) for work in (self._keep_bound(), self._flush(), self._carefully())),
+            ]
+            tasks = [asyncio.ensure_future(work) for work in works]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if not task.cancelled() and (error := task.exception()) is not None:
+                        raise error
+            finally:
+                for task in tasks[3:]:
+                    task.cancel()
+                await asyncio.gather(*tasks[3:], return_exceptions=True)
+
+    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[AbstractConnection, AbstractConnection]:
+        url = URL(self.options.url).update_query(heartbeat=HEARTBEAT)
+        self.deliveries = Deliveries()
+        opened = []
+        for what in ("consuming", "publishing"):
+            properties: Any = {"connection_name": f"fumarole bridge {self.options.name}, {what}"}
+            transport = FrameTransport(self.deliveries) if what == "consuming" else None
+            connection = BridgeConnection(url, client_properties=properties, transport_factory=transport)
+            stack.push_async_callback(_close, connection)
+            await connection.connect()
+            opened.append(connection)
+        return opened[0], opened[1]
+
+    async def _declare(self, connection: AbstractConnection, exchange: str, kind: str) -> None:
+        """An exchange that is there is taken as it is; one that is not is made."""
+        channel = await _channel(connection, confirmed=False)
+        try:
+            await channel.exchange_declare(exchange, passive=True, timeout=REPLY_SECONDS)
+            await channel.close()
+        except aiormq.exceptions.ChannelNotFoundEntity:
+            channel = await _channel(connection, confirmed=False)
+            await channel.exchange_declare(exchange, exchange_type=kind, durable=True, timeout=REPLY_SECONDS)
+            await channel.close()
+
+    def _lose(self) -> None:
+        """There is no broker just now. Nothing that was under way is tried again."""
+        was_ready, self.ready = self.ready, False
+        self.lost += len(self._out)
+        self._out, self._out_size = [], 0
+        self._known.clear()
+        self._room.set()
+        for bound in self.bindings.values():
+            bound.clear()
+        self._consumers.clear()
+        waiters, self._pass_waiters = self._pass_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(BridgeRefusedError(AWAY))
+        careful, self._careful, self._careful_weight = self._careful, {}, 0
+        for row in careful.values():
+            for waiting in row.messages:
+                waiting.done(AWAY)
+        if was_ready:
+            self._changed(False)
+
+    # Bindings.
+
+    async def _keep_bound(self) -> None:
+        while True:
+            await self._pass_wanted.wait()
+            await self._one_pass()
+
+    async def _one_pass(self) -> None:
+        self._pass_wanted.clear()
+        waiters, self._pass_waiters = self._pass_waiters, []
+        try:
+            for kind, queue, exchange in (
+                (TOPIC, self.options.topic_queue, self.options.topic_exchange),
+                (DIRECT, self.options.direct_queue, self.options.direct_exchange),
+            ):
+                await self._bind_as_wanted(kind, queue, exchange)
+        except BaseException:
+            self._pass_waiters += waiters
+            raise
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _bind_as_wanted(self, kind: str, queue: str, exchange: str) -> None:
+        channel, bound, wanted = self._consume_channel, self.bindings[kind], self._wanted(kind)
+        if wanted and kind not in self._consumers:
+            await self._consume(queue, kind)
+        missing = [key for key in wanted if key not in bound]
+        for number, key in enumerate(missing, 1):
+            # Waiting for each answer would take a thousand times as long as the broker needs.
+            wait = number % MANY_BINDS == 0 or number == len(missing)
+            await channel.queue_bind(queue, exchange, key, nowait=not wait, timeout=REPLY_SECONDS)
+            bound.add(key)
+        if not wanted and kind in self._consumers:
+            # The queue goes with its consumer, and its bindings with it.
+            await channel.basic_cancel(self._consumers.pop(kind), timeout=REPLY_SECONDS)
+            bound.clear()
+        for key in [key for key in bound if key not in wanted]:
+            await channel.queue_unbind(queue, exchange, key, timeout=REPLY_SECONDS)
+            bound.discard(key)
+
+    async def _consume(self, queue: str, kind: str) -> None:
+        """A queue of our own, which ends with us, and everything in it at once."""
+        channel = self._consume_channel
+        deliver = self._deliver
+
+        async def take(message: DeliveredMessage) -> None:
+            headers: Any = message.header.properties.headers
+            deliver(kind, message.delivery.routing_key or "", bytes(headers[RAW]), message.body)  # type: ignore[union-attr]
+
+        await channel.queue_declare(queue, exclusive=True, auto_delete=True, timeout=REPLY_SECONDS)
+        answer = await channel.basic_consume(queue, take, no_ack=True, timeout=REPLY_SECONDS)
+        self._consumers[kind] = answer.consumer_tag
+
+    # The quick way.
+
+    async def _flush(self) -> None:
+        while True:
+            await self._out_wanted.wait()
+            self._out_wanted.clear()
+            while self._quick.write_queue.full():  # noqa: ASYNC110 - the library's queue has no event for it
+                await asyncio.sleep(0)
+            # The library answers a close before it calls the channel closed. To write on it in between would end the
+            # whole connection, so nothing may be awaited from here to the write.
+            if self._quick.is_closed or self._quick._close_exception is not None:
+                await self._reopen_quick()
+                continue
+            batch, self._out, size = self._out, [], self._out_size
+            if not batch:
+                continue
+            drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._quick.write_queue.put_nowait(ChannelFrame(b"".join(batch), False, drained))
+            await drained
+            self._out_size -= size
+            if self._out_size <= FULL:
+                self._room.set()
+
+    async def _open_quick(self) -> None:
+        assert self._publishing is not None
+        self._quick = await _channel(self._publishing, confirmed=False)
+        # The end of this channel is noticed at once, not with the next message.
+        self._quick.closing.add_done_callback(lambda closing: (closing.exception(), self._out_wanted.set()))
+
+    async def _reopen_quick(self) -> None:
+        """An exchange was there, and is not any more. What was meant for that channel goes with it."""
+        self.lost += len(self._out)
+        self._out, self._out_size = [], 0
+        self._room.set()
+        self._known.clear()
+        await self._open_quick()
+
+    # The careful way.
+
+    async def _carefully(self) -> None:
+        assert self._publishing is not None
+        channel = await _channel(self._publishing, confirmed=True)
+        while True:
+            await self._careful_wanted.wait()
+            if not self._careful:
+                self._careful_wanted.clear()
+                continue
+            client = next(iter(self._careful))
+            row = self._careful[client]
+            if channel.is_closed:
+                channel = await _channel(self._publishing, confirmed=True)
+            refusal = await self._publish_carefully(channel, row.messages[0])
+            self._take(row).done(refusal)
+            for _ in range(MOST_AT_ONCE):
+                if not row.messages or self._needs_care(row.messages[0]):
+                    break
+                waiting = self._take(row)
+                if waiting.send is not None:
+                    self._publish_quickly(self._known[waiting.send.exchange], waiting.send, waiting.property_list)
+                waiting.done(None)
+            # It is the next one's turn.
+            del self._careful[client]
+            if row.messages:
+                self._careful[client] = row
+
+    def _take(self, row: Row) -> Waiting:
+        waiting = row.messages.popleft()
+        row.weight -= waiting.weight
+        self._careful_weight -= waiting.weight
+        return waiting
+
+    def _needs_care(self, waiting: Waiting) -> bool:
+        return waiting.send is not None and (bool(waiting.message_id) or waiting.send.exchange not in self._known)
+
+    async def _publish_carefully(self, channel: Any, waiting: Waiting) -> str | None:
+        send = waiting.send
+        if send is None:
+            return None
+        try:
+            await channel.basic_publish(
+                send.payload,
+                exchange=send.exchange,
+                routing_key=send.key,
+                properties=ReadyProperties(waiting.property_list, waiting.message_id),
+                mandatory=bool(waiting.message_id),
+                timeout=REPLY_SECONDS,
+            )
+        except aiormq.exceptions.PublishError:
+            return NOBODY
+        except aiormq.exceptions.ChannelNotFoundEntity:
+            return f"there is no exchange {send.exchange[:80]!r}"
+        except (aiormq.exceptions.AMQPChannelError, aiormq.exceptions.DeliveryError) as error:
+            return f"the broker refused it: {str(error)[:200]}"
+        if len(self._known) >= MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[send.exchange] = send.exchange.encode()
+        return None
+
+
+REPLIES: Final = "replies"
+NOBODY: Final = "nobody can hear this: no queue is bound for that exchange and key"
+
+
+async def _channel(connection: AbstractConnection, confirmed: bool) -> Any:
+    channel: AbstractChannel = await connection.channel(publisher_confirms=confirmed, on_return_raises=confirmed)
+    return await channel.get_underlay_channel()
+
+
+async def _close(connection: AbstractConnection) -> None:
+    with contextlib.suppress(*FAILURES):
+        async with asyncio.timeout(2.0):
+            await connection.close()
+
+
+def with_reply(send: Send, reply_to: str, correlation: str, message_id: str) -> bytes:
+    """The property list of a call."""
+    properties = {**send.properties, "reply_to": reply_to, "correlation_id": correlation, "message_id": message_id}
+    return encode_properties(properties, send.headers) or PLAIN

@@ -1,0 +1,385 @@
+"""The bridge itself: what clients say on the ZeroMQ side becomes routes, bindings, messages and calls on the AMQP side.
+
+ROUTER ── operations ──▶ Bridge ── bindings, messages ──▶ AMQP broker
+   ◀── msg, reply, done, error ──   ◀── deliveries ──────────
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from yarl import URL
+
+from fumarole.bridge import operations
+from fumarole.bridge.amqp import REPLIES, AmqpOptions, AmqpSide, with_reply
+from fumarole.bridge.calls import Caller, Calls
+from fumarole.bridge.errors import BridgeRefusedError, MalformedError
+from fumarole.bridge.fields import decode_properties
+from fumarole.bridge.messages import check_properties, from_amqp, pack, to_amqp
+from fumarole.bridge.operations import DONE, ERROR, MSG, REPLY, Bind, Call, Flush, Send, Status, Unbind
+from fumarole.bridge.patterns import covers
+from fumarole.bridge.xmq_routes import DIRECT, TOPIC, Routes
+from fumarole.bridge.zeromq import Router, RouterOptions
+from fumarole.core.topic import parse_amqp
+from fumarole.fastpath import engine
+
+log = logging.getLogger(__name__)
+
+SWEEP_SECONDS: Final = 0.5
+PAUSE_SECONDS: Final = 1.0
+"""How long clients wait for a broker that takes nothing before their messages are refused."""
+ROUTES_SHOWN: Final = 1_000
+"""In one status."""
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeOptions:
+    """One bridge."""
+
+    name: str
+    amqp: str
+    router: RouterOptions
+    topic_exchange: str = "amq.topic"
+    direct_exchange: str = "amq.direct"
+    direct_queue: str = ""
+    topics: tuple[str, ...] = ()
+    """Bound always; if there are any, clients may ask for nothing beyond them (B3)."""
+    ttl: float = 60.0
+    topics_per_client: int = 1_024
+    routes: int = 1_000_000
+    """Of all clients together."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has passed, for `status`."""
+
+    operations: Counter[str] = field(default_factory=Counter)
+    received: int = 0
+    """Messages from AMQP."""
+    delivered: int = 0
+    """To clients."""
+    published: int = 0
+    """To AMQP."""
+    refused: int = 0
+    """Operations answered with an error."""
+    no_route: int = 0
+    unreadable: int = 0
+    """Messages from AMQP whose properties nobody can read."""
+    too_large: int = 0
+    late_replies: int = 0
+
+
+class Bridge:
+    """`start`, then it works until `stop`."""
+
+    def __init__(self, options: BridgeOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self.options = options
+        self.counts = Counts()
+        self.routes = Routes(clock, engine.best().parts.index)
+        self.calls = Calls()
+        self.listeners: list[Callable[[str, bytes, bytes], None]] = []
+        """Told of every message to the topic exchange: key, property list, body."""
+        self._always = set(options.topics)
+        for topic in options.topics:
+            parse_amqp(topic)
+        self._clock = clock
+        self._tasks: list[asyncio.Task[None]] = []
+        self._flushes: set[asyncio.Task[None]] = set()
+        self._call_timer: asyncio.TimerHandle | None = None
+        self._pausing: asyncio.Task[None] | None = None
+        self.router = Router(options.router, self._receive)
+        unique = secrets.token_hex(8)
+        amqp_options = AmqpOptions(
+            url=options.amqp,
+            name=options.name,
+            topic_exchange=options.topic_exchange,
+            direct_exchange=options.direct_exchange,
+            direct_queue=options.direct_queue or f"fumarole.{options.name}.direct.{unique}",
+            topic_queue=f"fumarole.{options.name}.topic.{unique}",
+            reply_queue=f"fumarole.{options.name}.replies.{unique}",
+        )
+        self.amqp = AmqpSide(amqp_options, self._wanted, self._deliver, self._broker_changed)
+
+    def start(self) -> None:
+        """Opens the ROUTER; the broker may come later (B5). Raises CannotBridgeError."""
+        self.router.open()
+        log.info("bridge %s open on %s", self.options.name, self.router.endpoint)
+        self._tasks = [asyncio.create_task(self.amqp.run()), asyncio.create_task(self._sweep())]
+
+    async def work(self) -> None:
+        """Until cancelled. Raises what cannot happen, if it does: a bridge that is half dead should end."""
+        await asyncio.gather(*self._tasks)
+
+    async def stop(self) -> None:
+        """Leaves nothing behind in the broker: its queues are exclusive, and go with the connection."""
+        for task in (*self._tasks, *self._flushes):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._flushes, return_exceptions=True)
+        if self._call_timer is not None:
+            self._call_timer.cancel()
+        self.router.close()
+
+    def listen(self, listener: Callable[[str, bytes, bytes], None], topics: Sequence[str]) -> None:
+        """From now on the listener hears the topic exchange: these topics, or what is configured."""
+        self.listeners.append(listener)
+        self._always |= set(topics)
+        self.amqp.rebind()
+
+    # From ZeroMQ.
+
+    def _receive(self, client: bytes, parts: list[bytes]) -> None:
+        identity: bytes | None = None
+        try:
+            operation = operations.parse(parts, self.options.topics_per_client)
+            identity = getattr(operation, "identity", None)
+            handler = self._HANDLERS[type(operation)]
+            handler(self, client, operation)
+        except (MalformedError, BridgeRefusedError) as error:
+            if identity is None and len(parts) > 1 and parts[0] in (b"call", b"flush", b"status"):
+                identity = parts[1]
+            self._refuse(client, str(error), identity)
+
+    def _refuse(self, client: bytes, text: str, identity: bytes | None = None) -> None:
+        self.counts.refused += 1
+        self.router.send(client, ERROR, text.encode(), *(() if identity is None else (identity,)))
+
+    def _bind(self, client: bytes, bind: Bind) -> None:
+        keys = [(DIRECT, bind.direct)] if bind.direct else []
+        keys += [(TOPIC, topic) for topic in dict.fromkeys(bind.topics)]
+        for topic in bind.topics:
+            if self.options.topics and not any(covers(wide, topic) for wide in self.options.topics):
+                allowed = ", ".join(self.options.topics)[:200]
+                raise MalformedError(f"topic {topic[:80]!r} is not within what this bridge offers: {allowed}")
+        new = [key for key in keys if not self.routes.holds(*key, client)]
+        if self.routes.held(client) + len(new) > self.options.topics_per_client + 1:
+            raise MalformedError(f"a client may have {self.options.topics_per_client} topics")
+        if len(self.routes) + len(new) > self.options.routes:
+            raise BridgeRefusedError(f"the bridge has its {self.options.routes} routes")
+        self.counts.operations["bind"] += 1
+        expires = self._clock() + self.options.ttl
+        changed = False
+        for kind, key in keys:
+            changed |= (self.routes.add_direct if kind == DIRECT else self.routes.add_topic)(key, client, expires)
+        if changed:
+            self.amqp.rebind()
+
+    def _unbind(self, client: bytes, unbind: Unbind) -> None:
+        self.counts.operations["unbind"] += 1
+        if unbind.direct:
+            self.routes.remove_direct(unbind.direct, client)
+        for topic in unbind.topics:
+            self.routes.remove_topic(topic, client)
+        self.amqp.rebind()
+
+    def _send(self, client: bytes, send: Send) -> None:
+        self._check_size(send)
+        self.counts.operations["send"] += 1
+        property_list = to_amqp(send.properties, send.headers, self.amqp.user)
+        self._make_room()
+        self.amqp.publish(client, send, property_list, lambda refusal: self._sent(client, refusal))
+
+    def _sent(self, client: bytes, refusal: str | None) -> None:
+        if refusal is None:
+            self.counts.published += 1
+        else:
+            self._refuse(client, refusal)
+
+    def _check_size(self, send: Send) -> None:
+        if len(send.payload) > self.options.router.payload:
+            raise MalformedError(
+                f"the payload has {len(send.payload)} bytes; {self.options.router.payload} are allowed"
+            )
+
+    def _make_room(self) -> None:
+        """The clients wait a little for a broker that is behind, by not being read; then they are refused."""
+        if self.amqp.full:
+            if self._pausing is None:
+                self.router.pause()
+                self._pausing = asyncio.create_task(self._pause())
+            elif self._pausing.done():
+                raise BridgeRefusedError("the AMQP broker takes no more just now; try again later")
+
+    async def _pause(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PAUSE_SECONDS):
+                await self.amqp.room()
+                self._pausing = None
+        self.router.resume()
+        if self._pausing is not None:
+            await self.amqp.room()
+            self._pausing = None
+
+    def _call(self, client: bytes, call: Call) -> None:
+        self._check_size(call.send)
+        self.counts.operations["call"] += 1
+        check_properties(call.send.properties, call.send.headers, self.amqp.user)
+        correlation = secrets.token_hex(12)
+        message_id = call.send.properties.get("message_id") or correlation
+        property_list = with_reply(call.send, self.amqp.options.reply_queue, correlation, message_id)
+        caller = Caller(client, call.identity)
+        self.calls.open(correlation, caller, call.replies, self._clock() + call.timeout)
+
+        def sent(refusal: str | None) -> None:
+            if refusal is None:
+                self.counts.published += 1
+            elif self.calls.close(correlation) is not None:
+                self._refuse(client, refusal, call.identity)
+
+        try:
+            self.amqp.publish(client, call.send, property_list, sent, str(message_id))
+        except BridgeRefusedError:
+            self.calls.close(correlation)
+            raise
+        self._time_calls()
+
+    def _time_calls(self) -> None:
+        due = self.calls.next_due()
+        if self._call_timer is not None:
+            self._call_timer.cancel()
+            self._call_timer = None
+        if due is not None:
+            delay = max(0.0, due - self._clock())
+            self._call_timer = asyncio.get_running_loop().call_later(delay, self._end_calls)
+
+    def _end_calls(self) -> None:
+        for caller in self.calls.sweep(self._clock()):
+            self.router.send(caller.client, DONE, caller.identity)
+        self._call_timer = None
+        self._time_calls()
+
+    def _flush(self, client: bytes, flush: Flush) -> None:
+        self.counts.operations["flush"] += 1
+
+        async def settle() -> None:
+            try:
+                await self.amqp.settled(client)
+                self.router.send(client, DONE, flush.identity)
+            except BridgeRefusedError as error:
+                self._refuse(client, str(error), flush.identity)
+
+        task = asyncio.create_task(settle())
+        self._flushes.add(task)
+        task.add_done_callback(self._flushes.discard)
+
+    def _status(self, client: bytes, status: Status) -> None:
+        self.counts.operations["status"] += 1
+        payload = json.dumps(self.report()).encode()
+        self.router.send(client, REPLY, status.identity, pack(payload, {"content_type": "application/json"}, {}))
+        self.router.send(client, DONE, status.identity)
+
+    _HANDLERS: Final[dict[type, Callable[..., None]]] = {
+        Bind: _bind,
+        Unbind: _unbind,
+        Send: _send,
+        Call: _call,
+        Flush: _flush,
+        Status: _status,
+    }
+
+    # From AMQP.
+
+    def _wanted(self, kind: str) -> set[str]:
+        return self._always.union(self.routes.keys(kind)) if kind == TOPIC else set(self.routes.keys(kind))
+
+    def _deliver(self, kind: str, key: str, property_list: bytes, body: bytes) -> None:
+        self.counts.received += 1
+        if len(body) > self.options.router.payload:
+            self.counts.too_large += 1
+            return
+        if kind == REPLIES:
+            self._reply(property_list, body)
+            return
+        clients = self.routes.get_topic(key) if kind == TOPIC else self.routes.get_direct(key)
+        if kind == TOPIC:
+            for listener in self.listeners:
+                listener(key, property_list, body)
+        if not clients:
+            self.counts.no_route += 1
+            return
+        try:
+            message = from_amqp(property_list, body)
+        except MalformedError:
+            self.counts.unreadable += 1
+            return
+        encoded = key.encode()
+        for client in clients:
+            if self.router.send(client, MSG, encoded, message):
+                self.counts.delivered += 1
+
+    def _reply(self, property_list: bytes, body: bytes) -> None:
+        try:
+            correlation = decode_properties(property_list)[0].get("correlation_id")
+            message = from_amqp(property_list, body)
+        except MalformedError:
+            self.counts.unreadable += 1
+            return
+        known = self.calls.reply(correlation) if isinstance(correlation, str) else None
+        if known is None:
+            self.counts.late_replies += 1
+            return
+        caller, last = known
+        if self.router.send(caller.client, REPLY, caller.identity, message):
+            self.counts.delivered += 1
+        if last:
+            self.router.send(caller.client, DONE, caller.identity)
+
+    def _broker_changed(self, ready: bool) -> None:
+        if ready:
+            self.amqp.rebind()
+
+    # By the clock.
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(min(SWEEP_SECONDS, self.options.ttl / 4))
+            if self.routes.sweep():
+                self.amqp.rebind()
+
+    def report(self) -> dict[str, Any]:
+        """What `fumarole bridge status` shows. Nothing in it is secret."""
+        counts, now = self.counts, self._clock()
+        shown: list[dict[str, Any]] = []
+        for route in self.routes:
+            if len(shown) == ROUTES_SHOWN:
+                break
+            if route.expires > now:
+                client = route.destination.hex()
+                shown.append(
+                    {"kind": route.kind, "key": route.key, "client": client, "seconds": round(route.expires - now, 1)}
+                )
+        return {
+            "name": self.options.name,
+            "broker": {
+                "address": str(URL(self.options.amqp).with_user(None).with_password(None)),
+                "state": "connected" if self.amqp.ready else "away",
+            },
+            "router": self.router.endpoint,
+            "ttl": self.options.ttl,
+            "routes": {"count": len(self.routes), "shown": shown},
+            "bindings": {kind: sorted(keys)[:ROUTES_SHOWN] for kind, keys in self.amqp.bindings.items()},
+            "calls": len(self.calls),
+            "received": counts.received,
+            "delivered": counts.delivered,
+            "published": counts.published,
+            "operations": dict(counts.operations),
+            "refused": counts.refused,
+            "dropped": {
+                "no route": counts.no_route,
+                "too large": counts.too_large,
+                "unreadable": counts.unreadable + self.amqp.deliveries.left_out,
+                "client gone": self.router.gone,
+                "client slow": self.router.slow,
+                "late reply": counts.late_replies,
+                "broker lost": self.amqp.lost,
+            },
+        }

@@ -1,0 +1,23 @@
+"""What can go wrong with a bridge, in sentences for a person."""
+
+from fumarole.core.errors import FumaroleError
+
+
+class BridgeError(FumaroleError):
+    """Whatever the bridge and its client raise on purpose."""
+
+
+class MalformedError(BridgeError):
+    """What a client of the bridge, or a publisher in AMQP, sent is not as docs/bridge.md says. It is their fault."""
+
+
+class BridgeRefusedError(BridgeError):
+    """The bridge answered with an error: an unknown exchange, a broker that is away, nobody who could hear a call."""
+
+
+class BridgeClosedError(BridgeError):
+    """The client was closed."""
+
+
+class CannotBridgeError(BridgeError):
+    """The bridge cannot start; the text says why."""
