@@ -1,0 +1,62 @@
+"""A Spark session as the jobs want it, and a sentence where there can be none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from fumarole.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # A window of a day's files is many small ones; a task for each would be all waiting.
+    "spark.sql.files.openCostInBytes": "262144",
+    # Java's regular expressions recurse: a repeated group takes some frames for each time round, and values of metadata
+    # may have 8 KiB.
+    "spark.driver.extraJavaOptions": "-Xss16m",
+    "spark.executor.extraJavaOptions": "-Xss16m",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""What every job starts with. `SPARK_CONF_DIR` and `--conf` have the last word."""
+REMOTE: Final = {"spark.driver.bindAddress", "spark.driver.host"}
+"""Of a driver whose executors are on other machines the network decides."""
+
+
+def session(name: str, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session of its own. Raises PipelineError where Java or PySpark is missing."""
+    check_java()
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise PipelineError("PySpark is missing; install it with: pip install 'fumarole[pipeline]'") from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    local = master.startswith("local") or "127.0.0.1" in master
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        if local or key not in REMOTE or key in (settings or {}):
+            builder = builder.config(key, value)
+    started = builder.getOrCreate()
+    started.sparkContext.setLogLevel("ERROR")
+    return started
+
+
+def check_java() -> None:
+    """Raises PipelineError where there is no Java for Spark to run on."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and Path(home, "bin", "java").exists()):
+        raise PipelineError(
+            "Spark needs Java 17 or newer, and there is none here; on Debian: apt-get install openjdk-17-jre-headless"
+        )
