@@ -18,15 +18,43 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fumarole.pipeline.columns.topic import topic_matches
     from fumarole.pipeline.columns.where import where
+    from fumarole.pipeline.jobs.output import output
+    from fumarole.pipeline.reading import archive, changes
+    from fumarole.pipeline.transforms.enrich import enrich
+    from fumarole.pipeline.transforms.gaps import gaps
+    from fumarole.pipeline.transforms.rollup import rollup
+    from fumarole.pipeline.transforms.traffic import balance, summary, traffic
 
-__all__ = ["topic_matches", "where"]
+__all__ = [
+    "archive",
+    "balance",
+    "changes",
+    "enrich",
+    "gaps",
+    "output",
+    "rollup",
+    "summary",
+    "topic_matches",
+    "traffic",
+    "where",
+]
 _HOMES = {
-    "topic_matches": "fumarole.pipeline.columns.topic",
-    "where": "fumarole.pipeline.columns.where",
+    "balance": "transforms.traffic",
+    "changes": "reading",
+    "enrich": "transforms.enrich",
+    "gaps": "transforms.gaps",
+    "output": "jobs.output",
+    "rollup": "transforms.rollup",
+    "summary": "transforms.traffic",
+    "topic_matches": "columns.topic",
+    "traffic": "transforms.traffic",
+    "where": "columns.where",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "archive":  # a folder of modules, which can be called as well
+        return import_module(f"{__name__}.archive")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,8 +31,18 @@ SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
 }
 """What every job starts with. `SPARK_CONF_DIR` and `--conf` have the last word."""
-REMOTE: Final = {"spark.driver.bindAddress", "spark.driver.host"}
-"""Of a driver whose executors are on other machines the network decides."""
+LOOPBACK: Final = {"spark.driver.bindAddress", "spark.driver.host"}
+"""Not for a driver whose executors are on other machines."""
+
+
+def _gigabytes() -> int:
+    """A third of the machine's memory, for the one process that does it all."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, total // 3 >> 30)
+
+
+LOCAL: Final = {"spark.driver.memory": f"{_gigabytes()}g", "spark.sql.shuffle.partitions": "32"}
+"""On one machine."""
 
 
 def session(name: str, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -44,9 +54,11 @@ def session(name: str, master: str = "local[*]", settings: Mapping[str, str] | N
         raise PipelineError("PySpark is missing; install it with: pip install 'fumarole[pipeline]'") from None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
-    local = master.startswith("local") or "127.0.0.1" in master
-    for key, value in {**SETTINGS, **(settings or {})}.items():
-        if local or key not in REMOTE or key in (settings or {}):
+    own = settings or {}
+    chosen = {**SETTINGS, **(LOCAL if master.startswith("local") else {}), **own}
+    here = master.startswith("local") or "127.0.0.1" in master
+    for key, value in chosen.items():
+        if here or key not in LOOPBACK or key in own:
             builder = builder.config(key, value)
     started = builder.getOrCreate()
     started.sparkContext.setLogLevel("ERROR")
