@@ -11,6 +11,7 @@ from typer.main import get_command
 
 from fumarole import __version__
 from fumarole.app.commands import bench, demonstration, messages, observing, server
+from fumarole.app.commands import pipeline as pipeline_commands
 
 EXAMPLES = {
     "serve": """
@@ -52,6 +53,14 @@ EXAMPLES = {
     """,
     "query explain": """
         fumarole query explain "Kind = 'temperature' and not Room like '4%'"
+    """,
+    "record": """
+        fumarole record --archive archive
+        fumarole record --archive archive --topic 'volcanoes.>' --roll-seconds 10
+        fumarole record --archive s3://bucket/archive --where "Region = 'usa'" --name tokyo-1
+    """,
+    "pipeline verify": """
+        fumarole pipeline verify --archive archive
     """,
     "bench": """
         fumarole bench
@@ -104,6 +113,9 @@ app.add_typer(producer, name="producer", rich_help_panel="Observation")
 query = typer.Typer(no_args_is_help=True, help="Look at a query.")
 app.add_typer(query, name="query", rich_help_panel="Observation")
 
+pipeline = typer.Typer(no_args_is_help=True, help="Work with an archive.")
+app.add_typer(pipeline, name="pipeline", rich_help_panel="Archive")
+
 
 def _add(to: typer.Typer, command: Callable[..., None], panel: str, name: str | None = None) -> None:
     full_name = name or command.__name__
@@ -125,6 +137,8 @@ _add(app, observing.producers, "Observation")
 _add(producer, observing.forget, "Observation", "producer forget")
 _add(query, observing.explain, "Observation", "query explain")
 _add(app, bench.bench, "Observation")
+_add(app, pipeline_commands.record, "Archive")
+_add(pipeline, pipeline_commands.verify, "Archive", "pipeline verify")
 
 
 def _version(wanted: bool) -> None:

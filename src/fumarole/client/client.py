@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from fumarole.client.capture import MOST_BYTES, Capture
 from fumarole.client.connection import Identity
 from fumarole.client.errors import (
     ClientError,
@@ -92,6 +93,11 @@ class Client:
     def server(self) -> str:
         """The server it is connected to, without credentials; empty: none at the moment."""
         return "" if self._link.connection is None else str(self._link.connection.server)
+
+    @property
+    def name(self) -> str:
+        """What it calls itself to the broker."""
+        return self._link.options.identity.name
 
     @property
     def max_payload(self) -> int:
@@ -179,6 +185,26 @@ class Client:
             return subscription
 
         return Opening(open_subscription())
+
+    def capture(self, pattern: str = ">", *, group: str = "", most_bytes: int = MOST_BYTES) -> Opening[Capture]:
+        """A subscription whose messages become columns, many at a time: for an archive, not for a person.
+
+        A client has one at most. With `most_bytes` waiting to be taken, nothing more is read from the broker.
+        """
+        if self._link.capture is not None:
+            raise ClientError("this client captures already; connect another one")
+        link, encoded = self._link, encode_pattern(pattern)
+        capture = link.capture = Capture(link, encoded, encode_pattern(group) if group else b"", most_bytes)
+
+        async def open_capture() -> Capture:
+            try:
+                await link.subscribe(capture)
+            except BaseException:
+                link.capture = None
+                raise
+            return capture
+
+        return Opening(open_capture())
 
     async def request(
         self, topic: str, payload: Payload = b"", timeout: float = 5.0, *, headers: Headers | None = None

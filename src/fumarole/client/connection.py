@@ -123,7 +123,10 @@ class Connection(asyncio.Protocol):
         self._writable = writable
         self._lost = lost
         self._loop = asyncio.get_running_loop()
-        self._protocol = nats.ClientProtocol(LIMITS)
+        self.protocol = nats.ClientProtocol(LIMITS)
+        self.receive: Callable[[bytes], list[nats.Event]] = self._receive
+        """What bytes say. Whoever takes something out of them first stands here."""
+        self._reading = True
         self._transport = cast(asyncio.Transport, None)
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
@@ -140,10 +143,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
-        protocol = self._protocol
-        protocol.receive_data(data)
         arrived = _Arrived(self._hearers)
-        for event in protocol.events_received():
+        for event in self.receive(data):
             if type(event) is nats.Message:
                 arrived[event[1]].append(event)
             else:
@@ -151,8 +152,12 @@ class Connection(asyncio.Protocol):
         # Who waits for an answer that came with them goes on only after this.
         for deliver, messages in arrived.by_place.items():
             deliver(messages)
-        if protocol.close_expected():
+        if self.protocol.close_expected():
             self.abort("it does not speak the NATS protocol")
+
+    def _receive(self, data: bytes) -> list[nats.Event]:
+        self.protocol.receive_data(data)
+        return self.protocol.events_received()
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -183,6 +188,17 @@ class Connection(asyncio.Protocol):
         """Hands bytes to the socket. From here on they are sent at most once."""
         if not self.closed:
             self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        """What the server sends waits in the socket, and then with the server."""
+        if self._reading and not self.closed:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._transport.resume_reading()
 
     def ask(self, *before: bytes) -> asyncio.Future[None]:
         """Sends frames and a PING. The answer means that the server has done all that; it may be a RefusedError."""

@@ -97,6 +97,12 @@ class Subscriber(Protocol):
         """Nothing more will come: as asked for, or because of this error."""
 
 
+class Capturing(Subscriber, Protocol):
+    """A subscription that takes its messages out of the bytes before anybody else sees them."""
+
+    def begin(self, connection: Connection) -> None: ...
+
+
 class Follower(Protocol):
     """Whoever has something of its own to do when the connection is lost, and when there is one again."""
 
@@ -118,6 +124,7 @@ class Link:
         self.losses = 0
         """Connections that were lost: what was said before the last of these may be unknown to the server."""
         self.followers: set[Follower] = set()
+        self.capture: Capturing | None = None
         self._servers = servers
         self._current = 0
         self._subscribers: dict[bytes, Subscriber] = {}
@@ -170,6 +177,8 @@ class Link:
     async def subscribe(self, *subscribers: Subscriber) -> None:
         """Returns when the server has confirmed them (D5). Raises RefusedError, DisconnectedError or ClosedError."""
         connection = await self.wait_connected()
+        if self.capture is not None and self.capture in subscribers:
+            self.capture.begin(connection)
         self._subscribers |= {subscriber.sid: subscriber for subscriber in subscribers}
         frames = [frame for subscriber in subscribers for frame in _frames(subscriber)]
         try:
@@ -234,6 +243,8 @@ class Link:
         """Takes a connection into use; the answers to the subscriptions that are made again on it."""
         self.connection = connection
         self.max_payload = int(connection.info.get("max_payload", MIB))
+        if self.capture is not None:
+            self.capture.begin(connection)
         answers = []
         for subscriber in self.subscribers():
             answer = connection.ask(*_frames(subscriber))

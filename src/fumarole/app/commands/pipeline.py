@@ -1,0 +1,70 @@
+"""Commands of the data pipeline: `record`, and `pipeline replay` and `verify`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fumarole.app.commands.access import DEFAULT_SERVERS, Access, Servers, TlsAuthority, TlsCertificate, TlsKey
+from fumarole.app.commands.screen import MISUSED, fail, run
+
+Archive = Annotated[str, typer.Option("--archive", metavar="DIR", help="A folder, or a URI such as s3://bucket/path.")]
+Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="Which namespace of the archive.")]
+
+
+def record(
+    archive: Archive,
+    topic: Annotated[str, typer.Option(metavar="PATTERN", help="What to record.")] = ">",
+    where: Annotated[
+        str, typer.Option(metavar="QUERY", help="Only readings of the producers that this query selects.")
+    ] = "",
+    group: Annotated[
+        str, typer.Option("--group", "-g", metavar="NAME", help="Recorders of one group share the messages.")
+    ] = "recorder",
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What this recorder is called. Left out: as the machine.")
+    ] = None,
+    roll_bytes: Annotated[
+        int, typer.Option(min=1_024, help="A file is finished when it has so many bytes.")
+    ] = 33_554_432,
+    roll_seconds: Annotated[float, typer.Option(min=0.1, help="Or so many seconds after its first message.")] = 30.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object on stdout for each file that is sealed.")
+    ] = False,
+    servers: Servers = DEFAULT_SERVERS,
+    tls_authority: TlsAuthority = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Record messages into an archive of Parquet files."""
+    need_pipeline()
+    from fumarole.app.commands.recording import record_messages
+    from fumarole.pipeline.recorder.recorder import Options
+    from fumarole.pipeline.recorder.writer import Rolling
+
+    options = Options(topic, where, group, name, Rolling(roll_bytes, roll_seconds))
+    access = Access(servers, tls_authority, tls_certificate, tls_key)
+    run(record_messages(access, archive, options, as_json))
+
+
+def verify(
+    archive: Archive,
+    namespace: Namespace = "default",
+    set_aside: Annotated[
+        bool, typer.Option("--set-aside", help="Move files that are damaged or foreign to `_aside`.")
+    ] = False,
+) -> None:
+    """Check that an archive has everything it says it has, and no holes."""
+    need_pipeline()
+    from fumarole.app.commands.verifying import verify_archive
+
+    verify_archive(archive, namespace, set_aside)
+
+
+def need_pipeline() -> None:
+    """Ends the command where the packages of the pipeline are not installed."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        fail("the data pipeline needs more packages: pip install 'fumarole[pipeline]'", MISUSED)

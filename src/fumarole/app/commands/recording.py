@@ -1,0 +1,140 @@
+"""What `record` does: a recorder, a live line about it, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import msgspec
+
+from fumarole.app.commands.access import Access
+from fumarole.app.commands.screen import YELLOW, count_text, fail, paint, say
+from fumarole.pipeline.archive.places import open_root
+from fumarole.pipeline.archive.seals import Seal
+from fumarole.pipeline.recorder.recorder import Options, Recorder
+
+PLAIN_INTERVAL = 10.0
+LIVE_INTERVAL = 0.25
+MIB = 1 << 20
+
+
+async def record_messages(access: Access, archive: str, options: Options, as_json: bool) -> None:
+    """Records until SIGTERM or Ctrl-C, then seals what was captured and ends well."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    def on_seal(seal: Seal) -> None:
+        if as_json:
+            sys.stdout.write(msgspec.json.encode(seal).decode() + "\n")
+            sys.stdout.flush()
+
+    root = open_root(archive)
+    try:
+        async with (
+            access.connect(f"record {secrets.token_hex(8)}") as client,
+            Recorder.open(client, root, options, on_seal) as recorder,
+        ):
+            _say_begin(recorder, options, root.name)
+            with _screen() as screen:
+                showing = asyncio.create_task(_show(recorder, screen))
+                try:
+                    await recorder.run(stop)
+                finally:
+                    showing.cancel()
+            _say_end(recorder)
+    except OSError as error:
+        fail(f"{root.name}: {error.strerror or error}; what was not sealed is lost")
+
+
+def _say_begin(recorder: Recorder, options: Options, archive: str) -> None:
+    recovered = recorder.recovered
+    if recovered.sealed:
+        say(f"sealed {count_text(len(recovered.sealed), 'file')} that an earlier recorder had finished")
+    if recovered.removed:
+        say(f"removed {count_text(len(recovered.removed), 'file')} that an earlier recorder had not finished")
+    what = f"{options.topic}{f' where {options.where}' if options.where else ''}"
+    say(f"{recorder.name} records {what} into {archive}, in group {options.group}; Ctrl-C ends")
+
+
+def _say_end(recorder: Recorder) -> None:
+    progress = recorder.progress
+    said = f"{count_text(progress.confirmed, 'message')} in {count_text(progress.files, 'file')}"
+    say(f"{said}, {progress.size / MIB:,.1f} MiB")
+    lost = progress.lost + recorder.dropped
+    if lost:
+        say(paint(f"{count_text(lost, 'message')} lost", YELLOW, sys.stderr))
+
+
+class Screen(Protocol):
+    """Where the state of a recorder is shown."""
+
+    interval: float
+
+    def show(self, recorder: Recorder, rate: float) -> None: ...
+
+
+async def _show(recorder: Recorder, screen: Screen) -> None:
+    before, captured = time.monotonic(), 0
+    while True:
+        await asyncio.sleep(screen.interval)
+        now = time.monotonic()
+        rate = (recorder.progress.captured - captured) / (now - before)
+        before, captured = now, recorder.progress.captured
+        screen.show(recorder, rate)
+
+
+def line(recorder: Recorder, rate: float) -> str:
+    """The state in one line."""
+    progress = recorder.progress
+    text = (
+        f"{rate:,.0f} messages/s, {recorder.backlog:,} waiting, "
+        f"{progress.confirmed:,} on disk in {count_text(progress.files, 'file')} ({progress.size / MIB:,.1f} MiB), "
+        f"{recorder.dropped + progress.lost:,} dropped"
+    )
+    return f"{text}; NOTHING CAN BE WRITTEN: {progress.fault}" if progress.fault else text
+
+
+class PlainLines:
+    """For logs: a line now and then, and at once when the disk begins or ceases to take nothing."""
+
+    interval = 1.0
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + PLAIN_INTERVAL
+        self._fault = ""
+
+    def show(self, recorder: Recorder, rate: float) -> None:
+        fault = recorder.progress.fault
+        if fault != self._fault or time.monotonic() >= self._next:
+            self._next = time.monotonic() + PLAIN_INTERVAL
+            self._fault = fault
+            say(line(recorder, rate))
+
+
+@contextmanager
+def _screen() -> Iterator[Screen]:
+    if not sys.stderr.isatty():
+        yield PlainLines()
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(""), console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+
+        class LiveLine:
+            interval = LIVE_INTERVAL
+
+            def show(self, recorder: Recorder, rate: float) -> None:
+                faulty = bool(recorder.progress.fault)
+                live.update(Text(line(recorder, rate), style="red" if faulty else ""), refresh=True)
+
+        yield LiveLine()

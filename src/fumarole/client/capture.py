@@ -1,0 +1,158 @@
+"""A capture: a subscription whose messages become columns, not objects. For those who want very many of them.
+
+There is at most one on a client. When whoever takes the columns is too slow, the socket is not read for a while, and
+the broker's policy decides (D6): nothing is dropped here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from fumarole.client.errors import ClientError
+from fumarole.client.topics import encode_topic
+from fumarole.core import headers
+from fumarole.core.limits import MIB
+from fumarole.protocols import columns, nats
+from fumarole.protocols.columns import Columns, Texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from fumarole.client.connection import Connection
+    from fumarole.client.link import Link
+    from fumarole.fastpath.capture import Sieve as CompiledSieve
+
+__all__ = ["Capture", "Columns", "Texts"]
+
+MOST_BYTES = 16 * MIB
+WORTH_TAKING = MIB
+
+
+def sieve(protocol: nats.ClientProtocol, sid: bytes) -> columns.Sieve | CompiledSieve:
+    """The compiled one where it was built and FUMAROLE_PURE is not set."""
+    if not os.environ.get("FUMAROLE_PURE"):
+        with contextlib.suppress(ImportError):
+            from fumarole.fastpath.capture import Sieve as CompiledSieve
+
+            return CompiledSieve(protocol, sid)
+    return columns.Sieve(protocol, sid)
+
+
+def gather(messages: Iterable[tuple[str, bytes, Iterable[tuple[str, str]]]], now: int) -> Columns:
+    """Messages that are objects already, as columns: topics, payloads and headers."""
+    gathered = columns.Gathered()
+    for topic, payload, pairs in messages:
+        gathered.add(nats.Message(encode_topic(topic), b"", b"", headers.build(pairs), payload), now)
+    return gathered.take()
+
+
+def microseconds() -> int:
+    """Since 1970."""
+    return time.time_ns() // 1_000
+
+
+class Capture:
+    """`await capture.filled(1.0)`, then `capture.take()`. `client.capture` makes one."""
+
+    def __init__(
+        self, link: Link, pattern: bytes, group: bytes, most_bytes: int, clock: Callable[[], int] = microseconds
+    ) -> None:
+        self.sid = link.new_sid()
+        self.pattern = pattern
+        self.group = group
+        self.ended = False
+        """Nothing more will come."""
+        self._link = link
+        self._most_bytes = most_bytes
+        self._worth_taking = min(WORTH_TAKING, most_bytes)
+        self._clock = clock
+        self._connection: Connection | None = None
+        self._sieve: columns.Sieve | CompiledSieve | None = None
+        self._left: list[Columns] = []
+        """What came on connections that are lost."""
+        self._error: ClientError | None = None
+        self._filled = asyncio.Event()
+        self._draining = False
+
+    @property
+    def rows(self) -> int:
+        """Messages that wait to be taken."""
+        return sum(each.rows for each in self._left) + (0 if self._sieve is None else self._sieve.rows)
+
+    @property
+    def size(self) -> int:
+        """Their bytes, about."""
+        return sum(each.size for each in self._left) + (0 if self._sieve is None else self._sieve.size)
+
+    async def filled(self, seconds: float) -> None:
+        """Returns when there is enough to be worth taking, when so much time has passed, or when it has ended."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._filled.wait()
+
+    def take(self) -> list[Columns]:
+        """What has come. Raises the error that ended it, when all was taken."""
+        taken, self._left = self._left, []
+        if self._sieve is not None and self._sieve.rows:
+            taken.append(self._sieve.take())
+        if not taken and self._error is not None:
+            raise self._error
+        if not self.ended:
+            self._filled.clear()
+        if self._connection is not None:
+            self._connection.resume_reading()
+        return taken
+
+    async def drain(self) -> None:
+        """Unsubscribes, and waits until everything that was sent before has arrived. It can still be taken."""
+        self._draining = True
+        if self._connection is not None:
+            self._connection.resume_reading()
+        try:
+            await self._link.drain(self)
+        finally:
+            self._link.capture = None
+            self.end(None)
+
+    async def close(self) -> None:
+        """Unsubscribes. What has arrived already can still be taken."""
+        self._link.unsubscribe(self)
+        self._link.capture = None
+        self.end(None)
+
+    # What the link calls.
+
+    def begin(self, connection: Connection) -> None:
+        """Messages will come on this connection."""
+        if self._sieve is not None and self._sieve.rows:
+            self._left.append(self._sieve.take())
+        self._connection = connection
+        self._sieve = sieve(connection.protocol, self.sid)
+        connection.receive = self._receive
+
+    def remaining(self) -> int:
+        return 0
+
+    def deliver(self, messages: list[nats.Message]) -> None:
+        raise AssertionError(messages)  # the sieve has them all
+
+    def end(self, error: ClientError | None) -> None:
+        if not self.ended:
+            self.ended = True
+            self._error = error
+            self._filled.set()
+
+    def _receive(self, data: bytes) -> list[nats.Event]:
+        assert self._sieve is not None
+        assert self._connection is not None
+        events = self._sieve.receive_data(data, self._clock())
+        size = self._sieve.size
+        if size >= self._worth_taking:
+            self._filled.set()
+            if size >= self._most_bytes and not self._draining:
+                self._connection.pause_reading()
+        return events

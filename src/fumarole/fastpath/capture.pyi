@@ -1,0 +1,9 @@
+from fumarole.protocols import nats
+from fumarole.protocols.columns import Columns
+
+class Sieve:
+    rows: int
+    size: int
+    def __init__(self, protocol: nats.ClientProtocol, sid: bytes) -> None: ...
+    def receive_data(self, data: bytes, now: int) -> list[nats.Event]: ...
+    def take(self) -> Columns: ...

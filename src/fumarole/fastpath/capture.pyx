@@ -1,0 +1,554 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Messages from the read buffer to columns, a whole buffer at a time and without an object for any of them.
+
+It is the fused copy of protocols/nats.py (parsing MSG and HMSG) and protocols/columns.py (what goes into which column), and is held
+equal to them. What is no message of the one subscription goes on to the protocol as it stands, and so do all faults: from a
+broken operation on, everything is the protocol's.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject
+from libc.math cimport isfinite
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
+
+cdef extern from "Python.h":
+    double PyOS_string_to_double(const char* text, char** end, PyObject* overflow) except? -1.0
+
+cdef extern from *:
+    """
+    #define INCOMPLETE 0
+    #define OTHER -1            /* a message of another subscription */
+    #define CONTROL -2          /* a line without a payload, or none at all */
+    #define BROKEN -3
+    #define LONGEST_NUMBER 400
+    #define MOST_HEADERS 16
+    #define ROW_BYTES 40
+    static const double POWERS[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    """
+    const Py_ssize_t INCOMPLETE, OTHER, CONTROL, BROKEN, LONGEST_NUMBER, ROW_BYTES
+    enum: MOST_HEADERS
+    const double* POWERS
+
+
+cdef struct Bytes:
+    # Memory that grows.
+    char* data
+    Py_ssize_t length
+    Py_ssize_t capacity
+
+
+cdef struct TextColumn:
+    Bytes offsets
+    Bytes data
+
+
+cdef struct Slice:
+    const char* at
+    Py_ssize_t length
+
+
+cdef struct Frame:
+    # A message as it stands in the buffer.
+    Slice topic
+    Slice headers
+    Slice payload
+    Py_ssize_t length
+
+
+cdef int room(Bytes* memory, Py_ssize_t more) except -1:
+    cdef Py_ssize_t capacity
+    cdef char* grown
+    if memory.length + more > memory.capacity:
+        capacity = max(memory.capacity * 2, memory.length + more, 1024)
+        grown = <char*>realloc(memory.data, capacity)
+        if grown == NULL:
+            raise MemoryError
+        memory.data = grown
+        memory.capacity = capacity
+    return 0
+
+
+cdef inline int append(Bytes* memory, const char* data, Py_ssize_t length) except -1:
+    if memory.length + length > memory.capacity:
+        room(memory, length)
+    memcpy(memory.data + memory.length, data, length)
+    memory.length += length
+    return 0
+
+
+cdef inline int append_offset(Bytes* memory, Py_ssize_t value) except -1:
+    cdef int32_t narrow = <int32_t>value
+    return append(memory, <const char*>&narrow, 4)
+
+
+cdef inline int add_text(TextColumn* column, const char* data, Py_ssize_t length) except -1:
+    append(&column.data, data, length)
+    return append_offset(&column.offsets, column.data.length)
+
+
+cdef inline int add_bit(Bytes* bits, Py_ssize_t row, bint there) except -1:
+    cdef char empty = 0
+    if row & 7 == 0:
+        append(bits, &empty, 1)
+    if there:
+        bits.data[row >> 3] |= 1 << (row & 7)
+    return 0
+
+
+cdef bytes taken(Bytes* memory):
+    cdef bytes copy = PyBytes_FromStringAndSize(memory.data, memory.length)
+    memory.length = 0
+    return copy
+
+
+cdef inline bint is_space(char c) noexcept:
+    # What str.strip takes for white space, of ASCII.
+    return c == c" " or 9 <= c <= 13 or 28 <= c <= 31
+
+
+cdef inline Slice stripped(const char* at, const char* end) noexcept:
+    cdef Slice text
+    while at < end and is_space(at[0]):
+        at += 1
+    while end > at and is_space(end[-1]):
+        end -= 1
+    text.at = at
+    text.length = end - at
+    return text
+
+
+cdef inline bint same(Slice one, Slice other) noexcept:
+    return one.length == other.length and memcmp(one.at, other.at, one.length) == 0
+
+
+cdef inline bint is_text(Slice text, const char* other, Py_ssize_t length) noexcept:
+    return text.length == length and memcmp(text.at, other, length) == 0
+
+
+cdef inline bint is_ascii(Slice text) noexcept:
+    cdef Py_ssize_t at = 0
+    cdef uint64_t eight
+    while at + 8 <= text.length:
+        memcpy(&eight, text.at + at, 8)
+        if eight & <uint64_t>0x8080808080808080:
+            return False
+        at += 8
+    while at < text.length:
+        if text.at[at] & 0x80:
+            return False
+        at += 1
+    return True
+
+
+cdef inline Py_ssize_t size_of(Slice word) noexcept:
+    """One to nine digits; -1: it is something else."""
+    cdef Py_ssize_t value = 0, at
+    if word.length == 0 or word.length > 9:
+        return -1
+    for at in range(word.length):
+        if not c"0" <= word.at[at] <= c"9":
+            return -1
+        value = value * 10 + (word.at[at] - c"0")
+    return value
+
+
+cdef bint number(Slice payload, double* value) except -1:
+    """Is it a number as JSON writes them, and finite? Up to 15 digits it is worked out here, exactly."""
+    cdef const char* p = payload.at
+    cdef const char* end = p + payload.length
+    cdef const char* begin
+    cdef uint64_t mantissa = 0
+    cdef Py_ssize_t digits = 0, places = 0, exponent = 0
+    cdef bint negative = False, exact = True, negative_exponent = False
+    cdef char copy[512]
+    while p < end and (p[0] == c" " or p[0] == c"\t" or p[0] == c"\n" or p[0] == c"\r"):
+        p += 1
+    while end > p and (end[-1] == c" " or end[-1] == c"\t" or end[-1] == c"\n" or end[-1] == c"\r"):
+        end -= 1
+    begin = p
+    if p < end and p[0] == c"-":
+        negative = True
+        p += 1
+    if p == end or not c"0" <= p[0] <= c"9":
+        return False
+    if p[0] == c"0" and p + 1 < end and c"0" <= p[1] <= c"9":
+        return False
+    while p < end and c"0" <= p[0] <= c"9":
+        digits += mantissa != 0 or p[0] != c"0"
+        if digits <= 15:
+            mantissa = mantissa * 10 + <uint64_t>(p[0] - c"0")
+        p += 1
+    if p < end and p[0] == c".":
+        p += 1
+        if p == end or not c"0" <= p[0] <= c"9":
+            return False
+        while p < end and c"0" <= p[0] <= c"9":
+            digits += mantissa != 0 or p[0] != c"0"
+            if digits <= 15:
+                mantissa = mantissa * 10 + <uint64_t>(p[0] - c"0")
+            places += 1
+            p += 1
+    if p < end and (p[0] == c"e" or p[0] == c"E"):
+        p += 1
+        if p < end and (p[0] == c"+" or p[0] == c"-"):
+            negative_exponent = p[0] == c"-"
+            p += 1
+        if p == end or not c"0" <= p[0] <= c"9":
+            return False
+        while p < end and c"0" <= p[0] <= c"9":
+            if exponent < 100000:
+                exponent = exponent * 10 + (p[0] - c"0")
+            p += 1
+    if p != end:
+        return False
+    exponent = (-exponent if negative_exponent else exponent) - places
+    if digits <= 15 and -22 <= exponent <= 22:
+        # Both are exact as doubles, so one operation rounds once, and rightly.
+        value[0] = <double>mantissa * POWERS[exponent] if exponent >= 0 else <double>mantissa / POWERS[-exponent]
+        if negative:
+            value[0] = -value[0]
+    elif end - begin < LONGEST_NUMBER:
+        memcpy(copy, begin, end - begin)
+        copy[end - begin] = 0
+        value[0] = PyOS_string_to_double(copy, NULL, NULL)
+    else:
+        value[0] = float(PyBytes_FromStringAndSize(begin, end - begin))
+    return isfinite(value[0])
+
+
+cdef class Sieve:
+    """Stands before a connection's protocol and takes the messages of one subscription out, into columns."""
+
+    cdef object protocol
+    cdef bytes sid
+    cdef Py_ssize_t line_limit, payload_limit
+    cdef readonly Py_ssize_t rows
+    cdef Bytes pending          # the beginning of an operation whose end has not come yet
+    cdef Py_ssize_t needed      # how long it will be; 0: its line is not even complete
+    cdef Bytes others           # operations for the protocol
+    cdef bint broken            # the protocol has found, or will find, a fault
+    cdef Bytes times, values, has_value, has_producer, header_offsets, has_headers, text_offsets
+    cdef TextColumn topics, payloads, producers, names, texts
+    cdef list metadata, events
+
+    def __init__(self, protocol, bytes sid):
+        cdef bytes rest = protocol.reclaim()
+        self.protocol = protocol
+        self.sid = sid
+        self.line_limit = protocol.limits.control_line
+        self.payload_limit = protocol.payload_limit
+        append(&self.pending, rest, len(rest))
+        self.begin()
+
+    def __dealloc__(self):
+        free(self.pending.data)
+        free(self.others.data)
+        free(self.times.data)
+        free(self.values.data)
+        free(self.has_value.data)
+        free(self.has_producer.data)
+        free(self.header_offsets.data)
+        free(self.has_headers.data)
+        free(self.text_offsets.data)
+        free_column(&self.topics)
+        free_column(&self.payloads)
+        free_column(&self.producers)
+        free_column(&self.names)
+        free_column(&self.texts)
+
+    cdef int begin(self) except -1:
+        self.rows = 0
+        self.metadata = []
+        append_offset(&self.header_offsets, 0)
+        append_offset(&self.text_offsets, 0)
+        append_offset(&self.topics.offsets, 0)
+        append_offset(&self.payloads.offsets, 0)
+        append_offset(&self.producers.offsets, 0)
+        append_offset(&self.names.offsets, 0)
+        append_offset(&self.texts.offsets, 0)
+        return 0
+
+    @property
+    def size(self):
+        """Bytes that wait to be taken, about."""
+        return self.bytes_gathered()
+
+    cdef Py_ssize_t bytes_gathered(self) noexcept:
+        return (
+            self.rows * ROW_BYTES + self.topics.data.length + self.payloads.data.length + self.producers.data.length
+            + self.names.data.length + self.texts.data.length
+        )
+
+    def receive_data(self, data, int64_t now):
+        """Bytes from the server, cut anywhere, and when they came. What else they say, in order."""
+        cdef Py_buffer view
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            self.events = []
+            self.consume(<const char*>view.buf, view.len, now)
+        finally:
+            PyBuffer_Release(&view)
+        self.hand_over()
+        return self.events
+
+    cdef int hand_over(self) except -1:
+        """What is not for us goes to the protocol."""
+        if self.others.length:
+            self.protocol.receive_data(taken(&self.others))
+            self.events += self.protocol.events_received()
+        return 0
+
+    cdef int consume(self, const char* data, Py_ssize_t length, int64_t now) except -1:
+        cdef Py_ssize_t done
+        if self.broken:
+            append(&self.others, data, length)
+            return 0
+        if self.pending.length == 0:
+            done = self.sift(data, length, now)
+            append(&self.pending, data + done, length - done)
+            return 0
+        append(&self.pending, data, length)
+        if self.pending.length >= self.needed:
+            done = self.sift(self.pending.data, self.pending.length, now)
+            memmove(self.pending.data, self.pending.data + done, self.pending.length - done)
+            self.pending.length -= done
+        return 0
+
+    cdef Py_ssize_t sift(self, const char* data, Py_ssize_t length, int64_t now) except -1:
+        """Goes through whole operations. How many bytes they are."""
+        cdef const char* at = data
+        cdef const char* end = data + length
+        cdef Frame frame
+        cdef Py_ssize_t found
+        self.needed = 0
+        while at < end:
+            found = self.frame(at, end, &frame)
+            if found == INCOMPLETE:
+                break
+            if found == BROKEN:
+                self.broken = True
+                append(&self.others, at, end - at)
+                return length
+            if found > 0:
+                self.add(&frame, now)
+            else:
+                append(&self.others, at, frame.length)
+            at += frame.length
+            if found == CONTROL:
+                self.hand_over()
+                if self.protocol.close_expected():
+                    self.broken = True  # and of what follows nothing counts
+                    return length
+        return at - data
+
+    cdef Py_ssize_t frame(self, const char* at, const char* end, Frame* frame) noexcept:
+        """The operation at this place: its length, where it is a message for us; else what it is instead."""
+        cdef const char* line_end = <const char*>memchr(at, c"\n", end - at)
+        cdef const char* p
+        cdef const char* space
+        cdef Slice words[7]
+        cdef Py_ssize_t count = 0, headers = 0, total
+        cdef bint with_headers
+        if line_end == NULL:
+            return INCOMPLETE if end - at <= self.line_limit else BROKEN
+        if line_end - at > self.line_limit:
+            return BROKEN
+        frame.length = line_end + 1 - at
+        p = at
+        if line_end > at and line_end[-1] == c"\r":
+            line_end -= 1
+        while count < 7:
+            space = <const char*>memchr(p, c" ", line_end - p)
+            words[count].at = p
+            words[count].length = (space if space != NULL else line_end) - p
+            count += 1
+            if space == NULL:
+                break
+            p = space + 1
+        with_headers = is_text(words[0], b"HMSG", 4) and 5 <= count <= 6
+        if not with_headers and not (is_text(words[0], b"MSG", 3) and 4 <= count <= 5):
+            return CONTROL
+        total = size_of(words[count - 1])
+        if with_headers:
+            headers = size_of(words[count - 2])
+        if total < 0 or headers < 0 or headers > total or total > self.payload_limit:
+            return BROKEN
+        p = at + frame.length
+        frame.length += total + 2
+        if at + frame.length > end:
+            self.needed = frame.length
+            return INCOMPLETE
+        if p[total] != c"\r" or p[total + 1] != c"\n":
+            return BROKEN
+        if not is_text(words[2], PyBytes_AS_STRING(self.sid), PyBytes_GET_SIZE(self.sid)):
+            return OTHER
+        frame.topic = words[1]
+        frame.headers.at = p
+        frame.headers.length = headers
+        frame.payload.at = p + headers
+        frame.payload.length = total - headers
+        return frame.length
+
+    cdef int add(self, Frame* frame, int64_t now) except -1:
+        """One more row."""
+        cdef double value = 0.0
+        cdef bint there
+        cdef bytes text
+        append(&self.times, <const char*>&now, 8)
+        if is_text(frame.topic, b"$EMPTY", 6):
+            add_text(&self.topics, b"", 0)
+        elif is_ascii(frame.topic):
+            add_text(&self.topics, frame.topic.at, frame.topic.length)
+        else:
+            text = frame.topic.at[:frame.topic.length].decode("utf-8", "replace").encode()
+            add_text(&self.topics, text, len(text))
+        add_text(&self.payloads, frame.payload.at, frame.payload.length)
+        there = number(frame.payload, &value)
+        if not there:
+            value = 0.0
+        append(&self.values, <const char*>&value, 8)
+        add_bit(&self.has_value, self.rows, there)
+        if frame.headers.length == 0:
+            self.add_headers(NULL, 0, NULL)
+        elif not is_ascii(frame.headers) or not self.read_headers(frame.headers):
+            self.add_odd_headers(frame.headers.at[:frame.headers.length])
+        self.rows += 1
+        return 0
+
+    cdef bint read_headers(self, Slice block) except -1:
+        """Headers in ASCII, and not very many. False: it is for Python."""
+        cdef Slice names[MOST_HEADERS]
+        cdef Slice values[MOST_HEADERS]
+        cdef Slice producer
+        cdef Slice metadata
+        cdef const char* at = block.at
+        cdef const char* end = block.at + block.length
+        cdef const char* line_end
+        cdef const char* colon
+        cdef Py_ssize_t count = 0, kept = 0, each
+        cdef bint first = True
+        producer.at = metadata.at = NULL
+        while at <= end:
+            line_end = line_break(at, end)
+            colon = <const char*>memchr(at, c":", line_end - at)
+            if not first and colon != NULL and colon > at:
+                if count == MOST_HEADERS:
+                    return False
+                names[count] = stripped(at, colon)
+                values[count] = stripped(colon + 1, line_end)
+                if is_text(names[count], b"Producer", 8):
+                    producer = values[count]
+                count += 1
+            first = False
+            at = line_end + 2
+        if producer.at == NULL:
+            return self.add_headers(names, count, values) == 0
+        for each in range(count):
+            if is_text(names[each], b"Metadata", 8):
+                metadata = values[each]
+            elif not is_text(names[each], b"Producer", 8):
+                names[kept] = names[each]
+                values[kept] = values[each]
+                kept += 1
+        self.add_headers(names, kept, values, producer.at, producer.length)
+        if metadata.at != NULL:
+            self.metadata.append((self.rows, metadata.at[:metadata.length].decode("ascii")))
+        return True
+
+    cdef int add_headers(
+        self, Slice* names, Py_ssize_t count, Slice* values, const char* producer = NULL, Py_ssize_t length = 0
+    ) except -1:
+        """The columns that come of headers. A name that comes again has its texts where it came first."""
+        cdef Py_ssize_t each, other
+        cdef char* lower
+        if producer != NULL:
+            add_text(&self.producers, producer, length)
+            lower = self.producers.data.data + self.producers.data.length - length
+            for each in range(length):
+                if c"A" <= lower[each] <= c"Z":
+                    lower[each] += 32
+        else:
+            append_offset(&self.producers.offsets, self.producers.data.length)
+        add_bit(&self.has_producer, self.rows, producer != NULL)
+        for each in range(count):
+            for other in range(each):
+                if same(names[other], names[each]):
+                    break
+            else:
+                add_text(&self.names, names[each].at, names[each].length)
+                for other in range(each, count):
+                    if same(names[other], names[each]):
+                        add_text(&self.texts, values[other].at, values[other].length)
+                append_offset(&self.text_offsets, self.texts.offsets.length // 4 - 1)
+        append_offset(&self.header_offsets, self.names.offsets.length // 4 - 1)
+        add_bit(&self.has_headers, self.rows, count != 0)
+        return 0
+
+    cdef int add_odd_headers(self, bytes block) except -1:
+        """The same by way of the definition."""
+        from fumarole.protocols.columns import said
+
+        cdef bytes encoded
+        producer, metadata, others = said(block)
+        encoded = b"" if producer is None else producer.encode()
+        add_text(&self.producers, encoded, len(encoded))
+        add_bit(&self.has_producer, self.rows, producer is not None)
+        for name, texts in others.items():
+            encoded = name.encode()
+            add_text(&self.names, encoded, len(encoded))
+            for text in texts:
+                encoded = text.encode()
+                add_text(&self.texts, encoded, len(encoded))
+            append_offset(&self.text_offsets, self.texts.offsets.length // 4 - 1)
+        append_offset(&self.header_offsets, self.names.offsets.length // 4 - 1)
+        add_bit(&self.has_headers, self.rows, len(others) != 0)
+        if metadata is not None:
+            self.metadata.append((self.rows, metadata))
+        return 0
+
+    def take(self):
+        """What was gathered."""
+        from fumarole.protocols.columns import Columns, Texts
+
+        size = self.bytes_gathered()
+        columns = Columns(
+            self.rows,
+            taken(&self.times),
+            Texts(taken(&self.topics.offsets), taken(&self.topics.data)),
+            Texts(taken(&self.payloads.offsets), taken(&self.payloads.data)),
+            taken(&self.values),
+            taken(&self.has_value),
+            Texts(taken(&self.producers.offsets), taken(&self.producers.data)),
+            taken(&self.has_producer),
+            taken(&self.header_offsets),
+            taken(&self.has_headers),
+            Texts(taken(&self.names.offsets), taken(&self.names.data)),
+            taken(&self.text_offsets),
+            Texts(taken(&self.texts.offsets), taken(&self.texts.data)),
+            self.metadata,
+            size,
+        )
+        self.begin()
+        return columns
+
+
+cdef void free_column(TextColumn* column) noexcept:
+    free(column.offsets.data)
+    free(column.data.data)
+
+
+cdef inline const char* line_break(const char* at, const char* end) noexcept:
+    """Where the line ends: at CR LF, or at the end of all."""
+    cdef const char* p = at
+    while p < end:
+        p = <const char*>memchr(p, c"\r", end - p)
+        if p == NULL:
+            return end
+        if p + 1 < end and p[1] == c"\n":
+            return p
+        p += 1
+    return end

@@ -1,0 +1,116 @@
+"""What was captured as Arrow tables: messages as they are, and what readings brought, a row for each changed key."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from fumarole.client.capture import Columns, Texts
+from fumarole.core.query.tree import Value
+from fumarole.pipeline.archive.schema import CHANGE, CHANGES, HEADERS, MESSAGES, TIME
+
+IDENTITY = ("recorder", "epoch", "sequence")
+MESSAGE_ROWS = pa.schema([field for field in MESSAGES if field.name not in IDENTITY])
+"""A message before it is recorded."""
+CHANGE_ROWS = pa.schema([field for field in CHANGES if field.name not in IDENTITY])
+_NOTHING = {"text": None, "number": None, "truth": None}
+
+
+def message_table(columns: Columns) -> pa.Table:
+    """Messages. Nothing is copied: the columns are laid out as Arrow wants them."""
+    rows = columns.rows
+    names = _texts(columns.header_names, pa.string())
+    lists = pa.Array.from_buffers(
+        HEADERS.item_type,
+        len(names),
+        [None, pa.py_buffer(columns.header_text_offsets)],
+        children=[_texts(columns.header_texts, pa.string())],
+    )
+    entries = pa.StructArray.from_arrays([names, lists], fields=[HEADERS.key_field, HEADERS.item_field])
+    has_headers, header_offsets = pa.py_buffer(columns.has_headers), pa.py_buffer(columns.header_offsets)
+    arrays = [
+        pa.Array.from_buffers(TIME, rows, [None, pa.py_buffer(columns.times)]),
+        _texts(columns.topics, pa.string()),
+        _texts(columns.producers, pa.string(), columns.has_producer),
+        pa.Array.from_buffers(pa.float64(), rows, [pa.py_buffer(columns.has_value), pa.py_buffer(columns.values)]),
+        _texts(columns.payloads, pa.binary()),
+        pa.Array.from_buffers(HEADERS, rows, [has_headers, header_offsets], children=[entries]),
+        _changes_column(columns),
+    ]
+    return pa.table(arrays, MESSAGE_ROWS)
+
+
+def change_table(columns: Columns) -> pa.Table:
+    """What the readings among them said that is new about their producers, in order."""
+    times = memoryview(columns.times).cast("q")
+    ends = memoryview(columns.producers.offsets).cast("i")
+    rows: list[dict[str, Any]] = []
+    for row, text in columns.metadata:
+        producer = columns.producers.data[ends[row] : ends[row + 1]].decode()
+        rows += changes_of(producer, times[row], _said(text))
+    return pa.Table.from_pylist(rows, CHANGE_ROWS)
+
+
+def snapshot_table(producers: Iterable[tuple[str, Mapping[str, Value]]], time: int) -> pa.Table:
+    """All that is known of producers, as changes at a time."""
+    rows = [row for producer, metadata in producers for row in changes_of(producer, time, metadata)]
+    return pa.Table.from_pylist(rows, CHANGE_ROWS)
+
+
+def changes_of(producer: str, time: int, metadata: Mapping[str, Value | None]) -> Iterator[dict[str, Any]]:
+    """A row for each key."""
+    for change in typed(metadata):
+        yield {"time": time, "producer": producer, **change}
+
+
+def typed(metadata: Mapping[str, Value | None]) -> Iterator[dict[str, Any]]:
+    """Each key with its kind, and the value in the column of that kind."""
+    for key, value in metadata.items():
+        if value is None:
+            yield {"key": key, "kind": "gone", **_NOTHING}
+        elif isinstance(value, str):
+            yield {"key": key, "kind": "text", **_NOTHING, "text": value}
+        elif isinstance(value, bool):
+            yield {"key": key, "kind": "truth", **_NOTHING, "truth": value}
+        else:
+            yield {"key": key, "kind": "number", **_NOTHING, "number": _double(value)}
+
+
+def _double(value: float) -> float:
+    """An integer may be larger than any double."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(sys.float_info.max, value)
+
+
+def _said(text: str) -> dict[str, Value | None]:
+    """The metadata of a reading. Our broker refuses what is none; of another, it says nothing."""
+    try:
+        said = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    return {key: value for key, value in said.items() if value is None or isinstance(value, str | bool | int | float)}
+
+
+def _changes_column(columns: Columns) -> pa.Array:
+    column = pa.list_(CHANGE)
+    if not columns.metadata:
+        return pa.nulls(columns.rows, column)
+    rows: list[list[dict[str, Any]] | None] = [None] * columns.rows
+    for row, text in columns.metadata:
+        rows[row] = list(typed(_said(text))) or None
+    return pa.array(rows, column)
+
+
+def _texts(texts: Texts, kind: pa.DataType, there: bytes | None = None) -> pa.Array:
+    rows = len(texts.offsets) // 4 - 1
+    validity = None if there is None else pa.py_buffer(there)
+    return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(texts.offsets), pa.py_buffer(texts.data)])
