@@ -12,15 +12,18 @@ from fumarole.core.query.errors import QueryError
 from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Query, show
-from fumarole.pipeline.archive.values import typed
 from fumarole.pipeline.columns.where import METADATA, VALUE
+from fumarole.pipeline.rows import typed
 from tests.conformance.queries import CASES, REFUSALS, Values
 from tests.core.query import strategies
 
 
 def mapped(spark: SparkSession, rows: Iterable[tuple[int, Values]]) -> DataFrame:
     """Metadata as `enrich` has it."""
-    data = [(number, {key: typed(value) for key, value in metadata.items()}) for number, metadata in rows]
+    data = [
+        (number, {each["key"]: tuple(each[name] for name in VALUE.fieldNames()) for each in typed(metadata)})
+        for number, metadata in rows
+    ]
     return spark.createDataFrame(data, f"number int, {METADATA} map<string, {VALUE.simpleString()}>")
 
 
@@ -112,7 +115,7 @@ def test_refused_as_live(refusal: Any) -> None:
 
 
 def test_a_regex_beyond_spark_is_refused_with_a_sentence() -> None:
-    with pytest.raises(QueryError, match="a regular expression that Spark can follow .*more than one way"):
+    with pytest.raises(QueryError, match=r"a regular expression that Spark can follow .*more than one way"):
         pipeline.where("a MATCHES '(a|ab|b)*c'", VALUE)
 
 

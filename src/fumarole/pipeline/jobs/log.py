@@ -188,8 +188,8 @@ class Log:
         beyond = [path for path in written if path not in state.folders and _number(path) > state.number + 1]
         if beyond or (job is None and written):
             raise JobError(
-                f"{self.root.name} has output, but its log ({LOG}) is gone; to go on would take every message in twice. "
-                "Put the log back, or begin anew with another --out"
+                f"{self.root.name} has output, but its log ({LOG}) is gone; to go on would take every message in "
+                "twice. Put the log back, or begin anew with another --out"
             )
         missing = [path for path in state.folders if not self.root.exists(path)]
         if missing:

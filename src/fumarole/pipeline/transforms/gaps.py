@@ -37,7 +37,10 @@ def gaps(
 
 
 def islands(messages: DataFrame, grain: timedelta = timedelta(0)) -> DataFrame:
-    """Runs of readings of a producer without a pause longer than the grain: producer, begin, end (microseconds), count."""
+    """Runs of readings of a producer without a pause longer than the grain: producer, begin, end, count.
+
+    Begin and end are microseconds.
+    """
     in_order = Window.partitionBy("producer").orderBy("at")
     times = messages.where(sf.col("producer").isNotNull()).select("producer", sf.unix_micros("time").alias("at"))
     previous = sf.lag("at").over(in_order)

@@ -1,9 +1,9 @@
 """Values summed up by windows of time.
 
-A window's figures are kept in a form that adds up: count, smallest, largest, mean, sum of squared distances from it, and
-a sketch of the values (KLL: quantiles within about 1.3 % of rank). `parts` makes that of messages, `merged` makes one of
-several, `finished` reads the figures off it. So a window that is fed by many batches costs no more than its messages,
-and one that gets late messages is simply added to.
+A window's figures are kept in a form that adds up: count, smallest, largest, mean, sum of squared distances from it,
+and a sketch of the values (KLL: quantiles within about 1.3 % of rank). `parts` makes that of messages, `merged` makes
+one of several, `finished` reads the figures off it. So a window that is fed by many batches costs no more than its
+messages, and one that gets late messages is simply added to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def rollup(
     by: Sequence[str] = BY,
     quantiles: Sequence[float] = QUANTILES,
 ) -> DataFrame:
-    """For each window and each topic and producer: count, numbers, min, mean, max, stddev, and quantiles as p05, p50, p95.
+    """For each window, topic and producer: count, numbers, min, mean, max, stddev, and quantiles as p05, p50, p95.
 
     `count` is of messages, `numbers` of those whose payload was a number; the rest is of those.
     """
