@@ -17,6 +17,7 @@ from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.schema import VERSION, VERSION_KEY
 from fumarole.pipeline.archive.seals import Seal, SealedFile, read_seals
 from fumarole.pipeline.archive.writing import SCHEMAS
+from fumarole.pipeline.jobs.compacting import NAME
 from fumarole.pipeline.jobs.log import Aside
 
 
@@ -51,7 +52,7 @@ class Arrivals:
             if seal.kind == "messages" and rows and rows + seal.rows > most_rows:
                 intake.left += 1
                 continue
-            intake.names += [name, *self._replaced(seal)]
+            intake.names += [name, *seal.replaces]
             reason = self._fault(seal)
             if reason is None:
                 rows += seal.rows if seal.kind == "messages" else 0
@@ -96,18 +97,10 @@ class Arrivals:
         there = all(self._root.exists(self._namespace, seal.path) for _, seal in found)
         return found if there and len(found) == len(seals) else None
 
-    def _replaced(self, seal: Seal) -> list[str]:
-        """The files that a file stands for: not those between, which were compacted themselves."""
-        found: list[str] = []
-        todo = list(seal.replaces)
-        while todo:
-            name = todo.pop()
-            inner = self._seals.get(name)
-            if inner is not None and inner.replaces:
-                todo += inner.replaces
-            else:
-                found.append(name)
-        return found
+    @staticmethod
+    def _replaced(seal: Seal) -> list[str]:
+        """The recorders' files that a file stands for: a seal names them all, and the compacted ones between."""
+        return [name for name in seal.replaces if not name.startswith(NAME)]
 
     def _file(self, seal: Seal) -> SealedFile:
         fields = {each: getattr(seal, each) for each in Seal.__struct_fields__}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,8 +46,16 @@ LOCAL: Final = {"spark.driver.memory": f"{_gigabytes()}g", "spark.sql.shuffle.pa
 """On one machine."""
 
 
-def session(name: str, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session of its own. Raises PipelineError where Java or PySpark is missing."""
+def session(
+    name: str,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    complaints: Path | None = None,
+) -> SparkSession:
+    """A session. With `complaints`, what Spark has to say goes into that file.
+
+    Raises PipelineError where Java or PySpark is missing.
+    """
     check_java()
     try:
         from pyspark.sql import SparkSession
@@ -60,9 +69,27 @@ def session(name: str, master: str = "local[*]", settings: Mapping[str, str] | N
     for key, value in chosen.items():
         if here or key not in LOOPBACK or key in own:
             builder = builder.config(key, value)
-    started = builder.getOrCreate()
-    started.sparkContext.setLogLevel("ERROR")
+    with _complaints_to(complaints):
+        started = builder.getOrCreate()
+        started.sparkContext.setLogLevel("ERROR")
     return started
+
+
+@contextmanager
+def _complaints_to(file: Path | None) -> Iterator[None]:
+    """A process that is started meanwhile, which is Java, says what it has to say into this file."""
+    if file is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def check_java() -> None:

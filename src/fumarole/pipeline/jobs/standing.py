@@ -151,7 +151,7 @@ class StandingJob:
         unfit = {each.name for each in (*self.state.aside, *intake.aside)}
         described_by = changes_of(self._spark, self._arrivals.changes(known, unfit))
         stale = self._stale(intake)
-        if intake.mixed or any(file.kind == "messages" for file in intake.files):
+        if any(file.kind == "messages" for file in (*intake.files, *intake.mixed)):
             messages = self._messages(intake)
             readings, late = self._write_readings(enrich(messages, described_by), name)
             made.append(readings)
@@ -187,7 +187,7 @@ class StandingJob:
 
     def _stale(self, intake: Intake) -> list[Folder]:
         """Folders of readings that lie after a change that is new."""
-        arrived = [file for file in intake.files if file.kind == "changes"]
+        arrived = [file for file in (*intake.files, *intake.mixed) if file.kind == "changes"]
         if not arrived or not self.state.of(READINGS):
             return []
         row = changes_of(self._spark, arrived).agg(sf.min(sf.unix_micros("time")).alias("first")).first()
