@@ -109,7 +109,7 @@ def publish(connection: socket.socket, messages: int, rate: float) -> float:
 
 def measure(effort: Effort) -> Iterator[Figure]:
     messages = effort.share(OFFERED_RATE * SECONDS) // CHUNK * CHUNK
-    best = 0.0
+    best = memory = ours = theirs = 0.0
     for round_number in range(1, min(effort.rounds, 2) + 1):
         effort.tell(f"{messages:,} messages, round {round_number}")
         with tempfile.TemporaryDirectory(dir="build") as folder, fumarole() as server:

@@ -86,8 +86,15 @@ EXAMPLES = {
     "pipeline compact": """
         fumarole pipeline compact --archive archive
     """,
+    "pipeline demo": """
+        fumarole pipeline demo --folder /tmp/volcanoes --seconds 120
+    """,
     "pipeline report": """
         fumarole pipeline report --archive archive --page report.html
+    """,
+    "pipeline replay": """
+        fumarole pipeline replay --archive archive --speed 10
+        fumarole pipeline replay --archive archive --since 2026-11-15T22:00 --until 2026-11-15T22:05
     """,
     "pipeline verify": """
         fumarole pipeline verify --archive archive
@@ -168,6 +175,7 @@ _add(producer, observing.forget, "Observation", "producer forget")
 _add(query, observing.explain, "Observation", "query explain")
 _add(app, bench.bench, "Observation")
 _add(app, pipeline_commands.record, "Archive")
+_add(pipeline, pipeline_commands.replay, "Archive", "pipeline replay")
 _add(pipeline, pipeline_commands.verify, "Archive", "pipeline verify")
 _add(pipeline, analysis.pipeline_run, "Jobs", "pipeline run")
 for analysis_command in (
@@ -178,6 +186,7 @@ for analysis_command in (
     analysis.balance,
     analysis.whatif,
     analysis.report,
+    analysis.demo,
 ):
     _add(pipeline, analysis_command, "Jobs", f"pipeline {analysis_command.__name__}")
 _add(pipeline, analysis.compact, "Archive", "pipeline compact")

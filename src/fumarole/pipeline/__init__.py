@@ -7,6 +7,7 @@ In a notebook or a job of one's own, `from fumarole import pipeline` and then:
     pipeline.archive(spark, path, topic="volcanoes.>", where="Region = 'usa'")   messages that were captured
     pipeline.output(spark, path, "rollup")                                       what the standing job made of them
     pipeline.topic_matches(column, pattern), pipeline.where(query, schema)       patterns and queries as columns
+    pipeline.register(spark)                                                     live data, as a source and a sink
     pipeline.enrich(messages, changes), rollup, gaps, traffic, balance           the transforms
 
 Each is loaded when it is first used: recording needs no Spark.
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fumarole.pipeline.columns.topic import topic_matches
     from fumarole.pipeline.columns.where import where
     from fumarole.pipeline.jobs.output import output
+    from fumarole.pipeline.live.source import register
     from fumarole.pipeline.reading import archive, changes
     from fumarole.pipeline.transforms.enrich import enrich
     from fumarole.pipeline.transforms.gaps import gaps
@@ -32,6 +34,7 @@ __all__ = [
     "enrich",
     "gaps",
     "output",
+    "register",
     "rollup",
     "summary",
     "topic_matches",
@@ -44,6 +47,7 @@ _HOMES = {
     "enrich": "transforms.enrich",
     "gaps": "transforms.gaps",
     "output": "jobs.output",
+    "register": "live.source",
     "rollup": "transforms.rollup",
     "summary": "transforms.traffic",
     "topic_matches": "columns.topic",

@@ -17,7 +17,7 @@ from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.columns.topic import topic_matches
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.columns.where import where as holds
-from fumarole.pipeline.frames import CHANGES, MESSAGES
+from fumarole.pipeline.tables import CHANGES, MESSAGES
 from fumarole.pipeline.times import moment
 from fumarole.pipeline.transforms.enrich import enrich
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -91,7 +90,7 @@ def _double(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(sys.float_info.max, value)
+        return sys.float_info.max if value > 0 else -sys.float_info.max
 
 
 def _said(text: str) -> dict[str, Value | None]:

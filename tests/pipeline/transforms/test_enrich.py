@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fumarole import pipeline
 from fumarole.core.query.tree import Value
-from fumarole.pipeline.frames import CHANGES, MESSAGES
 from fumarole.pipeline.rows import typed
+from fumarole.pipeline.tables import CHANGES, MESSAGES
 from tests.pipeline.archives import at
 
 Said = Mapping[str, Value | None]

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from fumarole import pipeline
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.frames import MESSAGES
+from fumarole.pipeline.tables import MESSAGES
 from fumarole.pipeline.transforms import rollup
 from fumarole.pipeline.transforms.gaps import islands, silences
 from tests.pipeline.archives import at, message

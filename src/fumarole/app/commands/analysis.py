@@ -260,3 +260,24 @@ def report(
     run_report(
         Spark("report", master, conf or []), Part(archive, namespace, topic, where, since, until), page, producer
     )
+
+
+def demo(
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Where everything is put; new or empty.")] = Path(
+        "pipeline"
+    ),
+    seconds: Annotated[
+        float, typer.Option(min=5, metavar="SECONDS", help="How long the stations are observed.")
+    ] = 60.0,
+    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Readings a second.")] = 2000.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")] = 0,
+) -> None:
+    """Watch the whole pipeline: broker, simulated stations, recorders, the standing job, and a report."""
+    need_pipeline()
+    from fumarole.app.commands.analysing import told
+    from fumarole.app.demo_pipeline import demonstrate
+    from fumarole.pipeline.jobs.spark import check_java
+
+    with told():
+        check_java()
+        demonstrate(folder, seconds, rate, port)

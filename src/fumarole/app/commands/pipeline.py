@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -46,6 +47,41 @@ def record(
     options = Options(topic, where, group, name, Rolling(roll_bytes, roll_seconds))
     access = Access(servers, tls_authority, tls_certificate, tls_key)
     run(record_messages(access, archive, options, as_json))
+
+
+def replay(
+    archive: Archive,
+    speed: Annotated[
+        float, typer.Option(min=0.0, help="So many times as fast as it was; 0: as fast as possible.")
+    ] = 1.0,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From here on: 2026-11-15T22:00, UTC unless it says otherwise.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this.")] = None,
+    topic: Annotated[str, typer.Option(metavar="PATTERN", help="Only messages on topics of this pattern.")] = ">",
+    namespace: Namespace = "default",
+    servers: Servers = DEFAULT_SERVERS,
+    tls_authority: TlsAuthority = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Publish what was recorded again, as far apart as it was."""
+    need_pipeline()
+    from fumarole.app.commands.replaying import replay_archive
+    from fumarole.pipeline.replay import Range
+
+    wanted = Range(_time(since, "--since"), _time(until, "--until"), topic)
+    run(replay_archive(Access(servers, tls_authority, tls_certificate, tls_key), archive, namespace, wanted, speed))
+
+
+def _time(text: str | None, option: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        fail(f"{option} is a time such as 2026-11-15T22:00:00, not {text!r}", MISUSED)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def verify(

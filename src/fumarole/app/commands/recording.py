@@ -42,11 +42,10 @@ async def record_messages(access: Access, archive: str, options: Options, as_jso
             access.connect(f"record {secrets.token_hex(8)}") as client,
             Recorder.open(client, root, options, on_seal) as recorder,
         ):
-            _say_begin(recorder, options, root.name)
             with _screen() as screen:
                 showing = asyncio.create_task(_show(recorder, screen))
                 try:
-                    await recorder.run(stop)
+                    await recorder.run(stop, lambda: _say_begin(recorder, options, root.name))
                 finally:
                     showing.cancel()
             _say_end(recorder)

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession, types
 
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.columns.where import METADATA
-from fumarole.pipeline.frames import MESSAGES, METADATA_MAP
 from fumarole.pipeline.jobs.log import JobError, Log, State
+from fumarole.pipeline.tables import MESSAGES, METADATA_MAP
 from fumarole.pipeline.times import duration, shown
 from fumarole.pipeline.transforms import rollup
 from fumarole.pipeline.transforms.gaps import FACTOR, LEAST, silences

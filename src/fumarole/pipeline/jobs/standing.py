@@ -27,11 +27,11 @@ from pyspark.sql import functions as sf
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.seals import check_namespace
 from fumarole.pipeline.columns.where import METADATA
-from fumarole.pipeline.frames import IDENTITY
 from fumarole.pipeline.jobs.intake import Arrivals, Intake
 from fumarole.pipeline.jobs.log import LOG, Entry, Folder, Job, JobError, Log
 from fumarole.pipeline.jobs.output import ISLANDS, PARTS_SCHEMA, READINGS, READINGS_SCHEMA, folders, rollup_table
 from fumarole.pipeline.reading import changes_of, messages_of
+from fumarole.pipeline.tables import IDENTITY
 from fumarole.pipeline.times import duration, microseconds, shown
 from fumarole.pipeline.transforms import rollup
 from fumarole.pipeline.transforms.enrich import enrich

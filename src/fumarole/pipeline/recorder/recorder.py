@@ -12,22 +12,19 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from fumarole.client import Change, Client, ClientError, Reading, Readings
-from fumarole.client.capture import Capture, Columns, microseconds
+from fumarole.client import Client, ClientError
+from fumarole.client.capture import Columns, microseconds
 from fumarole.client.errors import NoResponders
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import Seal
 from fumarole.pipeline.archive.verifying import Recovered, recover
+from fumarole.pipeline.capturing import INTERVAL, Wanted, captured
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.recorder.naming import Lock, take_name
-from fumarole.pipeline.recorder.readings import columns_of
 from fumarole.pipeline.recorder.writer import Progress, Rolling, Writer
 from fumarole.pipeline.rows import snapshot_table
 
-INTERVAL = 0.2
-"""Seconds in which what has come is taken, if it is not enough before."""
 ASK_DROPS = 2.0
-READINGS_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class Options:
 
 
 class Recorder:
-    """`async with Recorder.open(…) as recorder: await recorder.run(stop)`."""
+    """`async with Recorder.open(…) as recorder: await recorder.run(stop, …)`."""
 
     def __init__(self, client: Client, writer: Writer, lock: Lock, options: Options, recovered: Recovered) -> None:
         self.name = lock.name
@@ -88,48 +85,27 @@ class Recorder:
         finally:
             lock.release()
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Records until it is told to stop; then what was captured is sealed. Raises OSError, ClientError."""
+    async def run(self, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        """Records until it is told to stop; then what was captured is sealed. Raises OSError, ClientError.
+
+        `on_ready` is called when the broker has confirmed: from then on every message is recorded.
+        """
+
+        async def ready() -> None:
+            on_ready()
+            await self._snapshot()
+
         self._began = microseconds()
-        source = self._readings() if self._options.where else self._captured()
+        options = self._options
+        wanted = Wanted(options.topic, options.where, options.group)
         self._writer.start()
         asking = asyncio.create_task(self._ask_drops())
         try:
-            async for columns in source(stop):
+            async for columns in captured(self._client, wanted, stop, ready):
                 await self._give(columns)
         finally:
             asking.cancel()
             await asyncio.to_thread(self._writer.finish, self._options.patience)
-
-    def _captured(self) -> Callable[[asyncio.Event], AsyncIterator[Columns]]:
-        async def source(stop: asyncio.Event) -> AsyncIterator[Columns]:
-            async with self._client.capture(self._options.topic, group=self._options.group) as capture:
-                await self._snapshot()
-                stopping = asyncio.create_task(_drain_after(stop, capture))
-                try:
-                    while not capture.ended:
-                        await capture.filled(INTERVAL)
-                        for columns in capture.take():
-                            yield columns
-                    for columns in capture.take():
-                        yield columns
-                finally:
-                    stopping.cancel()
-
-        return source
-
-    def _readings(self) -> Callable[[asyncio.Event], AsyncIterator[Columns]]:
-        async def source(stop: asyncio.Event) -> AsyncIterator[Columns]:
-            where, topic, group = self._options.where, self._options.topic, self._options.group
-            async with self._client.where(where, topic=topic, group=group) as readings:
-                await self._snapshot()
-                while not stop.is_set():
-                    batch = await _some(readings, stop)
-                    if batch:
-                        yield columns_of(batch, microseconds())
-                    self.dropped = max(self.dropped, readings.dropped)
-
-        return source
 
     async def _snapshot(self) -> None:
         async for page in self._client.all_producers(self._options.where):
@@ -157,21 +133,3 @@ class Recorder:
                 known = (await self._client.consumers())["worst"]
                 own = [each["dropped"] for each in known if each["connection"].endswith(self._client.name)]
                 self.dropped = max([self.dropped, *own])
-
-
-async def _drain_after(stop: asyncio.Event, capture: Capture) -> None:
-    await stop.wait()
-    with contextlib.suppress(ClientError):
-        await capture.drain()
-
-
-async def _some(readings: Readings, stop: asyncio.Event) -> list[Reading]:
-    """The readings that have come, or that come within a moment."""
-    batch: list[Reading] = []
-    with contextlib.suppress(TimeoutError, StopAsyncIteration):
-        async with asyncio.timeout(INTERVAL):
-            while len(batch) < READINGS_AT_ONCE and not (stop.is_set() and not readings.buffered):
-                item = await anext(readings)
-                if not isinstance(item, Change):
-                    batch.append(item)
-    return batch

@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from fumarole.pipeline.columns.where import METADATA, VALUE
-from fumarole.pipeline.frames import METADATA_MAP
+from fumarole.pipeline.tables import METADATA_MAP
 
 _ORDER = ("time", "epoch", "recorder", "sequence")
 _SPREAD = 64

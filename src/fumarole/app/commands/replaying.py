@@ -1,0 +1,32 @@
+"""What `pipeline replay` does."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+from fumarole.app.commands.access import Access
+from fumarole.app.commands.screen import YELLOW, count_text, paint, say
+from fumarole.client import RefusedError
+from fumarole.pipeline.replay import Range, messages, replay
+
+
+async def replay_archive(access: Access, archive: str, namespace: str, wanted: Range, speed: float) -> None:
+    """Publishes, and says how far it has come where somebody looks."""
+    shown = sys.stderr.isatty()
+
+    def progress(time: int, count: int) -> None:
+        if shown:
+            reached = datetime.fromtimestamp(time / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            sys.stderr.write(f"\r{reached} UTC, {count_text(count, 'message')} ")
+            sys.stderr.flush()
+
+    async with access.connect("replay") as client:
+        count = await replay(client, messages(archive, namespace, wanted), speed, progress)
+        try:
+            await client.flush()
+        except RefusedError as error:
+            say(paint(f"the broker refused some of them: {error}", YELLOW, sys.stderr))
+    if shown:
+        sys.stderr.write("\r")
+    say(f"{count_text(count, 'message')} published")

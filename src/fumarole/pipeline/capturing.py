@@ -1,0 +1,90 @@
+"""Live messages as columns: all of a pattern, or the readings of the producers that a query selects."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from fumarole.client import Change, Client, ClientError, Reading, Readings
+from fumarole.client.capture import Capture, Columns, gather, microseconds
+
+INTERVAL = 0.2
+"""Seconds in which what has come is taken, if it is not enough before."""
+READINGS_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is captured. An empty query: whatever is published. An empty group: shared with nobody."""
+
+    topic: str = ">"
+    where: str = ""
+    group: str = ""
+
+
+def captured(
+    client: Client, wanted: Wanted, stop: asyncio.Event, on_ready: Callable[[], Awaitable[None]]
+) -> AsyncIterator[Columns]:
+    """What comes from the moment in which `on_ready` is called, until it is told to stop and all was taken."""
+    return (_readings if wanted.where else _messages)(client, wanted, stop, on_ready)
+
+
+async def _messages(
+    client: Client, wanted: Wanted, stop: asyncio.Event, on_ready: Callable[[], Awaitable[None]]
+) -> AsyncIterator[Columns]:
+    async with client.capture(wanted.topic, group=wanted.group) as capture:
+        await on_ready()
+        stopping = asyncio.create_task(_drain_after(stop, capture))
+        try:
+            while not capture.ended:
+                await capture.filled(INTERVAL)
+                for columns in capture.take():
+                    yield columns
+            for columns in capture.take():
+                yield columns
+        finally:
+            stopping.cancel()
+
+
+async def _drain_after(stop: asyncio.Event, capture: Capture) -> None:
+    await stop.wait()
+    with contextlib.suppress(ClientError):
+        await capture.drain()
+
+
+async def _readings(
+    client: Client, wanted: Wanted, stop: asyncio.Event, on_ready: Callable[[], Awaitable[None]]
+) -> AsyncIterator[Columns]:
+    async with client.where(wanted.where, topic=wanted.topic, group=wanted.group) as readings:
+        await on_ready()
+        while not (stop.is_set() and not readings.buffered):
+            batch = await _some(readings, stop)
+            if batch:
+                yield columns_of(batch, microseconds())
+
+
+async def _some(readings: Readings, stop: asyncio.Event) -> list[Reading]:
+    """The readings that have come, or that come within a moment."""
+    batch: list[Reading] = []
+    with contextlib.suppress(TimeoutError, StopAsyncIteration):
+        async with asyncio.timeout(INTERVAL):
+            while len(batch) < READINGS_AT_ONCE and not (stop.is_set() and not readings.buffered):
+                item = await anext(readings)
+                if not isinstance(item, Change):
+                    batch.append(item)
+    return batch
+
+
+def columns_of(readings: Iterable[Reading], now: int) -> Columns:
+    """As if each were a message: the payload is the value as text, the headers say whose it is (M8)."""
+    return gather(((each.topic, str(each.value).encode(), _headers(each)) for each in readings), now)
+
+
+def _headers(reading: Reading) -> list[tuple[str, str]]:
+    headers = [("Producer", reading.producer)]
+    if reading.metadata:
+        headers.append(("Metadata", json.dumps(reading.metadata)))
+    return headers

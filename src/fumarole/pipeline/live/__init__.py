@@ -1,0 +1,1 @@
+"""Spark's live source and sink: `pipeline.register(spark)`, then `format("fumarole")`."""

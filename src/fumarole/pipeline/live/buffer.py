@@ -1,0 +1,162 @@
+"""The replay buffer: live rows on disk, by offset, until Spark has committed them.
+
+A live message comes once. Spark may ask for the same rows again, after a failure or a restart, and must get exactly
+these. So rows are numbered when they are written here, and only what is here is ever offered to Spark.
+
+    0000000000000000-65536.arrow      rows 0 to 65,535
+    0000000000065536-1200.arrow       rows 65,536 to 66,735
+    trimmed.json                      everything before this offset is gone, because it was committed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import pyarrow as pa
+
+from fumarole.pipeline.errors import PipelineError
+
+TRIMMED = "trimmed.json"
+LOCK = "lock"
+LOCK_SECONDS = 15.0
+"""A query that is started again may find the one before it still ending."""
+_NAME = re.compile(r"([0-9]{16,})-([0-9]+)\.arrow")
+
+
+class BufferError(PipelineError):
+    """A buffer that is in use, or has not what was asked of it."""
+
+
+class Part(NamedTuple):
+    """Rows of one file: from which of its rows on, and how many."""
+
+    path: str
+    begin: int
+    rows: int
+
+
+class Buffer:
+    """One reader's rows. Only one process has it open for writing; `read` needs nothing but the path."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[int, int] = {}
+        """Rows by first offset, in order."""
+        self._trimmed = 0
+        self._lock: IO[bytes] | None = None
+
+    def open(self) -> None:
+        """Takes it, with all that is there. Raises BufferError where another process has it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self._folder / LOCK).open("ab")
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise BufferError(
+                        f"another query uses the replay buffer {self._folder}; "
+                        'give each a folder of its own: .option("buffer", …)'
+                    ) from None
+                time.sleep(0.1)
+        self._trimmed = self._read_trimmed()
+        found = {}
+        for path in self._folder.iterdir():
+            if name := _NAME.fullmatch(path.name):
+                found[int(name[1])] = int(name[2])
+            elif path.suffix == ".part":
+                path.unlink()
+        self._files = dict(sorted(found.items()))
+        self.trim(self._trimmed)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @property
+    def first(self) -> int:
+        """The first offset that is there."""
+        return max(self._trimmed, next(iter(self._files), self._trimmed))
+
+    @property
+    def end(self) -> int:
+        """The offset of the row that comes next."""
+        if not self._files:
+            return self._trimmed
+        last = next(reversed(self._files))
+        return max(self._trimmed, last + self._files[last])
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(self._path(first).stat().st_size for first in tuple(self._files) if self._path(first).exists())
+
+    def append(self, rows: pa.Table) -> None:
+        """More rows, on disk when this returns."""
+        first, count = self.end, rows.num_rows
+        path = self._folder / f"{first:016d}-{count}.arrow"
+        aside = path.with_suffix(".part")
+        with aside.open("wb") as file:
+            with pa.ipc.new_file(file, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+                writer.write_table(rows, max_chunksize=65_536)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.rename(path)
+        self._files[first] = count
+
+    def parts(self, start: int, end: int) -> list[Part]:
+        """Where the rows of a range are. Raises BufferError where they are not all there."""
+        found = []
+        at = start
+        for first, count in tuple(self._files.items()):
+            if first <= at < min(first + count, end):
+                rows = min(first + count, end) - at
+                found.append(Part(str(self._path(first)), at - first, rows))
+                at += rows
+        if at < end:
+            raise BufferError(
+                f"the replay buffer {self._folder} has rows {self.first:,} to {self.end:,}, and the checkpoint asks "
+                f"for {start:,} to {end:,}; a live message comes only once, so these are lost: "
+                "begin with a new checkpoint"
+            )
+        return found
+
+    def trim(self, end: int) -> None:
+        """Rows before this offset will not be asked for again."""
+        if end > self._trimmed:
+            aside = self._folder / f"{TRIMMED}.part"
+            aside.write_text(json.dumps({"offset": end}))
+            aside.replace(self._folder / TRIMMED)
+            self._trimmed = end
+        for first, count in tuple(self._files.items()):
+            if first + count > end:
+                break
+            self._path(first).unlink(missing_ok=True)
+            del self._files[first]
+
+    def _path(self, first: int) -> Path:
+        return self._folder / f"{first:016d}-{self._files[first]}.arrow"
+
+    def _read_trimmed(self) -> int:
+        try:
+            return int(json.loads((self._folder / TRIMMED).read_text())["offset"])
+        except FileNotFoundError:
+            return 0
+
+
+def read(parts: list[Part]) -> Iterator[pa.RecordBatch]:
+    """The rows of parts, in order. Works wherever the files can be reached."""
+    for part in parts:
+        with pa.memory_map(part.path) as file:
+            rows = pa.ipc.open_file(file).read_all().slice(part.begin, part.rows)
+            yield from rows.to_batches()

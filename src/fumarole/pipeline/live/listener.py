@@ -1,0 +1,76 @@
+"""What runs beside the driver while a live query runs: a thread with a client, from the broker into the buffer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+from fumarole.client import connect
+from fumarole.core.errors import FumaroleError
+from fumarole.pipeline.capturing import Wanted, captured
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.live.buffer import Buffer
+from fumarole.pipeline.rows import message_table
+
+START_SECONDS = 20.0
+STOP_SECONDS = 5.0
+FULL_PAUSE = 0.05
+
+
+class Listener:
+    """Listens from `start` to `stop`. What goes wrong is raised by `check`, in the thread of whoever asks."""
+
+    def __init__(self, servers: str, wanted: Wanted, buffer: Buffer, most_bytes: int) -> None:
+        self._servers = servers
+        self._wanted = wanted
+        self._buffer = buffer
+        self._most_bytes = most_bytes
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="fumarole live", daemon=True)
+
+    def start(self) -> None:
+        """Returns when the broker has confirmed the subscription: from here on nothing is missed."""
+        self._thread.start()
+        if not self._ready.wait(START_SECONDS):
+            raise PipelineError(f"no broker at {self._servers} within {START_SECONDS:g} s")
+        self.check()
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise PipelineError(str(self._error)) from self._error
+
+    def stop(self) -> None:
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(STOP_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._listen())
+        except (FumaroleError, OSError) as error:
+            self._error = error
+        finally:
+            self._ready.set()
+
+    async def _listen(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        async with connect(self._servers, name="fumarole spark") as client:
+            async for columns in captured(client, self._wanted, self._stop, self._say_ready):
+                await self._room()
+                # What comes meanwhile is taken together, so the more there is the larger are the files.
+                await asyncio.to_thread(self._buffer.append, message_table(columns))
+
+    async def _say_ready(self) -> None:
+        self._ready.set()
+
+    async def _room(self) -> None:
+        """A full buffer is waited for: the capture stops reading, and the broker's policy decides (D6)."""
+        assert self._stop is not None
+        while self._buffer.size > self._most_bytes and not self._stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FULL_PAUSE):
+                    await self._stop.wait()

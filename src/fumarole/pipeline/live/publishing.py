@@ -1,0 +1,71 @@
+"""What a task of the sink does: its rows become messages, a batch at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fumarole.client import connect
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.frames import chunks, frames, slices
+
+FLUSH_SECONDS = 60.0
+TAKEN = ("topic", "payload", "value", "producer", "headers", "changes")
+
+
+def publish(batches: Iterator[pa.RecordBatch], servers: str, options: Mapping[str, str], job: str) -> int:
+    """Publishes all rows, and returns when the broker has heard them. How many there were.
+
+    Each has a mark made of the job, the task and its number, unless the option `marks` is false.
+    """
+    return asyncio.run(_publish(batches, servers, options, job))
+
+
+async def _publish(batches: Iterator[pa.RecordBatch], servers: str, options: Mapping[str, str], job: str) -> int:
+    prefix = f"{job}-{_partition()}-"
+    marked = options.get("marks", "true").lower() != "false"
+    count = 0
+    async with connect(servers, name="fumarole spark sink", echo=False) as client:
+        for batch in batches:
+            rows = message_rows(pa.Table.from_batches([batch]), options.get("topic"))
+            for part in slices(rows):
+                marks = _marks(prefix, count, part.num_rows) if marked else None
+                count += part.num_rows
+                await client.publish_frames(chunks(frames(part, client.max_payload, marks)))
+        await client.flush(FLUSH_SECONDS)
+    return count
+
+
+def message_rows(rows: pa.Table, topic: str | None) -> pa.Table:
+    """The columns of a message: `topic` (or the option), `payload` or else `value` as text, and what else is there."""
+    names = set(rows.column_names)
+    columns = {name: rows[name] for name in TAKEN[3:] if name in names}
+    if "topic" in names:
+        columns["topic"] = rows["topic"]
+    elif topic is not None:
+        columns["topic"] = pa.repeat(pa.scalar(topic), rows.num_rows)
+    else:
+        raise PipelineError("rows to publish have a column `topic`, or all go to the one of the option `topic`")
+    if "payload" in names:
+        columns["payload"] = rows["payload"]
+    elif "value" in names:
+        columns["payload"] = rows["value"].cast(pa.string())
+    else:
+        raise PipelineError("rows to publish have a column `payload`, bytes or text, or a column `value`")
+    return pa.table(columns)
+
+
+def _marks(prefix: str, begin: int, count: int) -> pa.Array:
+    numbers = pa.array(np.arange(begin, begin + count)).cast(pa.string())
+    return pc.binary_join_element_wise(pa.scalar(prefix), numbers, pa.scalar(""))
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()

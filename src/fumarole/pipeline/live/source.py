@@ -1,0 +1,274 @@
+"""`format("fumarole")` for Spark: reading live messages, and publishing rows.
+
+Spark makes a reader several times: beside the driver, where it lives as long as the query, and in every task, for the
+sake of `read` alone. So nothing is begun when one is made, but when the driver first asks how much there is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from fumarole.pipeline.capturing import Wanted
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.live.buffer import Buffer, Part, read
+from fumarole.pipeline.live.listener import Listener
+from fumarole.pipeline.live.publishing import publish
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = (
+    "time timestamp, topic string, producer string, value double, payload binary, "
+    "headers map<string, array<string>>, "
+    "changes array<struct<key: string, kind: string, text: string, number: double, truth: boolean>>"
+)
+DEFAULT_SERVERS = "nats://127.0.0.1:4222"
+READ_OPTIONS = {
+    "servers",
+    "topic",
+    "where",
+    "group",
+    "buffer",
+    "bufferbytes",
+    "maxrowspertrigger",
+    "partitions",
+    "listen",
+}
+WRITE_OPTIONS = {"servers", "topic", "marks", "path", "checkpointlocation"}
+
+
+def register(spark: SparkSession) -> None:
+    """Lets a Spark session know `format("fumarole")`."""
+    context = spark.sparkContext
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if not chosen and (context.master or "").startswith("local"):
+        context.pythonExec = sys.executable  # any other python3 on this machine has no fumarole
+    spark.dataSource.register(FumaroleSource)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a live query was given."""
+
+    servers: str
+    wanted: Wanted
+    buffer: Path
+    buffer_bytes: int
+    max_rows: int | None
+    partitions: int
+    listen: float
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> ReadOptions:
+        """Raises PipelineError for an option that is not known or not a number."""
+        options = _known(given, READ_OPTIONS)
+        servers = options.get("servers", DEFAULT_SERVERS)
+        wanted = Wanted(options.get("topic", ">"), options.get("where", ""), options.get("group", ""))
+        return cls(
+            servers,
+            wanted,
+            Path(options["buffer"]) if "buffer" in options else _default_buffer(servers, wanted),
+            int(_number(options, "bufferbytes", 1 << 30)),
+            int(_number(options, "maxrowspertrigger", 1)) if "maxrowspertrigger" in options else None,
+            int(_number(options, "partitions", 4)),
+            _number(options, "listen", 2.0),
+        )
+
+
+class FumaroleSource(DataSource):
+    """Live messages as rows, rows as messages."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "fumarole"
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> LiveReader:  # noqa: N802 (Spark's name)
+        return LiveReader(ReadOptions.of(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: ARG002
+        return BatchWriter(_known(self.options, WRITE_OPTIONS), os.urandom(8).hex())
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802
+        return StreamWriter(_known(self.options, WRITE_OPTIONS))
+
+
+@dataclass
+class Rows(InputPartition):
+    """What one task reads."""
+
+    parts: list[Part]
+
+
+class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are `{"offset": rows}`, with that one key: Spark compares them as text."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._buffer: Buffer | None = None
+        self._listener: Listener | None = None
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"offset": self._opened().first}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        rows = self._options.max_rows
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:  # noqa: N802
+        buffer = self._opened()
+        if self._listener is not None:
+            self._listener.check()
+        begin = buffer.first if start is None else start["offset"]
+        end = buffer.end if self._target is None else self._target
+        if isinstance(limit, ReadMaxRows):
+            end = min(end, begin + limit.max_rows)
+        return {"offset": max(begin, end)}
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"offset": self._opened().end}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is available is what waits in the buffer, and what comes while it listens for a moment."""
+        buffer = self._opened()
+        time.sleep(self._options.listen)
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener.check()
+        self._target = buffer.end
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        parts = self._opened().parts(start["offset"], end["offset"])
+        rows = -(-(end["offset"] - start["offset"]) // self._options.partitions)
+        groups: list[list[Part]] = []
+        room = 0
+        for part in parts:
+            begin, left = part.begin, part.rows
+            while left:
+                if not room:
+                    groups.append([])
+                    room = max(rows, 1)
+                taken = min(left, room)
+                groups[-1].append(Part(part.path, begin, taken))
+                begin, left, room = begin + taken, left - taken, room - taken
+        return [Rows(group) for group in groups]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Rows)
+        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        for batch in read(partition.parts):
+            yield batch.cast(wanted)
+
+    def commit(self, end: dict[str, int]) -> None:
+        self._opened().trim(end["offset"])
+
+    def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.stop()
+        if self._buffer is not None:
+            self._buffer.close()
+
+    def _opened(self) -> Buffer:
+        """The buffer; the first time, listening begins."""
+        if self._buffer is None:
+            options = self._options
+            buffer = Buffer(options.buffer)
+            buffer.open()
+            self._buffer = buffer
+            self._listener = Listener(options.servers, options.wanted, buffer, options.buffer_bytes)
+            self._listener.start()
+        return self._buffer
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write.format("fumarole")`. `job` is the same for every try of every task of one write."""
+
+    def __init__(self, options: Mapping[str, str], job: str) -> None:
+        self._options = options
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        publish(iterator, self._options.get("servers", DEFAULT_SERVERS), self._options, self._job)
+        return WriterCommitMessage()
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("fumarole")`. A batch that is tried again has the same marks."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        # `write` is not told which batch it writes; the task knows.
+        query = context.getLocalProperty("sql.streaming.queryId") or ""
+        batch = context.getLocalProperty("streaming.sql.batchId") or ""
+        publish(iterator, self._options.get("servers", DEFAULT_SERVERS), self._options, f"{query}-{batch}")
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
+        """Everything was published already."""
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
+        """What was published cannot be taken back; it will come again, with the same marks."""
+
+
+def _known(given: Mapping[str, str], known: set[str]) -> dict[str, str]:
+    options = {key.lower(): value for key, value in given.items()}
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise PipelineError(f"fumarole has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    return options
+
+
+def _number(options: Mapping[str, str], name: str, default: float) -> float:
+    value = -1.0
+    with contextlib.suppress(ValueError):
+        value = float(options.get(name, default))
+    if not value > 0:
+        raise PipelineError(f"the option {name} is a number above 0, not {options[name]!r}")
+    return value
+
+
+def _default_buffer(servers: str, wanted: Wanted) -> Path:
+    """The same for the same question, so that a query that is started again finds its rows."""
+    question = repr((servers, wanted))
+    return (
+        Path(tempfile.gettempdir())
+        / f"fumarole-live-{os.getuid()}"
+        / hashlib.sha256(question.encode()).hexdigest()[:16]
+    )

@@ -1,0 +1,142 @@
+"""Whatever is wrong with an archive is found, set aside without loss, and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fumarole.pipeline.archive import open_root, sealed, write_rows
+from fumarole.pipeline.archive.seals import Seal, put_seal
+from fumarole.pipeline.archive.verifying import recover, set_aside, verify
+
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+ROWS = [{"time": NOON, "topic": "a", "payload": str(number).encode()} for number in range(10)]
+FOLDER = "date=2026-11-15/hour=12"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Two files of one incarnation, one of another."""
+    write_rows(tmp_path, "default", ROWS, recorder="r", epoch=1)
+    write_rows(tmp_path, "default", ROWS, recorder="r", epoch=1, first=10)
+    write_rows(tmp_path, "default", ROWS, recorder="s-t", epoch=2)
+    return tmp_path
+
+
+def found(archive: Path) -> list[tuple[str, str]]:
+    return [(problem.fault, problem.path.rpartition("/")[2]) for problem in verify(archive, "default")]
+
+
+def file(archive: Path, name: str) -> Path:
+    return archive / "default" / FOLDER / name
+
+
+def test_nothing_is_wrong(archive: Path) -> None:
+    assert found(archive) == []
+    assert set_aside(archive, "default", []) == []
+
+
+def test_truncated(archive: Path) -> None:
+    path = file(archive, "r-1-000000000000.parquet")
+    path.write_bytes(path.read_bytes()[:-10])
+    assert found(archive) == [("damaged", path.name), ("hole", "r-1")]
+    problems = verify(archive, "default")
+    assert "0 to 9 are missing (10)" in str(problems[1])
+    assert sorted(set_aside(archive, "default", problems)) == ["_sealed/r-1-000000000000.json", f"{FOLDER}/{path.name}"]
+    assert [each.name for each in sealed(archive, "default")] == ["r-1-000000000010", "s-t-2-000000000000"]
+    assert found(archive) == [("hole", "r-1")]
+    assert (archive / "default" / "_aside" / path.name).exists()
+
+
+def test_same_length_and_other_bytes(archive: Path) -> None:
+    path = file(archive, "r-1-000000000010.parquet")
+    path.write_bytes(b"x" * path.stat().st_size)
+    assert found(archive)[0] == ("damaged", path.name)
+
+
+def test_missing_foreign_and_what_is_no_seal(archive: Path) -> None:
+    file(archive, "s-t-2-000000000000.parquet").unlink()
+    pq.write_table(pa.table({"x": [1]}), file(archive, "foreign.parquet"))
+    (archive / "default" / "_sealed" / "odd.json").write_text("{}")
+    assert sorted(found(archive)) == [
+        ("missing", "s-t-2-000000000000.parquet"),
+        ("no seal", "odd.json"),
+        ("unsealed", "foreign.parquet"),
+    ]
+    moved = set_aside(archive, "default", verify(archive, "default"))
+    assert sorted(path.rpartition("/")[2] for path in moved) == [
+        "foreign.parquet",
+        "odd.json",
+        "s-t-2-000000000000.json",
+    ]
+    assert found(archive) == []
+
+
+def test_sealed_but_not_ours(archive: Path) -> None:
+    """A file of the right length and name, with a seal, and other columns or another version."""
+    path = file(archive, "z-1-000000000000.parquet")
+    pq.write_table(pa.table({"x": [1]}), path)
+    seal = Seal(
+        path=f"{FOLDER}/{path.name}",
+        kind="messages",
+        rows=1,
+        first=0,
+        last=0,
+        bytes=path.stat().st_size,
+        recorder="z",
+        epoch=1,
+    )
+    put_seal(open_root(archive), "default", seal)
+    assert [str(problem) for problem in verify(archive, "default")] == [
+        f"{seal.path}: it says it is of version none of the archive"
+    ]
+
+
+def test_joined_files_have_their_holes_found_too(archive: Path) -> None:
+    tables = [pq.read_table(each.uri, partitioning=None) for each in sealed(archive, "default")]
+    joined = pa.concat_tables([tables[0].slice(0, 5), tables[1], tables[2]])
+    path = file(archive, "joined-1.parquet")
+    pq.write_table(joined.replace_schema_metadata(pq.read_schema(sealed(archive, "default")[0].uri).metadata), path)
+    replaced = tuple(each.name for each in sealed(archive, "default"))
+    seal = Seal(
+        path=f"{FOLDER}/{path.name}",
+        kind="messages",
+        rows=25,
+        first=0,
+        last=0,
+        bytes=path.stat().st_size,
+        recorder="",
+        epoch=0,
+        replaces=replaced,
+    )
+    put_seal(open_root(archive), "default", seal)
+    assert [str(problem) for problem in verify(archive, "default")] == ["r-1: messages 5 to 9 are missing (5)"]
+
+
+def test_recovery_seals_what_is_whole_and_clears_what_is_not(archive: Path) -> None:
+    """A recorder was killed between renaming a file and sealing it; and another time while it wrote."""
+    root = open_root(archive)
+    (archive / "default" / "_sealed" / "r-1-000000000010.json").unlink()
+    writing = archive / "default" / "_writing"
+    (writing / "r-1-000000000020.parquet").write_bytes(b"PAR1 half")
+    (writing / "r-1-000000000010.json").write_text('{"ver')
+    (writing / "r-x-1-000000000020.parquet").write_bytes(b"of another recorder, which runs")
+    file(archive, "r-1-000000000020.parquet").write_bytes(b"PAR1 cut by a power failure")
+    recovered = recover(root, "default", "r")
+    assert [seal.name for seal in recovered.sealed] == ["r-1-000000000010"]
+    assert json.loads((archive / "default" / "_sealed" / "r-1-000000000010.json").read_text())["rows"] == 10
+    assert recovered.epoch == 1
+    assert sorted(path.rpartition("/")[2] for path in recovered.removed) == [
+        "r-1-000000000010.json",
+        "r-1-000000000020.parquet",
+        "r-1-000000000020.parquet",
+    ]
+    assert [path.name for path in writing.iterdir()] == ["r-x-1-000000000020.parquet"]
+    assert found(archive) == []
+    assert recover(root, "default", "r") == ([], [], 1)
+    assert recover(root, "default", "nobody").epoch == 0

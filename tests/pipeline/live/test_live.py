@@ -1,0 +1,210 @@
+"""Spark's live source and sink with a real broker (P2)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import fumarole
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.live.source import ReadOptions
+from tests.integration.running import RunningBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = pytest.mark.timeout(120)
+ONE = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+PATIENCE = 60.0
+
+
+def wait_until(holds: Callable[[], bool], query: StreamingQuery | None = None) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert query is None or query.exception() is None, query.exception()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def publish(url: str, messages: Iterable[tuple[str, str]]) -> None:
+    async def all_of_them() -> None:
+        async with fumarole.connect(url) as client:
+            await client.publish_many(messages)
+            await client.flush()
+
+    asyncio.run(all_of_them())
+
+
+def live(spark: SparkSession, url: str, folder: Path, **options: object) -> DataFrame:
+    reader = spark.readStream.format("fumarole").option("servers", url).option("buffer", str(folder / "buffer"))
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load()
+
+
+def into_files(rows: DataFrame, folder: Path, **trigger: Any) -> StreamingQuery:
+    writing = rows.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    return writing.option("path", str(folder / "out")).trigger(**trigger).start()
+
+
+def count(spark: SparkSession, folder: Path) -> int:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return spark.read.parquet(str(folder / "out")).count()
+    except AnalysisException:
+        return 0  # not there yet
+
+
+def listening(url: str, pattern: str) -> bool:
+    """Has the broker confirmed the subscription of a query?"""
+
+    async def known() -> list[str]:
+        async with fumarole.connect(url) as client:
+            return [each["pattern"] for each in (await client.consumers())["worst"]]
+
+    return pattern in asyncio.run(known())
+
+
+def test_live_rows_and_a_restart_from_the_checkpoint(
+    live_spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    rows = live(live_spark, broker.url, tmp_path, topic="live.>", maxRowsPerTrigger=3_000)
+    query = into_files(rows, tmp_path, processingTime="0 seconds")
+    wait_until(lambda: listening(broker.url, "live.>"), query)
+    publish(broker.url, ((f"live.{number % 7}", str(number)) for number in range(10_000)))
+
+    async def reading() -> None:
+        async with fumarole.connect(broker.url) as client:
+            await client.publish("live.r", b"x", headers={"Unit": "K", "Producer": ONE, "Metadata": '{"Room": "410"}'})
+            await client.flush()
+
+    asyncio.run(reading())
+    wait_until(lambda: count(live_spark, tmp_path) == 10_001, query)
+    assert max(progress["numInputRows"] for progress in query.recentProgress) <= 3_000
+    query.stop()
+    wait_until(lambda: not listening(broker.url, "live.>"))
+
+    again = into_files(rows, tmp_path, processingTime="0 seconds")
+    wait_until(lambda: listening(broker.url, "live.>"), again)
+    publish(broker.url, ((f"live.{number % 7}", str(number)) for number in range(10_000, 12_000)))
+    wait_until(lambda: count(live_spark, tmp_path) == 12_001, again)
+    again.stop()
+
+    found = live_spark.read.parquet(str(tmp_path / "out"))
+    numbers = found.where("value is not null").selectExpr("cast(value as long) number", "topic").collect()
+    assert Counter((row.topic, row.number) for row in numbers) == Counter(
+        (f"live.{number % 7}", number) for number in range(12_000)
+    )
+    (odd,) = found.where("value is null").drop("time").collect()
+    assert odd.asDict(recursive=True) == {
+        "topic": "live.r", "producer": ONE, "value": None, "payload": bytearray(b"x"), "headers": {"Unit": ["K"]},
+        "changes": [{"key": "Room", "kind": "text", "text": "410", "number": None, "truth": None}],
+    }  # fmt: skip
+    # What was committed is gone from the buffer: all but the batches that Spark may yet ask for again.
+    assert sum(path.stat().st_size for path in (tmp_path / "buffer").glob("*.arrow")) < 200_000
+
+
+def test_available_now_ends_by_itself(live_spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
+    rows = live(live_spark, broker.url, tmp_path, topic="now.*", listen=2, maxRowsPerTrigger=1_000)
+    query = into_files(rows, tmp_path, availableNow=True)
+    wait_until(lambda: listening(broker.url, "now.*"), query)
+    publish(broker.url, (("now.a", str(number)) for number in range(2_500)))
+    assert query.awaitTermination(60)
+    assert query.exception() is None
+    assert count(live_spark, tmp_path) == 2_500
+    assert len([each for each in query.recentProgress if each["numInputRows"]]) == 3
+
+
+@contextmanager
+def heard(url: str, pattern: str) -> Iterator[list[fumarole.Message]]:
+    """Everything that is published meanwhile."""
+    messages: list[fumarole.Message] = []
+    ready, done = threading.Event(), threading.Event()
+
+    async def listen() -> None:
+        async with fumarole.connect(url) as client, client.subscribe(pattern, buffer=1_000_000) as subscription:
+            ready.set()
+            while not done.is_set():
+                await client.flush()
+                if subscription.buffered:
+                    messages.extend(await anext(subscription.batches()))
+                await asyncio.sleep(0.02)
+
+    thread = threading.Thread(target=lambda: asyncio.run(listen()))
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield messages
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_rows_are_published(live_spark: SparkSession, broker: RunningBroker) -> None:
+    rows = live_spark.range(5_000).selectExpr(
+        "concat('out.', id % 5) topic", "cast(id as string) payload",
+        f"case when id = 7 then '{ONE}' end producer", "case when id = 7 then map('Unit', array('K', 'C')) end headers",
+    )  # fmt: skip
+    with heard(broker.url, "out.*") as messages:
+        rows.repartition(3).write.format("fumarole").option("servers", broker.url).mode("append").save()
+        wait_until(lambda: len(messages) >= 5_000)
+    assert Counter((message.topic, message.text) for message in messages) == Counter(
+        (f"out.{number % 5}", str(number)) for number in range(5_000)
+    )
+    marks = [message.headers["Fumarole-Row"] for message in messages]
+    assert len(set(marks)) == 5_000
+    (seven,) = [message for message in messages if message.text == "7"]
+    assert [pair for pair in seven.header_pairs if pair[0] != "Fumarole-Row"] == [
+        ("Producer", ONE),
+        ("Unit", "K"),
+        ("Unit", "C"),
+    ]
+
+
+def test_a_stream_is_published(live_spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
+    rows = live_spark.readStream.format("rate").option("rowsPerSecond", 200).load().selectExpr("value")
+    with heard(broker.url, "rate") as messages:
+        writing = rows.writeStream.format("fumarole").option("servers", broker.url).option("topic", "rate")
+        query = writing.option("marks", "false").option("checkpointLocation", str(tmp_path)).start()
+        wait_until(lambda: len(messages) >= 300, query)
+        query.stop()
+    assert sorted(int(message.text) for message in messages)[:300] == list(range(300))
+    assert messages[0].header_pairs == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param({"topik": "a"}, "fumarole has no option 'topik'; it has buffer, ", id="unknown"),
+        pytest.param({"maxRowsPerTrigger": "0"}, "maxrowspertrigger is a number above 0, not '0'", id="not above 0"),
+        pytest.param({"partitions": "x"}, "partitions is a number above 0, not 'x'", id="no number"),
+    ],
+)
+def test_options_that_cannot_be(options: dict[str, str], text: str) -> None:
+    with pytest.raises(PipelineError, match=text):
+        ReadOptions.of(options)
+
+
+def test_mistakes_are_in_the_error_of_the_query(
+    live_spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    from pyspark.errors import PySparkException, StreamingQueryException
+
+    for number, (options, text) in enumerate({"a.>.b": "must be the last word", "x": "no broker at"}.items()):
+        folder = tmp_path / str(number)
+        url = broker.url if number == 0 else "nats://127.0.0.1:1"
+        query = into_files(live(live_spark, url, folder, topic=options), folder, processingTime="0 seconds")
+        with pytest.raises(StreamingQueryException, match=text):
+            query.awaitTermination(60)
+    with pytest.raises(PySparkException, match="have a column `topic`"):
+        live_spark.range(1).write.format("fumarole").option("servers", broker.url).mode("append").save()

@@ -1,0 +1,218 @@
+"""The recorder against a real broker: what was published is in the archive, whatever happens to the recorder (P1)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import fumarole
+from fumarole.pipeline.archive import sealed
+from fumarole.pipeline.archive.verifying import verify
+from tests.integration.running import RunningBroker
+from tests.pipeline.recordings import Recording, rows
+
+ONE = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+Record = Callable[..., Recording]
+
+
+async def test_everything_is_recorded_as_it_was(broker: RunningBroker, record: Record, tmp_path: Path) -> None:
+    async with fumarole.connect(broker.url) as client:
+        known = client.producer({"Room": "410", "Floor": 4, "Warm": True})
+        await known.publish(1.5)
+        await client.flush()
+        before = datetime.now(UTC)
+        recording = record(broker.url, tmp_path, "--topic", ">")
+        every_character = "-_.AZaz09" + "".join(map(chr, range(ord("a"), ord("z") + 1)))
+        await client.publish(every_character, b"21.5")
+        await client.publish("", b"without a topic")
+        await client.publish("large", b"x" * (1 << 20))
+        await client.publish("empty", b"", headers=[("Unit", "K"), ("Unit", "C"), ("Ü", "ü")])
+        known.update(Room="411", Floor=None)
+        await known.publish(-2)
+        await client.flush()
+        recording.wait_until(lambda: recording.messages == 5)
+    assert recording.stop() == 0
+    found = rows(tmp_path)
+    assert [(row["topic"], row["payload"][:20], row["value"]) for row in found] == [
+        (every_character, b"21.5", 21.5),
+        ("", b"without a topic", None),
+        ("large", b"x" * 20, None),
+        ("empty", b"", None),
+        (known.topic, b"-2", -2.0),
+    ]
+    assert len(found[2]["payload"]) == 1 << 20
+    assert [row["headers"] for row in found] == [None, None, None, [("Unit", ["K", "C"]), ("Ü", ["ü"])], None]
+    assert [row["producer"] for row in found] == [None] * 4 + [known.id]
+    assert [(each["key"], each["kind"], each["text"]) for each in found[4]["changes"]] == [
+        ("Room", "text", "411"),
+        ("Floor", "gone", None),
+    ]
+    assert all(before <= row["time"] <= datetime.now(UTC) for row in found)
+    said = [(row["key"], row["kind"]) for row in rows(tmp_path, "changes") if row["producer"] == known.id]
+    assert said == [("Room", "text"), ("Floor", "number"), ("Warm", "truth"), ("Room", "text"), ("Floor", "gone")]
+    assert verify(tmp_path, "default") == []
+    assert recording.said[-1].startswith("5 messages in ")
+
+
+async def test_recorders_of_a_group_share(broker: RunningBroker, record: Record, tmp_path: Path) -> None:
+    recordings = [record(broker.url, tmp_path, "--topic", "shared.>", name=name) for name in ("a", "b")]
+    async with fumarole.connect(broker.url) as client:
+        await client.publish_many((f"shared.{number}", str(number)) for number in range(20_000))
+        await client.flush()
+        recordings[0].wait_until(lambda: sum(each.messages for each in recordings) == 20_000)
+    assert [each.stop() for each in recordings] == [0, 0]
+    found = rows(tmp_path)
+    assert Counter(row["payload"] for row in found) == Counter(str(number).encode() for number in range(20_000))
+    assert min(Counter(row["recorder"] for row in found).values()) > 5_000
+    assert verify(tmp_path, "default") == []
+
+
+async def test_only_what_a_query_selects(broker: RunningBroker, record: Record, tmp_path: Path) -> None:
+    async with fumarole.connect(broker.url) as client:
+        recording = record(broker.url, tmp_path, "--where", "Kind = 'seismic' AND Room LIKE '5%'", "--topic", "w.*")
+        right = client.producer({"Kind": "seismic", "Room": "510"}, topic="w.a")
+        wrong = client.producer({"Kind": "seismic", "Room": "610"}, topic="w.b")
+        for number in range(5):
+            await right.publish(number)
+            await wrong.publish(number)
+        await client.flush()
+        recording.wait_until(lambda: recording.messages == 5)
+    assert recording.stop(signal.SIGINT) == 0
+    found = rows(tmp_path)
+    assert [(row["topic"], row["producer"], row["value"], row["payload"]) for row in found] == [
+        ("w.a", right.id, float(number), str(number).encode()) for number in range(5)
+    ]
+    assert [each["key"] for each in found[0]["changes"]] == ["Kind", "Room"]
+
+
+def publish_numbers(url: str, done: threading.Event) -> None:
+    """Consecutive numbers, some thousand a second, until it is told to end."""
+
+    async def publish() -> None:
+        async with fumarole.connect(url) as client:
+            number = 0
+            while not done.is_set():
+                await client.publish_many((f"n.{each % 10}", str(each)) for each in range(number, number + 200))
+                number += 200
+                await asyncio.sleep(0.01)
+
+    asyncio.run(publish())
+
+
+def test_killed_at_any_moment_what_was_confirmed_is_there(
+    broker: RunningBroker, record: Record, tmp_path: Path
+) -> None:
+    """P1: by content. Each incarnation has consecutive numbers, so a row that is lost, doubled or altered shows."""
+    chance = random.Random(4)
+    done = threading.Event()
+    publisher = threading.Thread(target=publish_numbers, args=(broker.url, done))
+    publisher.start()
+    confirmed: list[dict[str, Any]] = []
+    try:
+        for _ in range(5):
+            recording = record(broker.url, tmp_path, "--topic", "n.*", seconds=0.1)
+            wanted = chance.randrange(1, 6)
+            recording.wait_until(lambda recording=recording, wanted=wanted: recording.message_files >= wanted)
+            done.wait(chance.random() * 0.15)
+            recording.kill()
+            confirmed += recording.confirmed
+    finally:
+        done.set()
+        publisher.join()
+    last = record(broker.url, tmp_path, "--topic", "n.*")
+    assert last.stop() == 0
+    on_disk = {file.name: file for file in sealed(tmp_path, "default")}
+    for seal in confirmed:
+        file = on_disk[Path(seal["path"]).stem]
+        assert (file.rows, file.first, file.last, file.bytes) == (
+            seal["rows"],
+            seal["first"],
+            seal["last"],
+            seal["bytes"],
+        )
+        assert pq.read_metadata(file.uri).num_rows == seal["rows"]
+    found = rows(tmp_path)
+    identities = {(row["recorder"], row["epoch"], row["sequence"]) for row in found}
+    assert len(identities) == len(found) >= sum(seal["rows"] for seal in confirmed if seal["kind"] == "messages")
+    assert len({epoch for _, epoch, _ in identities}) == 5
+    bases: dict[int, set[int]] = {}
+    for row in found:
+        bases.setdefault(row["epoch"], set()).add(int(row["payload"]) - row["sequence"])
+    assert all(len(base) == 1 for base in bases.values())
+    assert verify(tmp_path, "default") == []
+
+
+def visible(archive: Path) -> list[Path]:
+    return list(archive.rglob("*.parquet"))
+
+
+async def test_a_disk_that_takes_nothing_for_a_while(broker: RunningBroker, record: Record, tmp_path: Path) -> None:
+    """The system itself refuses to let files grow; then it lets them again."""
+    recording = record(broker.url, tmp_path, "--topic", "full.*")
+    async with fumarole.connect(broker.url) as client:
+        await client.publish("full.a", b"before")
+        await client.flush()
+        recording.wait_until(lambda: recording.messages == 1)
+        _, hard = resource.prlimit(recording.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(recording.process.pid, resource.RLIMIT_FSIZE, (64, hard))
+        await client.publish_many(("full.b", str(number)) for number in range(10_000))
+        await client.flush()
+        recording.wait_for("NOTHING CAN BE WRITTEN: File too large")
+        assert len(visible(tmp_path)) == len(recording.confirmed)
+        resource.prlimit(recording.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        recording.wait_until(lambda: recording.messages == 10_001)
+    assert recording.stop() == 0
+    assert [row["payload"] for row in rows(tmp_path)[1:]] == [str(number).encode() for number in range(10_000)]
+    assert verify(tmp_path, "default") == []
+
+
+async def test_a_broker_that_comes_back(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, record: Record
+) -> None:
+    first = RunningBroker(tmp_path_factory.mktemp("first"))
+    recording = record(first.url, tmp_path)
+    async with fumarole.connect(first.url) as client:
+        await client.publish("a", b"1")
+    first.stop()
+    again = RunningBroker(tmp_path_factory.mktemp("again"), port=first.port)
+    async with fumarole.connect(again.url) as client:
+        recording.wait_for("connected again")
+        await client.publish("a", b"2")
+        await client.flush()
+        recording.wait_until(lambda: recording.messages == 2)
+    assert recording.stop() == 0
+    again.stop()
+    assert [(row["payload"], row["sequence"]) for row in rows(tmp_path)] == [(b"1", 0), (b"2", 1)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        pytest.param(["--topic", "a.>.b"], "`>` must be the last word, at position 2", id="pattern"),
+        pytest.param(["--where", "Kind = = 1"], "at position 7", id="query"),
+        pytest.param(["--name", "a/b"], "a recorder's name is letters, digits", id="name"),
+        pytest.param(["--archive", "nosuch://x"], "nosuch://x cannot be opened", id="file system"),
+        pytest.param(["--archive", "/proc/nothing"], "/proc/nothing", id="folder"),
+        pytest.param(["--servers", "nats://127.0.0.1:1"], "no broker at nats://127.0.0.1:1", id="no broker"),
+    ],
+)
+def test_mistakes_are_a_sentence(broker: RunningBroker, tmp_path: Path, flags: list[str], text: str) -> None:
+    command = [sys.executable, "-m", "fumarole.app.cli", "record", "--archive", str(tmp_path), "--servers", broker.url]
+    run = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=30, check=False)
+    assert run.returncode in (1, 2)
+    assert text in run.stderr
+    assert "Traceback" not in run.stderr
+    assert len(run.stderr.splitlines()) <= 4

@@ -1,0 +1,108 @@
+"""Rows as publications: what a NATS server parses out of them is what was in the rows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fumarole.client import PayloadTooLargeError
+from fumarole.core import headers
+from fumarole.core.errors import TopicError
+from fumarole.core.limits import MIB, Limits
+from fumarole.pipeline.frames import chunks, frames, slices
+from fumarole.pipeline.rows import MESSAGE_ROWS, typed
+from fumarole.protocols import nats
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\x00"), max_size=6).map(str.strip)
+names = st.text(st.sampled_from("ABCabc-_é"), min_size=1, max_size=4)
+metadata = st.dictionaries(
+    texts,
+    st.one_of(st.none(), texts, st.booleans(), st.floats(allow_nan=False, allow_infinity=False)),
+    min_size=1,
+    max_size=3,
+)
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "time": st.just(0),
+            "topic": st.text(st.sampled_from("abÄ.-_"), max_size=6),
+            "producer": st.none() | st.uuids(version=4).map(str),
+            "payload": st.binary(max_size=8),
+            "headers": st.none() | st.dictionaries(names, st.lists(texts, min_size=1, max_size=3), min_size=1, max_size=3),
+            "metadata": st.none() | metadata,
+        }
+    ),
+    max_size=8,
+)  # fmt: skip
+
+
+def table(given_rows: list[dict[str, Any]]) -> pa.Table:
+    converted = [
+        {
+            **{name: value for name, value in row.items() if name != "metadata"},
+            "headers": None if row["headers"] is None else list(row["headers"].items()),
+            "changes": None if row["metadata"] is None else list(typed(row["metadata"])),
+        }
+        for row in given_rows
+    ]
+    return pa.Table.from_pylist(converted, MESSAGE_ROWS)
+
+
+def parsed(data: bytes) -> list[nats.Publish]:
+    protocol = nats.ServerProtocol(Limits())
+    protocol.receive_data(data)
+    events = protocol.events_received()
+    assert all(isinstance(event, nats.Publish) for event in events), events
+    assert protocol.wanted() == 0
+    return [event for event in events if isinstance(event, nats.Publish)]
+
+
+@given(rows, st.integers(0, 3))
+def test_a_server_hears_what_was_in_the_rows(given_rows: list[dict[str, Any]], skipped: int) -> None:
+    # A slice has an offset in its buffers.
+    made = frames(table(given_rows).slice(skipped), MIB)
+    heard = parsed(b"".join(data for _, data in chunks(made)))
+    expected = given_rows[skipped:]
+    assert [event.topic.decode() for event in heard] == [row["topic"] or "$EMPTY" for row in expected]
+    assert [event.payload for event in heard] == [row["payload"] for row in expected]
+    for event, row in zip(heard, expected, strict=True):
+        said = headers.parse(event.headers) if event.headers else []
+        pairs = [("Producer", row["producer"])] if row["producer"] else []
+        found = dict(said).get("Metadata")
+        assert (None if found is None else json.loads(found)) == row["metadata"]
+        others = [(name, text) for name, each in (row["headers"] or {}).items() for text in each]
+        assert [pair for pair in said if pair[0] != "Metadata"] == pairs + others
+
+
+def test_frames_without_headers_are_plain_and_chunks_are_whole() -> None:
+    big = pa.table({"topic": ["a"] * 500, "payload": [b"x" * 1_000] * 500})
+    parts = list(chunks(frames(big, MIB)))
+    assert len(parts) > 2
+    assert sum(count for count, _ in parts) == 500
+    assert all(data.startswith(b"PUB a 1000\r\n") and len(parsed(data)) == count for count, data in parts)
+    assert [count for count, _ in chunks(frames(pa.table({"topic": ["a"], "payload": [b"y" * MIB]}), MIB))] == [1]
+    assert sum(part.num_rows for part in slices(big)) == 500
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "text"),
+    [
+        pytest.param({"topic": "a.*"}, TopicError, "a wildcard", id="wildcard"),
+        pytest.param({"topic": "a b"}, TopicError, "white space", id="space"),
+        pytest.param({"topic": "a\r\nPUB b 0"}, TopicError, "white space", id="line break in a topic"),
+        pytest.param({"topic": None}, ValueError, "row 0 has no topic", id="no topic"),
+        pytest.param({"topic": "a", "producer": "x\r\ny"}, ValueError, "cannot be in a header", id="producer"),
+        pytest.param({"topic": "a", "headers": [("a b", ["c"])]}, ValueError, "cannot be in a header", id="name"),
+        pytest.param({"topic": "a", "headers": [("a", ["c\n"])]}, ValueError, "cannot be in a header", id="value"),
+        pytest.param({"topic": "a", "payload": b"x" * 101}, PayloadTooLargeError, "101 bytes", id="too large"),
+    ],
+)
+def test_what_cannot_be_published(row: dict[str, Any], error: type[Exception], text: str) -> None:
+    schema = pa.schema([field.with_nullable(True) for field in MESSAGE_ROWS])
+    with pytest.raises(error, match=text):
+        frames(pa.Table.from_pylist([row], schema), 100)

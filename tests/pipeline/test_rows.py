@@ -1,0 +1,99 @@
+"""Captured columns as Arrow tables: what a person would have made of each message by hand."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fumarole.client.capture import gather
+from fumarole.pipeline.rows import change_table, message_table, snapshot_table, typed
+
+ONE = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+NOW = datetime(2026, 11, 15, 12, 30, 0, 123456, tzinfo=UTC)
+MICROSECONDS = int(NOW.timestamp() * 1_000_000)
+
+names = st.sampled_from(["Unit", "Trace", "Ü"])
+texts = st.sampled_from(["", "a", "ü", "a: b"])
+values = st.one_of(
+    st.none(), texts, st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False, allow_infinity=False)
+)
+messages = st.lists(
+    st.tuples(
+        st.sampled_from(["", "a", "a.b", "ä"]),
+        st.sampled_from([b"", b"21.5", b"\xff\x00", b"-3e2"]),
+        st.sampled_from([None, ONE]),
+        st.none() | st.dictionaries(st.sampled_from(["Room", "k"]), values, max_size=2),
+        st.lists(st.tuples(names, texts), max_size=3),
+    ),
+    max_size=20,
+)
+
+
+def typed_change(key: str, value: object) -> dict[str, Any]:
+    kind = {type(None): "gone", str: "text", bool: "truth"}.get(type(value), "number")
+    return {"key": key, "kind": kind, **{each: value if each == kind else None for each in ("text", "number", "truth")}}
+
+
+@given(messages)
+def test_rows_are_the_messages(
+    given_messages: list[tuple[str, bytes, str | None, dict[str, Any] | None, list[tuple[str, str]]]],
+) -> None:
+    columns = gather(
+        (
+            (topic, payload, [*others, *([("Producer", producer.upper())] if producer else []), *([("Metadata", json.dumps(said))] if producer and said is not None else [])])
+            for topic, payload, producer, said, others in given_messages
+        ),
+        MICROSECONDS,
+    )  # fmt: skip
+    table = message_table(columns)
+    table.validate(full=True)
+    expected, changes = [], []
+    for topic, payload, producer, said, others in given_messages:
+        by_name: dict[str, list[str]] = {}
+        for name, text in others:
+            by_name.setdefault(name, []).append(text.strip())
+        brought = [typed_change(key, value) for key, value in (said or {}).items()] if producer else []
+        value = {b"21.5": 21.5, b"-3e2": -300.0}.get(payload)
+        expected.append(
+            {"time": NOW, "topic": topic, "producer": producer, "value": value, "payload": payload,
+             "headers": list(by_name.items()) or None, "changes": brought or None}
+        )  # fmt: skip
+        changes += [{"time": NOW, "producer": producer, **each} for each in brought]
+    assert table.to_pylist() == expected
+    assert change_table(columns).to_pylist() == changes
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "kept"),
+    [
+        pytest.param("x", "text", "x", id="text"),
+        pytest.param(True, "truth", True, id="truth"),
+        pytest.param(3, "number", 3.0, id="integer"),
+        pytest.param(10**400, "number", 1.7976931348623157e308, id="larger than any double"),
+        pytest.param(None, "gone", None, id="gone"),
+    ],
+)
+def test_kinds(value: Any, kind: str, kept: object) -> None:
+    (change,) = typed({"k": value})
+    assert change["kind"] == kind
+    assert kept is None or change[kind] == kept
+
+
+def test_a_snapshot_is_changes_of_one_moment() -> None:
+    table = snapshot_table([(ONE, {"Room": "410", "Floor": 4}), ("other", {})], MICROSECONDS)
+    assert [(row["time"], row["producer"], row["key"], row["kind"]) for row in table.to_pylist()] == [
+        (NOW, ONE, "Room", "text"),
+        (NOW, ONE, "Floor", "number"),
+    ]
+
+
+@pytest.mark.parametrize("said", ["{", "[1]", '{"a": [1]}', '"x"'])
+def test_metadata_that_is_none_says_nothing(said: str) -> None:
+    columns = gather([("a", b"1", [("Producer", ONE), ("Metadata", said)])], MICROSECONDS)
+    assert message_table(columns)["changes"].to_pylist() == [None]
+    assert change_table(columns).num_rows == 0
