@@ -18,13 +18,13 @@ from pathlib import Path
 
 from fumarole.app.commands.screen import GREEN, count_text, paint, say
 from fumarole.app.demo_broker import DemoError, demo_broker
-from fumarole.app.demo_stations import instruments
+from fumarole.app.demo_stations import instruments, turns
 from fumarole.client import connect
 from fumarole.pipeline.archive.places import SEALED
 from fumarole.pipeline.archive.seals import sealed
 from fumarole.pipeline.jobs.log import Log
 
-TICK = 0.05
+TICK = 0.005
 RECORDERS = 2
 PATIENCE = 120.0
 """Seconds for a process to do what it has to do."""
@@ -47,7 +47,7 @@ def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
     done = Log(tables).state()
     say(f"{done.messages:,} in the tables, in {done.number:,} batches")
     _command("pipeline", "report", "--archive", str(archive), "--page", str(page))
-    query = "Region = 'japan' and Status = 'repaired'"
+    query = "Kind = 'gas' and Status = 'repaired'"
     say(f'\nwhatif --where "{query}":')
     _command("pipeline", "whatif", "--archive", str(archive), "--where", query)
     if not published == archived == done.messages:
@@ -68,12 +68,14 @@ async def _stations(url: str, seconds: float, rate: float) -> int:
         producers = [client.producer(each.metadata(), each.topic) for each in every]
         what = f"{len(every)} instruments on {len(every) // 3} volcanoes"
         say(f"{what}, about {rate:,.0f} readings a second, for {seconds:g} s")
+        order = turns(every, chance)
+        often = [order.count(number) for number in range(len(every))]
         loop = asyncio.get_running_loop()
         begin, due, published = loop.time(), 0.0, 0
         while (now := loop.time() - begin) < seconds:
             for _ in range(int(now * rate - due)):
-                number = int(due) % len(every)
-                value, news = every[number].read(now, len(every) / rate)
+                number = order[int(due) % len(order)]
+                value, news = every[number].read(now, len(order) / often[number] / rate)
                 due += 1
                 if news:
                     producers[number].update(news)

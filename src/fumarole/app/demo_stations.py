@@ -14,6 +14,8 @@ from fumarole.core.query.tree import Value
 
 KINDS = {"temperature": ("°C", 1.0, 0.0), "gas": ("ppm", 4.0, 300.0), "tilt": ("µrad", 0.4, 5.0)}
 """What is measured: its unit, and how it follows from the heat."""
+PACE = {"temperature": 4, "gas": 2, "tilt": 1}
+"""How often each is read, beside the others."""
 FAILURE_CHANCE = 0.012
 """In each second."""
 SILENCE = (4.0, 14.0)
@@ -80,3 +82,14 @@ def instruments(chance: random.Random) -> list[Instrument]:
     for instrument in found[::5]:
         instrument.drifts = True
     return found
+
+
+def turns(every: list[Instrument], chance: random.Random) -> list[int]:
+    """Whose turn it is, one after the other and then again: as often as its pace says, at some stations more often."""
+    numbers = [
+        number
+        for number, instrument in enumerate(every)
+        for _ in range(PACE[instrument.kind] * (1 + len(instrument.sensor.topic) % 3))
+    ]
+    chance.shuffle(numbers)
+    return numbers

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fumarole import pipeline
-from tests.pipeline.archives import Recorder, change, message
+from tests.pipeline.archives import FOR_COMMANDS, Recorder, change, message
 from tests.pipeline.jobs.checks import check_exact, rows
 
 START = 40.0
@@ -91,9 +91,8 @@ def cluster(folder: Path) -> Iterator[str]:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    settings = ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.memory=1g"]
     return subprocess.run(
-        [sys.executable, "-m", "fumarole.app.cli", "pipeline", *arguments, *settings],
+        [sys.executable, "-m", "fumarole.app.cli", "pipeline", *arguments, *FOR_COMMANDS],
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
 

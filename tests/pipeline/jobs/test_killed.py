@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fumarole.pipeline.jobs.log import Log
-from tests.pipeline.archives import Recorder, change, message
+from tests.pipeline.archives import FOR_COMMANDS, Recorder, change, message
 from tests.pipeline.jobs.checks import check_exact
 
 START = 40.0
@@ -30,16 +30,7 @@ def driver(archive: Path, out: Path, *options: str) -> subprocess.Popen[str]:
         "--out",
         str(out),
     ]
-    settings = [
-        "--conf",
-        "spark.sql.shuffle.partitions=2",
-        "--conf",
-        "spark.driver.memory=1g",
-        "--interval",
-        "0.1",
-        "--batch-rows",
-        "60",
-    ]
+    settings = [*FOR_COMMANDS, "--interval", "0.1", "--batch-rows", "60"]
     return subprocess.Popen([*command, "--master", "local[2]", *settings, *options], stderr=subprocess.PIPE, text=True)
 
 

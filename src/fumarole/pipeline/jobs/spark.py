@@ -42,7 +42,10 @@ def _gigabytes() -> int:
     return max(1, total // 3 >> 30)
 
 
-LOCAL: Final = {"spark.driver.memory": f"{_gigabytes()}g", "spark.sql.shuffle.partitions": str(max(8, 4 * (os.cpu_count() or 1)))}
+LOCAL: Final = {
+    "spark.driver.memory": f"{_gigabytes()}g",
+    "spark.sql.shuffle.partitions": str(max(8, 4 * (os.cpu_count() or 1))),
+}
 """On one machine."""
 
 

@@ -104,7 +104,9 @@ def _gaps(figures: Figures) -> str:
 
 
 def _values(chosen: Chosen) -> str:
-    keys = "".join(f"<li>{escape(key)} = {escape(str(value))}</li>" for key, value in sorted(chosen.metadata.items()))
+    keys = "".join(
+        f"<li>{escape(key)} = {escape(_value(value))}</li>" for key, value in sorted(chosen.metadata.items())
+    )
     count = sum(window.count for window in chosen.windows)
     text = f"<code>{escape(chosen.producer)}</code> · {count:,} readings, in windows of {span_text(chosen.width)}."
     return _section(
@@ -124,8 +126,14 @@ def _recorders(figures: Figures) -> str:
     return _section("Recorders", "How evenly they were served.", f"<table>{head}{rows}</table>")
 
 
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _seconds(seconds: float) -> str:
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= length * 1.5:
             return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.3g} s"
+    return f"{seconds:.3g} s" if seconds >= 0.1 else f"{seconds * 1000:.2g} ms"

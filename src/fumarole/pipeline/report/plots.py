@@ -82,7 +82,9 @@ def heat(figures: Figures) -> str:
 
     def draw(axes: Axes) -> None:
         edges = [_place(start) for start in [*starts, starts[-1] + width]]
-        mesh = axes.pcolormesh(edges, range(len(names) + 1), cells, cmap=HEAT, edgecolors="white", linewidth=0.6)
+        mesh = axes.pcolormesh(
+            edges, range(len(names) + 1), cells, cmap=HEAT, vmin=0, edgecolors="white", linewidth=0.6
+        )
         axes.set_yticks([row + 0.5 for row in range(len(names))], [_shortened(name) for name in names])
         axes.invert_yaxis()
         axes.grid(visible=False)
@@ -98,7 +100,9 @@ def _hours(figures: Figures) -> str:
     cells = np.array([[figures.hours.get((day, hour), 0) for hour in range(24)] for day in days], dtype=float)
 
     def draw(axes: Axes) -> None:
-        mesh = axes.pcolormesh(range(25), range(len(days) + 1), cells, cmap=HEAT, edgecolors="white", linewidth=0.8)
+        mesh = axes.pcolormesh(
+            range(25), range(len(days) + 1), cells, cmap=HEAT, vmin=0, edgecolors="white", linewidth=0.8
+        )
         axes.set_yticks([row + 0.5 for row in range(len(days))], [f"{day:%a %d %b}" for day in days])
         axes.set_xticks([hour + 0.5 for hour in range(0, 24, 2)], [f"{hour:02d}" for hour in range(0, 24, 2)])
         axes.invert_yaxis()
@@ -205,7 +209,12 @@ def _place(time: datetime) -> float:
 def _times(axes: Axes) -> None:
     locator = mdates.AutoDateLocator(minticks=4, maxticks=9)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
-    formatter = mdates.ConciseDateFormatter(locator, show_offset=False)  # type: ignore[no-untyped-call]
+    formatter = mdates.ConciseDateFormatter(  # type: ignore[no-untyped-call]
+        locator,
+        formats=["%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S"],
+        zero_formats=["", "%Y", "%b", "%d %b", "%H:%M", "%H:%M"],
+        show_offset=False,
+    )
     axes.xaxis.set_major_formatter(formatter)
     axes.xaxis_date()
 
