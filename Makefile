@@ -9,7 +9,7 @@ COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-test run pipeline soak test check bench fuzz lock clean
+.PHONY: help setup setup-test run pipeline soak test check bench fuzz faults-live lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -45,6 +45,9 @@ soak: setup-test ## the standing job, killed and restarted twenty times
 
 fuzz: setup ## random bytes against the parsers, for long
 	@$(BIN)/python tests/fuzz/run.py
+
+faults-live: setup ## the driver of a live Spark query killed again and again; nothing lost or twice
+	@$(BIN)/python -m tests.pipeline.live.faults 20
 
 lock: ## choose the newest packages that pyproject.toml allows, into requirements.lock
 	@scripts/step "Making build/uv" $(PYTHON) -m venv build/uv

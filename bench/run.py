@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench import churn, figures, growth, idle, kubemq, latency, pipeline, recorder, slow, throughput
+from bench import churn, figures, growth, idle, kubemq, latency, live, pipeline, recorder, slow, throughput
 from bench.effort import Effort
 from bench.figures import Figure
 from bench.generator import ServerFaultError
@@ -34,6 +34,7 @@ CLAIMS = {
     "slow": slow.measure,
     "kubemq": kubemq.measure,
     "recorder": recorder.measure,
+    "live": live.measure,
     "pipeline": pipeline.measure,
 }
 ROUNDS = 5

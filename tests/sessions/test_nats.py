@@ -453,3 +453,10 @@ def test_where_refused(desk: Desk, payload: str, text: str) -> None:
 def test_an_unknown_service(desk: Desk) -> None:
     said = desk.connect().asks("PUB $FUM.nonsense 0\r\n\r\n")
     assert said == b"-ERR 'Permissions Violation for Publish to \"$FUM.nonsense\"'\r\n"
+
+
+def test_an_answer_goes_where_it_was_asked_for(desk: Desk) -> None:
+    """Also to a client that listens to everything, and did so before."""
+    client = desk.connect()
+    client.say("SUB > 1\r\nSUB inbox.* 2\r\n")
+    assert client.asks("PUB $FUM.stats inbox.1 0\r\n\r\n").startswith(b"MSG inbox.1 2 ")

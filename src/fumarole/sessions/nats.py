@@ -327,7 +327,8 @@ class NatsSession(StreamSession):
         own = [c for c in plan.consumers if c.outlet is self]
         own += [c for _, members in plan.groups for c in members if c.outlet is self]
         if own:
-            self.accept(own[0], Publication(reply, payload, "", block))
+            # Who listens to everything as well waits for the answer where it asked for it.
+            self.accept(max(own, key=lambda consumer: len(consumer.pattern)), Publication(reply, payload, "", block))
 
     def _okay(self) -> None:
         if self.verbose:

@@ -9,9 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from fumarole.pipeline.archive import MESSAGES, namespaces, open_root, sealed, write_rows
+from fumarole.pipeline.archive.places import SEALED, Root
 from fumarole.pipeline.archive.seals import Seal, put_seal
+from fumarole.pipeline.archive.verifying import recover, set_aside, verify
 from fumarole.pipeline.errors import ArchiveError
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -133,3 +136,19 @@ def test_any_file_system(tmp_path: Path) -> None:
         sealed(uri, "default")[0].uri
         == f"{tmp_path}/deeper/default/date=2026-11-15/hour=12/rows-1-000000000000.parquet"
     )
+
+
+def test_a_file_system_that_is_not_local() -> None:
+    """Everything that is done to an archive works there too."""
+    root = Root(fs._MockFileSystem(), "bucket/archive", "mock://bucket/archive")
+    write_rows(root, "default", [row(NOON), row(NOON + timedelta(hours=1))])
+    files = sealed(root, "default")
+    assert [file.uri for file in files] == [f"mock://bucket/archive/default/{file.path}" for file in files]
+    assert namespaces(root) == ["default"]
+    assert verify(root, "default") == []
+    root.remove("default", SEALED, f"{files[0].name}.json")
+    assert recover(root, "default", "rows").sealed[0].name == files[0].name
+    root.remove("default", files[0].path)
+    (problem, _) = verify(root, "default")
+    assert set_aside(root, "default", [problem]) == [f"_sealed/{files[0].name}.json"]
+    assert len(sealed(root, "default")) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections import Counter
@@ -78,10 +79,10 @@ def listening(url: str, pattern: str) -> bool:
 def test_live_rows_and_a_restart_from_the_checkpoint(
     live_spark: SparkSession, broker: RunningBroker, tmp_path: Path
 ) -> None:
-    rows = live(live_spark, broker.url, tmp_path, topic="live.>", maxRowsPerTrigger=3_000)
+    rows = live(live_spark, broker.url, tmp_path, topic="live.>", maxRowsPerTrigger=3_000, partitions=2)
     query = into_files(rows, tmp_path, processingTime="0 seconds")
     wait_until(lambda: listening(broker.url, "live.>"), query)
-    publish(broker.url, ((f"live.{number % 7}", str(number)) for number in range(10_000)))
+    publish(broker.url, ((f"live.{number % 7}", str(number)) for number in range(5_000)))
 
     async def reading() -> None:
         async with fumarole.connect(broker.url) as client:
@@ -89,21 +90,21 @@ def test_live_rows_and_a_restart_from_the_checkpoint(
             await client.flush()
 
     asyncio.run(reading())
-    wait_until(lambda: count(live_spark, tmp_path) == 10_001, query)
+    wait_until(lambda: count(live_spark, tmp_path) == 5_001, query)
     assert max(progress["numInputRows"] for progress in query.recentProgress) <= 3_000
     query.stop()
     wait_until(lambda: not listening(broker.url, "live.>"))
 
     again = into_files(rows, tmp_path, processingTime="0 seconds")
     wait_until(lambda: listening(broker.url, "live.>"), again)
-    publish(broker.url, ((f"live.{number % 7}", str(number)) for number in range(10_000, 12_000)))
-    wait_until(lambda: count(live_spark, tmp_path) == 12_001, again)
+    publish(broker.url, ((f"live.{number % 7}", str(number)) for number in range(5_000, 6_000)))
+    wait_until(lambda: count(live_spark, tmp_path) == 6_001, again)
     again.stop()
 
     found = live_spark.read.parquet(str(tmp_path / "out"))
     numbers = found.where("value is not null").selectExpr("cast(value as long) number", "topic").collect()
     assert Counter((row.topic, row.number) for row in numbers) == Counter(
-        (f"live.{number % 7}", number) for number in range(12_000)
+        (f"live.{number % 7}", number) for number in range(6_000)
     )
     (odd,) = found.where("value is null").drop("time").collect()
     assert odd.asDict(recursive=True) == {
@@ -115,7 +116,7 @@ def test_live_rows_and_a_restart_from_the_checkpoint(
 
 
 def test_available_now_ends_by_itself(live_spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
-    rows = live(live_spark, broker.url, tmp_path, topic="now.*", listen=2, maxRowsPerTrigger=1_000)
+    rows = live(live_spark, broker.url, tmp_path, topic="now.*", listen=2, partitions=1, maxRowsPerTrigger=1_000)
     query = into_files(rows, tmp_path, availableNow=True)
     wait_until(lambda: listening(broker.url, "now.*"), query)
     publish(broker.url, (("now.a", str(number)) for number in range(2_500)))
@@ -208,3 +209,22 @@ def test_mistakes_are_in_the_error_of_the_query(
             query.awaitTermination(60)
     with pytest.raises(PySparkException, match="have a column `topic`"):
         live_spark.range(1).write.format("fumarole").option("servers", broker.url).mode("append").save()
+
+
+def test_the_example_of_the_page(live_spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "live.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    servers = f'.option("servers", "{broker.url}")'
+    code = code.replace('.option("topic"', f'{servers}.option("buffer", "{tmp_path}/buffer").option("topic"')
+    code = code.replace(
+        '.option("checkpointLocation", "checkpoint")', f'{servers}.option("checkpointLocation", "{tmp_path}")'
+    )
+    names: dict[str, Any] = {}
+    exec(code, names)
+    query: StreamingQuery = names["query"]
+    with heard(broker.url, "alarms.>") as messages:
+        wait_until(lambda: listening(broker.url, "volcanoes.>"), query)
+        publish(broker.url, [("volcanoes.usa.atka", "21.5"), ("volcanoes.usa.kilauea", "1084.5")])
+        wait_until(lambda: bool(messages), query)
+        query.stop()
+    assert [(message.topic, message.text) for message in messages] == [("alarms.volcanoes.usa.kilauea", "1084.5")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -196,6 +197,30 @@ async def test_a_broker_that_comes_back(
     assert recording.stop() == 0
     again.stop()
     assert [(row["payload"], row["sequence"]) for row in rows(tmp_path)] == [(b"1", 0), (b"2", 1)]
+
+
+async def test_the_example_of_the_page(broker: RunningBroker, record: Record, tmp_path: Path) -> None:
+    recording = record(broker.url, tmp_path / "archive", "--topic", "example")
+    async with fumarole.connect(broker.url) as client:
+        await client.publish("example", b"21.5")
+        await client.flush()
+    assert recording.stop() == 0
+    page = await asyncio.to_thread((Path(__file__).parents[3] / "docs" / "archive.md").read_text)
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    run = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.stderr == ""
+    assert "21.5" in run.stdout
+    command = [sys.executable, "-m", "fumarole.app.cli", "pipeline", "verify", "--archive", str(tmp_path / "archive")]
+    verified = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert (verified.returncode, verified.stdout) == (0, "")
+    assert verified.stderr.endswith("1 message; everything is there\n")
+    (damaged,) = (tmp_path / "archive" / "default").rglob("hour=*/*.parquet")
+    damaged.write_bytes(b"PAR1")
+    verified = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert verified.returncode == 1
+    assert verified.stdout.startswith("damaged\tdate=")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import secrets
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -21,6 +22,8 @@ from fumarole.pipeline.recorder.recorder import Options, Recorder
 
 PLAIN_INTERVAL = 10.0
 LIVE_INTERVAL = 0.25
+RATE_SECONDS = 3.0
+"""A rate is over so many seconds: messages come in bursts."""
 MIB = 1 << 20
 
 
@@ -81,13 +84,14 @@ class Screen(Protocol):
 
 
 async def _show(recorder: Recorder, screen: Screen) -> None:
-    before, captured = time.monotonic(), 0
+    samples = deque([(time.monotonic(), 0)])
     while True:
         await asyncio.sleep(screen.interval)
-        now = time.monotonic()
-        rate = (recorder.progress.captured - captured) / (now - before)
-        before, captured = now, recorder.progress.captured
-        screen.show(recorder, rate)
+        samples.append((time.monotonic(), recorder.progress.captured))
+        while samples[-1][0] - samples[0][0] > RATE_SECONDS and len(samples) > 2:
+            samples.popleft()
+        (begin, before), (end, after) = samples[0], samples[-1]
+        screen.show(recorder, (after - before) / (end - begin))
 
 
 def line(recorder: Recorder, rate: float) -> str:

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,13 +43,21 @@ class Part(NamedTuple):
     rows: int
 
 
+class _File(NamedTuple):
+    path: Path
+    rows: int
+    size: int
+
+
 class Buffer:
     """One reader's rows. Only one process has it open for writing; `read` needs nothing but the path."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files: dict[int, int] = {}
-        """Rows by first offset, in order."""
+        self._files: dict[int, _File] = {}
+        """By first offset, in order."""
+        self._changing = threading.Lock()
+        """One thread appends, another one trims."""
         self._trimmed = 0
         self._lock: IO[bytes] | None = None
 
@@ -72,7 +81,7 @@ class Buffer:
         found = {}
         for path in self._folder.iterdir():
             if name := _NAME.fullmatch(path.name):
-                found[int(name[1])] = int(name[2])
+                found[int(name[1])] = _File(path, int(name[2]), path.stat().st_size)
             elif path.suffix == ".part":
                 path.unlink()
         self._files = dict(sorted(found.items()))
@@ -86,20 +95,23 @@ class Buffer:
     @property
     def first(self) -> int:
         """The first offset that is there."""
-        return max(self._trimmed, next(iter(self._files), self._trimmed))
+        with self._changing:
+            return max(self._trimmed, next(iter(self._files), self._trimmed))
 
     @property
     def end(self) -> int:
         """The offset of the row that comes next."""
-        if not self._files:
-            return self._trimmed
-        last = next(reversed(self._files))
-        return max(self._trimmed, last + self._files[last])
+        with self._changing:
+            if not self._files:
+                return self._trimmed
+            last = next(reversed(self._files))
+            return max(self._trimmed, last + self._files[last].rows)
 
     @property
     def size(self) -> int:
         """Bytes on disk."""
-        return sum(self._path(first).stat().st_size for first in tuple(self._files) if self._path(first).exists())
+        with self._changing:
+            return sum(file.size for file in self._files.values())
 
     def append(self, rows: pa.Table) -> None:
         """More rows, on disk when this returns."""
@@ -111,17 +123,21 @@ class Buffer:
                 writer.write_table(rows, max_chunksize=65_536)
             file.flush()
             os.fsync(file.fileno())
+            size = file.tell()
         aside.rename(path)
-        self._files[first] = count
+        with self._changing:
+            self._files[first] = _File(path, count, size)
 
     def parts(self, start: int, end: int) -> list[Part]:
         """Where the rows of a range are. Raises BufferError where they are not all there."""
         found = []
         at = start
-        for first, count in tuple(self._files.items()):
-            if first <= at < min(first + count, end):
-                rows = min(first + count, end) - at
-                found.append(Part(str(self._path(first)), at - first, rows))
+        with self._changing:
+            files = list(self._files.items())
+        for first, file in files:
+            if first <= at < min(first + file.rows, end):
+                rows = min(first + file.rows, end) - at
+                found.append(Part(str(file.path), at - first, rows))
                 at += rows
         if at < end:
             raise BufferError(
@@ -137,15 +153,11 @@ class Buffer:
             aside = self._folder / f"{TRIMMED}.part"
             aside.write_text(json.dumps({"offset": end}))
             aside.replace(self._folder / TRIMMED)
-            self._trimmed = end
-        for first, count in tuple(self._files.items()):
-            if first + count > end:
-                break
-            self._path(first).unlink(missing_ok=True)
-            del self._files[first]
-
-    def _path(self, first: int) -> Path:
-        return self._folder / f"{first:016d}-{self._files[first]}.arrow"
+        with self._changing:
+            self._trimmed = max(self._trimmed, end)
+            gone = [first for first, file in self._files.items() if first + file.rows <= end]
+            for first in gone:
+                self._files.pop(first).path.unlink(missing_ok=True)
 
     def _read_trimmed(self) -> int:
         try:

@@ -1,0 +1,103 @@
+"""Spark's live source and sink beside what is wanted of them: rows a second through a broker on the same machine.
+
+The source: readings are published at a steady rate, and a query counts them (`noop` is where its rows go). The time is
+from the first message until the last one was in a finished batch; all must be there. The sink: a table is published,
+from the beginning of the job until the broker has heard every row.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.effort import Effort
+from bench.figures import Figure, against
+from bench.recorder import CHUNK, publish
+from bench.servers import CannotMeasureError, Server, fumarole
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CLAIM = "Live Spark"
+WANTED_SOURCE = 200_000
+OFFERED = 230_000
+SECONDS = 30
+WANTED_SINK = 100_000
+SINK_ROWS = 3_000_000
+PATIENCE = 120.0
+
+
+def measure(effort: Effort) -> Iterator[Figure]:
+    effort.tell("starting Spark")
+    spark = _spark()
+    try:
+        with fumarole() as server, tempfile.TemporaryDirectory(dir="build") as folder:
+            messages = effort.share(OFFERED * SECONDS) // CHUNK * CHUNK
+            _source(spark, server, Path(folder) / "warm", 20 * CHUNK)
+            effort.tell(f"source: {messages:,} rows")
+            source = _source(spark, server, Path(folder) / "source", messages)
+            _sink(spark, server, 10_000)
+            rows = effort.share(SINK_ROWS)
+            effort.tell(f"sink: {rows:,} rows")
+            sink = max(_sink(spark, server, rows) for _ in range(min(effort.rounds, 2)))
+    finally:
+        spark.stop()
+    yield against("wanted", CLAIM, "source, rows of live messages", source, WANTED_SOURCE, "/s", at_least=1.0)
+    yield against("wanted", CLAIM, "sink, rows published", sink, WANTED_SINK, "/s", at_least=1.0)
+
+
+def _spark() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    from fumarole import pipeline
+
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.log.level": "OFF",
+    }
+    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    pipeline.register(spark)
+    return spark
+
+
+def _source(spark: SparkSession, server: Server, folder: Path, messages: int) -> float:
+    """Rows a second."""
+    reader = spark.readStream.format("fumarole").option("servers", f"nats://127.0.0.1:{server.port}")
+    rows = reader.option("buffer", str(folder / "buffer")).option("partitions", 2).load()
+    writing = rows.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writing.trigger(processingTime="1 second").start()
+    done = 0
+    counted: set[int] = set()
+    try:
+        while not (folder / "buffer" / "lock").exists():
+            time.sleep(0.1)
+        time.sleep(2.0)
+        with server.connect() as connection:
+            began = time.monotonic()
+            publish(connection, messages, OFFERED)
+            while done < messages:
+                if time.monotonic() - began > PATIENCE or query.exception() is not None:
+                    raise CannotMeasureError(f"{messages:,} were published, {done:,} came; {query.exception()}")
+                time.sleep(0.02)
+                for progress in query.recentProgress:
+                    if progress["batchId"] not in counted and progress["numInputRows"]:
+                        counted.add(progress["batchId"])
+                        done += progress["numInputRows"]
+            return messages / (time.monotonic() - began)
+    finally:
+        query.stop()
+
+
+def _sink(spark: SparkSession, server: Server, rows: int) -> float:
+    """Rows a second."""
+    table = spark.range(0, rows, numPartitions=2).selectExpr(
+        "concat('volcanoes.region', id % 10, '.sensor', id % 1000) topic", "cast(20 + id % 100 / 10 as string) payload"
+    )
+    began = time.monotonic()
+    table.write.format("fumarole").option("servers", f"nats://127.0.0.1:{server.port}").mode("append").save()
+    return rows / (time.monotonic() - began)
