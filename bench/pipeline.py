@@ -72,10 +72,10 @@ def measure(effort: Effort) -> Iterator[Figure]:
         effort.tell(f"{2 * readings:,} readings are made")
         make_readings(archive, 2 * readings)
         make_changes(archive, changes, readings)
-        spark = session("bench", settings={"spark.local.dir": folder})
+        spark = session("bench", settings={"spark.local.dir": folder}, complaints=Path(folder, "spark.log"))
         try:
             yield from _jobs(effort, spark, archive, readings, changes, folder)
-            yield from _columns(effort, spark, effort.share(COLUMN_ROWS))
+            yield from _columns(effort, spark, COLUMN_ROWS)
             yield from _growth(effort, spark, archive, readings)
         finally:
             spark.stop()
@@ -94,7 +94,7 @@ def _jobs(
     )
     yield against("by hand", CLAIM, f"rollup of {readings:,} readings", own, hand, "s", at_most=1.10)
 
-    table = joinable(folder, changes)
+    table = joinable(spark, folder, changes)
     messages = pipeline.archive(spark, archive, until=end)
     own, join = best_of(
         effort,
@@ -215,18 +215,29 @@ def make_changes(archive: Path, count: int, readings: int) -> None:
     write_rows(archive, "default", pa.table(columns), kind="changes")
 
 
-def joinable(folder: str, count: int) -> str:
-    """As many rows, one for each producer and slot, as a table to be joined by equality."""
+def joinable(spark: SparkSession, folder: str, count: int) -> str:
+    """As many rows, one for each producer and slot, with metadata like that of a reading, to be joined by equality."""
     slots = max(1, count // PRODUCERS)
     who = np.repeat(np.arange(PRODUCERS), slots)
-    texts = pa.array(np.arange(len(who)).astype("U"))
+    texts = pa.array(np.random.default_rng(3).integers(0, 1000, len(who)).astype("U"))
     columns = {
         "producer": pa.array(names()).take(pa.array(who)),
         "slot": pa.array(np.tile(np.arange(slots), PRODUCERS)),
     }
-    place = f"{folder}/table.parquet"
-    pq.write_table(pa.table({**columns, **dict.fromkeys(KEYS, texts)}), place, compression="zstd")
-    return place
+    pq.write_table(pa.table({**columns, "text": texts}), f"{folder}/rows.parquet")
+    nothing = sf.lit(None)
+    value = sf.struct(
+        sf.lit("text").alias("kind"),
+        "text",
+        nothing.cast("double").alias("number"),
+        nothing.cast("boolean").alias("truth"),
+    )
+    entries = sf.array(*[sf.struct(sf.lit(key), value) for key in KEYS])
+    described = spark.read.parquet(f"{folder}/rows.parquet").select(
+        "producer", "slot", sf.map_from_entries(entries).alias("metadata")
+    )
+    described.write.parquet(f"{folder}/table")
+    return f"{folder}/table"
 
 
 def names() -> list[str]:

@@ -8,15 +8,17 @@ own delta counts for it (M5). That is the whole definition; it does not matter i
     3     p         Room = '411', Floor = 4    3     p         20.6         Room = '411', Floor = 4
     5     p         Room gone                  9     p         20.7         Floor = 4
 
-In two steps. First the changes become versions, all that held from one moment on: one pass over the changes of each
-producer, in order, with a running last value for each key. Then versions and readings are sorted together by producer
-and time, and each reading takes the version before it. That sorts the readings once, as a join by producer would have
-to; nothing is compared with more than its neighbour, however often a producer changes.
+In two steps. First the changes become versions, all that held from one moment until the next: one pass over the
+changes of each producer, in order, with a running last value for each key. Then each reading finds the version of its
+time. That would be a join by a range, for which Spark has no good way. So time is cut into buckets, about as many as a
+producer has versions; a version stands in each bucket that it reaches into, and a reading is joined by equality of
+producer and bucket, where it meets one or two versions, of which the range picks one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
@@ -25,17 +27,48 @@ from fumarole.pipeline.columns.where import METADATA, VALUE
 from fumarole.pipeline.tables import METADATA_MAP
 
 _ORDER = ("time", "epoch", "recorder", "sequence")
-_SPREAD = 64
-"""Messages without a producer need no metadata, and must not all meet in one task."""
+_FEW = 300_000
+"""So many changes are sent to all workers; of more, both sides are sorted by producer and bucket."""
+_MOST_BUCKETS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Buckets:
+    """How time is cut: the first and last bucket reach to the beginning and the end of time."""
+
+    begin: int
+    width: int
+    count: int
+
+    def of(self, time: Column) -> Column:
+        """Its bucket."""
+        number = sf.floor((sf.unix_micros(time) - self.begin) / sf.lit(self.width)).cast("long")
+        return sf.greatest(sf.lit(0), sf.least(sf.lit(self.count - 1), number))
 
 
 def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
     """The messages with a column `metadata`: a map from keys to values, each with its kind; never null.
 
-    With `keys`, of these keys only, which is cheaper. Without, the keys are looked up first, by a job of their own.
+    With `keys`, of these keys only. Some facts about the changes are looked up first, by a small job of their own.
     """
-    known = sorted(row["key"] for row in changes.select("key").distinct().collect()) if keys is None else list(keys)
-    described = _as_of(messages, _versions(changes, known)) if known else messages.withColumn(METADATA, _nothing())
+    asked = changes if keys is None else changes.where(sf.col("key").isin(list(keys)))
+    at = sf.unix_micros("time")
+    facts = asked.agg(
+        sf.count(sf.lit(1)).alias("count"),
+        sf.approx_count_distinct("producer").alias("producers"),
+        # A clock that was far off, now and then, must not decide how wide buckets are.
+        sf.percentile_approx(at, [0.01, 0.99]).alias("times"),
+        sf.collect_set("key").alias("keys"),
+    ).first()
+    assert facts is not None
+    if not facts["count"]:
+        described = messages.withColumn(METADATA, _nothing())
+    else:
+        begin, end = facts["times"]
+        count = max(1, min(_MOST_BUCKETS, facts["count"] // max(1, facts["producers"])))
+        buckets = _Buckets(begin, max(1, (end - begin) // count), count)
+        versions = _versions(asked, sorted(facts["keys"]), buckets)
+        described = _as_of(messages, sf.broadcast(versions) if facts["count"] <= _FEW else versions, buckets)
     return described.withColumn(METADATA, _with_own(sf.col(METADATA), sf.col("changes"), keys))
 
 
@@ -43,23 +76,31 @@ def _nothing() -> Column:
     return sf.create_map().cast(METADATA_MAP)
 
 
-def _versions(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """For each producer and each time at which something changed: all that held from then on."""
+def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> DataFrame:
+    """For each producer all that held from a time until the next, in each bucket that this reaches into."""
     in_order = Window.partitionBy("producer").orderBy(*_ORDER)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     value = sf.struct(*VALUE.fieldNames())
     latest = [sf.last(sf.when(sf.col("key") == key, value), ignorenulls=True).over(so_far) for key in keys]
     entries = sf.array(*[sf.struct(sf.lit(key), found) for key, found in zip(keys, latest, strict=True)])
+    last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
+    reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
     return (
-        changes.where(sf.col("key").isin(list(keys)))
-        .select(
-            "producer",
-            "time",
-            entries.alias("entries"),
-            (sf.lead("time").over(in_order) == sf.col("time")).alias("superseded"),
+        changes.select(
+            sf.col("producer").alias("_producer"),
+            sf.col("time").alias("_from"),
+            sf.lead("time").over(in_order).alias("_until"),
+            entries.alias("_entries"),
         )
-        .where(~sf.coalesce("superseded", sf.lit(False)))
-        .select("producer", "time", sf.map_from_entries(sf.filter("entries", _held)).cast(METADATA_MAP).alias(METADATA))
+        # What was said at the same moment counts from that moment on, all of it.
+        .where(sf.col("_until").isNull() | (sf.col("_until") > sf.col("_from")))
+        .select(
+            "_producer",
+            "_from",
+            "_until",
+            sf.map_from_entries(sf.filter("_entries", _held)).cast(METADATA_MAP).alias(METADATA),
+            sf.explode(sf.sequence(buckets.of(sf.col("_from")).cast("long"), reaches_to)).alias("_bucket"),
+        )
     )
 
 
@@ -67,19 +108,13 @@ def _held(entry: Column) -> Column:
     return entry["col2"].isNotNull() & (entry["col2"]["kind"] != "gone")
 
 
-def _as_of(messages: DataFrame, versions: DataFrame) -> DataFrame:
-    spread = sf.concat(sf.lit("\0"), sf.pmod(sf.hash(*_ORDER), sf.lit(_SPREAD)).cast("string"))
-    readings = messages.withColumn("_of", sf.coalesce("producer", spread)).withColumn("_reading", sf.lit(True))
-    described = versions.withColumnRenamed("producer", "_of").withColumn("_reading", sf.lit(False))
-    # A version comes before a reading of the same time: what is said at a time holds at that time.
-    until_now = (
-        Window.partitionBy("_of").orderBy("time", "_reading").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:
+    time, until = sf.col("time"), sf.col("_until")
+    holds = (time >= sf.col("_from")) & (until.isNull() | (time < until))
+    same = (sf.col("producer") == sf.col("_producer")) & (buckets.of(time) == sf.col("_bucket"))
     return (
-        readings.unionByName(described, allowMissingColumns=True)
-        .withColumn(METADATA, sf.last(METADATA, ignorenulls=True).over(until_now))
-        .where("_reading")
-        .drop("_of", "_reading")
+        messages.join(versions, same & holds, "left")
+        .drop("_producer", "_from", "_until", "_bucket")
         .withColumn(METADATA, sf.coalesce(METADATA, _nothing()))
     )
 
