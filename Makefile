@@ -9,7 +9,7 @@ COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-test run test check bench fuzz faults-live lock clean
+.PHONY: help setup setup-test run pipeline soak test check bench fuzz faults-live lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -18,9 +18,15 @@ setup: .venv/.installed ## make .venv with the fumarole command in it
 
 setup-test: setup $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) ## the same, with what only the tests need
 	@scripts/debian-packages test
+	@scripts/debian-packages pipeline
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
+
+pipeline: setup ## broker, stations, recorders, Spark job and report, the whole story; the page is build/pipeline/report.html
+	@scripts/debian-packages pipeline
+	@rm -rf build/pipeline
+	@$(BIN)/fumarole pipeline demo --folder build/pipeline
 
 test: setup-test check ## every check and every test
 	@$(BIN)/pytest -q
@@ -33,6 +39,9 @@ check: setup ## format, lint, types, layers
 
 bench: setup ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
+
+soak: setup-test ## the standing job, killed and restarted twenty times
+	@$(BIN)/pytest -q -m soak tests/pipeline
 
 fuzz: setup ## random bytes against the parsers, for long
 	@$(BIN)/python tests/fuzz/run.py

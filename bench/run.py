@@ -40,6 +40,7 @@ CLAIMS = (
     "durable",
     "recorder",
     "live",
+    "pipeline",
 )
 """Each a module beside this one, with a function `measure`."""
 ROUNDS = 5

@@ -23,7 +23,8 @@ from tests.client.brokers import BrokerProcess
 COMMANDS = [
     "serve", "demo", "password", "token", "config check", "pub", "sub", "request", "reply", "stats", "producers",
     "producer forget", "query explain", "bench", "bridge", "bridge status", "record", "pipeline replay",
-    "pipeline verify",
+    "pipeline verify", "pipeline run", "pipeline rollup", "pipeline enrich", "pipeline gaps", "pipeline traffic",
+    "pipeline balance", "pipeline whatif", "pipeline compact", "pipeline report", "pipeline demo",
 ]  # fmt: skip
 
 

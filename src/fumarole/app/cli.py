@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fumarole import __version__
-from fumarole.app.commands import bench, bridging, demonstration, messages, observing, server
+from fumarole.app.commands import analysis, bench, bridging, demonstration, messages, observing, server
 from fumarole.app.commands import pipeline as pipeline_commands
 
 EXAMPLES = {
@@ -58,6 +58,39 @@ EXAMPLES = {
         fumarole record --archive archive
         fumarole record --archive archive --topic 'volcanoes.>' --roll-seconds 10
         fumarole record --archive s3://bucket/archive --where "Region = 'usa'" --name tokyo-1
+    """,
+    "pipeline run": """
+        fumarole pipeline run --archive archive --out tables
+        fumarole pipeline run --archive archive --out tables --once --window '10 s' --window '1 hour'
+        fumarole pipeline run --archive /shared/archive --out /shared/tables --master spark://head:7077
+    """,
+    "pipeline rollup": """
+        fumarole pipeline rollup --archive archive --every '1 minute' --topic 'volcanoes.usa.>'
+        fumarole pipeline rollup --archive archive --every '1 hour' --out hourly
+    """,
+    "pipeline enrich": """
+        fumarole pipeline enrich --archive archive --since 2026-01-31 --out enriched
+    """,
+    "pipeline gaps": """
+        fumarole pipeline gaps --archive archive --factor 10
+    """,
+    "pipeline traffic": """
+        fumarole pipeline traffic --archive archive --depth 2
+    """,
+    "pipeline balance": """
+        fumarole pipeline balance --archive archive --every '10 minutes'
+    """,
+    "pipeline whatif": """
+        fumarole pipeline whatif --archive archive --topic 'volcanoes.>' --where "Region = 'usa'"
+    """,
+    "pipeline compact": """
+        fumarole pipeline compact --archive archive
+    """,
+    "pipeline demo": """
+        fumarole pipeline demo --folder /tmp/volcanoes --seconds 120
+    """,
+    "pipeline report": """
+        fumarole pipeline report --archive archive --page report.html
     """,
     "pipeline replay": """
         fumarole pipeline replay --archive archive --speed 10
@@ -163,6 +196,19 @@ _add(app, bench.bench, "Observation")
 _add(app, pipeline_commands.record, "Archive")
 _add(pipeline, pipeline_commands.replay, "Archive", "pipeline replay")
 _add(pipeline, pipeline_commands.verify, "Archive", "pipeline verify")
+_add(pipeline, analysis.pipeline_run, "Jobs", "pipeline run")
+for analysis_command in (
+    analysis.rollup,
+    analysis.enrich,
+    analysis.gaps,
+    analysis.traffic,
+    analysis.balance,
+    analysis.whatif,
+    analysis.report,
+    analysis.demo,
+):
+    _add(pipeline, analysis_command, "Jobs", f"pipeline {analysis_command.__name__}")
+_add(pipeline, analysis.compact, "Archive", "pipeline compact")
 
 
 def _version(wanted: bool) -> None:

@@ -1,20 +1,64 @@
 """The data pipeline: messages captured into an archive of Parquet, played back, and read and written by Spark.
 
-It needs more packages than the broker: `pip install 'fumarole[pipeline]'`. What is offered here is loaded when it is
-first used.
+It needs more packages than the broker: `pip install 'fumarole[pipeline]'`.
+
+In a notebook or a job of one's own, `from fumarole import pipeline` and then:
+
+    pipeline.archive(spark, path, topic="volcanoes.>", where="Region = 'usa'")   messages that were captured
+    pipeline.output(spark, path, "rollup")                                       what the standing job made of them
+    pipeline.topic_matches(column, pattern), pipeline.where(query, schema)       patterns and queries as columns
+    pipeline.register(spark)                                                     live data, as a source and a sink
+    pipeline.enrich(messages, changes), rollup, gaps, traffic, balance           the transforms
+
+Each is loaded when it is first used: recording needs no Spark.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fumarole.pipeline.columns.topic import topic_matches
+    from fumarole.pipeline.columns.where import where
+    from fumarole.pipeline.jobs.output import output
     from fumarole.pipeline.live.source import register
+    from fumarole.pipeline.reading import archive, changes
+    from fumarole.pipeline.transforms.enrich import enrich
+    from fumarole.pipeline.transforms.gaps import gaps
+    from fumarole.pipeline.transforms.rollup import rollup
+    from fumarole.pipeline.transforms.traffic import balance, summary, traffic
 
-__all__ = ["register"]
+__all__ = [
+    "archive",
+    "balance",
+    "changes",
+    "enrich",
+    "gaps",
+    "output",
+    "register",
+    "rollup",
+    "summary",
+    "topic_matches",
+    "traffic",
+    "where",
+]
+_HOMES = {
+    "balance": "transforms.traffic",
+    "changes": "reading",
+    "enrich": "transforms.enrich",
+    "gaps": "transforms.gaps",
+    "output": "jobs.output",
+    "register": "live.source",
+    "rollup": "transforms.rollup",
+    "summary": "transforms.traffic",
+    "topic_matches": "columns.topic",
+    "traffic": "transforms.traffic",
+    "where": "columns.where",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "register":
-        from fumarole.pipeline.live.source import register
-
-        return register
+    if name == "archive":  # a folder of modules, which can be called as well
+        return import_module(f"{__name__}.archive")
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

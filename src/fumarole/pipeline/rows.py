@@ -77,7 +77,12 @@ def typed(metadata: Mapping[str, Value | None]) -> Iterator[dict[str, Any]]:
         elif isinstance(value, bool):
             yield {"key": key, "kind": "truth", **_NOTHING, "truth": value}
         else:
-            yield {"key": key, "kind": "number", **_NOTHING, "number": _double(value)}
+            yield {"key": key, "kind": "number", **_NOTHING, "text": _digits(value), "number": _double(value)}
+
+
+def _digits(value: float) -> str | None:
+    """Of a whole number that no double is, such as 2⁵³ + 1: queries compare exactly (M10)."""
+    return None if _double(value) == value else str(value)
 
 
 def _double(value: float) -> float:

@@ -21,19 +21,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 
 @pytest.fixture(scope="module")
-def live_spark() -> SparkSession:
+def live_spark(spark: SparkSession) -> SparkSession:
     """The one Spark session of the run, which knows `format("fumarole")`."""
-    from pyspark.sql import SparkSession
-
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
     spark.sparkContext.setLogLevel("OFF")
     pipeline.register(spark)
     return spark

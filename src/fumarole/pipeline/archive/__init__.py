@@ -1,5 +1,9 @@
 """The archive: what is in its files, where they lie, and which of them are in force. pyarrow alone, no Spark."""
 
+import sys
+from types import ModuleType
+from typing import Any
+
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.schema import CHANGES, MESSAGES, VERSION
 from fumarole.pipeline.archive.seals import SealedFile, namespaces, sealed
@@ -17,3 +21,15 @@ __all__ = [
     "sealed",
     "write_rows",
 ]
+
+
+class _Archive(ModuleType):
+    """`pipeline.archive` is this folder, and what people call to read an archive with Spark."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        from fumarole.pipeline.reading import archive
+
+        return archive(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _Archive

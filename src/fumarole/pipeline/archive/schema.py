@@ -14,7 +14,8 @@ Messages, one row each. A record's identity is (recorder, epoch, sequence); a ho
     sequence    counted from 0 in each incarnation
 
 Changes of metadata, one row for each key, with a sequence of their own. `kind` says which of the three columns has the
-value: 'text', 'number', 'truth'; or that there is none: 'gone'. What held at a time is found by the order
+value: 'text', 'number', 'truth'; or that there is none: 'gone'. A whole number that no double is, such as 2⁵³ + 1, has
+its digits in `text` as well. What held at a time is found by the order
 (time, epoch, recorder, sequence).
 """
 

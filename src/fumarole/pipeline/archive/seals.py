@@ -8,7 +8,7 @@ missing or there twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Literal
@@ -95,10 +95,13 @@ def in_force(root: Root, namespace: str) -> list[SealedFile]:
     return sorted(standing, key=lambda file: (file.kind, file.path))
 
 
-def read_seals(root: Root, namespace: str) -> Iterator[tuple[str, Seal]]:
-    """Every seal by its name, but for files that are none: `verify` tells of those. Raises ArchiveError if too new."""
+def read_seals(root: Root, namespace: str, known: Container[str] = ()) -> Iterator[tuple[str, Seal]]:
+    """Every seal by its name, but for files that are none: `verify` tells of those. Raises ArchiveError if too new.
+
+    Those that are `known` already are passed over: a seal never changes.
+    """
     for path, _ in root.files(namespace, SEALED):
-        if not path.endswith(SEAL_SUFFIX):
+        if not path.endswith(SEAL_SUFFIX) or PurePosixPath(path).name.removesuffix(SEAL_SUFFIX) in known:
             continue
         try:
             data = root.read(path)

@@ -1,0 +1,251 @@
+"""What the commands of `analysis` do: a Spark session, a job, and a table, a line or a page for a person."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from fumarole.app.commands.screen import INTERRUPTED, MISUSED, YELLOW, count_text, fail, paint, printable, say
+from fumarole.core.errors import FumaroleError
+from fumarole.core.query.errors import QueryError
+from fumarole.pipeline.archive.places import open_root
+from fumarole.pipeline.jobs.batch import Part, what_if, write
+from fumarole.pipeline.jobs.compacting import compact, sweep
+from fumarole.pipeline.jobs.spark import session
+from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone, run
+from fumarole.pipeline.times import duration
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """Where and how Spark runs for a command."""
+
+    name: str
+    master: str
+    conf: list[str]
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """A session; what goes wrong in it becomes one line."""
+        settings = dict(self._setting(text) for text in self.conf)
+        complaints = Path(tempfile.mkdtemp(prefix="fumarole-spark-"), "spark.log")
+        with told(complaints):
+            spark = session(f"fumarole {self.name}", self.master, settings, complaints)
+            try:
+                yield spark
+            finally:
+                spark.stop()
+        complaints.unlink(missing_ok=True)
+        complaints.parent.rmdir()
+
+    def _setting(self, text: str) -> tuple[str, str]:
+        key, equals, value = text.partition("=")
+        if not equals:
+            fail(f"--conf takes KEY=VALUE, not {text!r}", MISUSED)
+        return key, value
+
+
+@contextmanager
+def told(complaints: Path | None = None) -> Iterator[None]:
+    """Errors become one line, and Ctrl-C ends quietly."""
+    try:
+        yield
+    except QueryError as error:
+        fail(error.caret(), MISUSED)
+    except FumaroleError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except PySparkException as error:
+        fail(f"Spark: {str(error).strip().splitlines()[0]}" + (f" (more in {complaints})" if complaints else ""))
+
+
+# The standing job.
+
+
+def run_standing(
+    archive: str,
+    out: str,
+    namespace: str,
+    windows: list[str],
+    lateness: str,
+    interval: float,
+    batch_rows: int,
+    once: bool,
+    master: str,
+    conf: list[str],
+) -> None:
+    """Batches until it is told to stop, or has caught up."""
+    stop = threading.Event()
+    with told(), alone(out), Spark("run", master, conf).session() as spark:
+        # Spark sets a handler of its own for Ctrl-C, so this comes after it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        job = StandingJob(spark, archive, out, namespace, windows, lateness, batch_rows)
+        if job.state.number:
+            say(f"going on after batch {job.state.number:,}, with {count_text(job.state.messages, 'message')} done")
+        run(job, tell, once, interval, stop.wait)
+        batches = "1 batch" if job.state.number == 1 else f"{job.state.number:,} batches"
+        say(f"{count_text(job.state.messages, 'message')} in {batches}")
+
+
+def tell(progress: Progress) -> None:
+    """A line about a batch, and one for each file that could not be read."""
+    parts = [
+        f"batch {progress.number:,}",
+        count_text(progress.rows, "row"),
+        f"{progress.rate:,.0f} rows/s",
+        f"{progress.seconds:.1f} s",
+        f"lag {_short(progress.lag)}",
+        f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}",
+    ]
+    parts += [f"{progress.late:,} late"] if progress.late else []
+    parts += [f"{progress.again:,} described anew"] if progress.again else []
+    parts += [f"{count_text(progress.left, 'file')} to go"] if progress.left else []
+    say("  ".join(parts))
+    for line in progress.aside:
+        say(paint(f"set aside, not read: {printable(line)}", YELLOW, sys.stderr))
+
+
+def _short(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if abs(seconds) >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+# Tables.
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What becomes of a table."""
+
+    out: str | None
+    limit: int
+    as_json: bool
+    by: str | None
+    """The column of times by which it is laid out."""
+    order: list[str]
+    hidden: list[str] = field(default_factory=list)
+
+
+def run_batch(spark: Spark, made: Callable[[SparkSession], DataFrame], shown: Shown) -> None:
+    """One table, written or shown."""
+    with spark.session() as running:
+        frame = made(running)
+        if shown.out is not None:
+            rows = write(frame, shown.out, shown.by)
+            say(f"{count_text(rows, 'row')} written to {shown.out}")
+            return
+        order = [sf.desc(name[1:]) if name.startswith("-") else sf.asc(name) for name in shown.order]
+        columns = [column for column in frame.columns if column not in shown.hidden]
+        rows_shown = frame.orderBy(*order).select(*columns).limit(shown.limit + 1).collect()
+        _show([row.asDict(recursive=True) for row in rows_shown], columns, shown)
+
+
+def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown) -> None:
+    if shown.as_json:
+        for row in rows[: shown.limit]:
+            sys.stdout.write(json.dumps({name: _plain(value) for name, value in row.items()}) + "\n")
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        numeric = any(isinstance(row[name], int | float) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows[: shown.limit]:
+        table.add_row(*[escape(_text(row[name])) for name in columns])
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    if len(rows) > shown.limit:
+        say(f"more than {count_text(shown.limit, 'row')}: --limit shows more, --out writes all")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {key: _metadata(each) if isinstance(each, dict) else each for key, each in value.items()}
+    return value
+
+
+def _metadata(value: dict[str, Any]) -> Any:
+    kind = value.get("kind")
+    exact = value.get("text") if kind == "number" else None
+    return value.get(str(kind)) if exact is None else int(exact)
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "–"
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
+        case float():
+            return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.1f}"
+        case int():
+            return f"{value:,}"
+        case dict():
+            return ", ".join(f"{key} = {each!r}" for key, each in _plain(value).items())
+        case _:
+            return printable(str(value))
+
+
+def run_what_if(spark: Spark, part: Part, as_json: bool) -> None:
+    """A sentence about what would have been received."""
+    with spark.session() as running:
+        received = what_if(running, part)
+    if as_json:
+        sys.stdout.write(json.dumps({name: _plain(value) for name, value in asdict(received).items()}) + "\n")
+        return
+    if received.first is None or received.last is None:
+        sys.stdout.write("This subscription would have received nothing.\n")
+        return
+    sys.stdout.write(
+        f"This subscription would have received {count_text(received.messages, 'message')} "
+        f"({received.bytes:,} bytes) on {count_text(received.topics, 'topic')} "
+        f"from {count_text(received.producers, 'producer')},\n"
+        f"between {_text(received.first)} and {_text(received.last)}, "
+        f"at most {received.busiest_second:,} in a second.\n"
+    )
+
+
+def run_compaction(archive: str, namespace: str, target: int, settled: str, grace: str) -> None:
+    """Says what became of which files."""
+    with told():
+        root = open_root(archive)
+        files = made = 0
+        for step in compact(root, namespace, target=target << 20, settled=duration(settled)):
+            became = f"{step.before:,} bytes, now {step.after:,}"
+            say(f"{step.path}: {count_text(step.rows, 'row')} of {step.files:,} files, {became}")
+            files, made = files + step.files, made + 1
+        swept = sweep(root, namespace, grace=duration(grace))
+        say(f"{files:,} files became {made:,}; {swept:,} that were replaced before have been deleted")
+
+
+def run_report(spark: Spark, part: Part, page: Path, producer: str | None) -> None:
+    """One page."""
+    from fumarole.pipeline.report.figures import gather
+    from fumarole.pipeline.report.page import written
+
+    with spark.session() as running:
+        figures = gather(running, part, producer)
+    page.write_text(written(figures))
+    say(f"written to {page}")

@@ -1,0 +1,239 @@
+"""A query over metadata as a Spark column: true, false, or null for unknown, which is just how Spark reckons (M10).
+
+What differs is done here: text is not a number whatever it looks like, numbers are compared exactly whether whole or
+not, NaN is above nothing, a key has one case, and no cast can fail.
+
+Metadata is found in one of two ways, by the schema:
+
+- a column `metadata`, as `enrich` makes it: a map from keys to (kind, text, number, truth);
+- or else each key is a column of its own, of whatever type; null is a key that is not there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from operator import and_, or_
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import functions as sf
+
+from fumarole.core.query.errors import QueryError, clipped
+from fumarole.core.query.parse import parse
+from fumarole.core.query.tree import (
+    And,
+    Between,
+    Compare,
+    Constant,
+    Has,
+    In,
+    IsNull,
+    Kind,
+    Like,
+    Matches,
+    Not,
+    Operator,
+    Or,
+    Query,
+    show,
+)
+from fumarole.pipeline.columns.regex import java_regex
+from fumarole.pipeline.columns.regex_tree import CannotTranslateError
+
+METADATA: Final = "metadata"
+VALUE: Final = types.StructType(
+    [
+        types.StructField("kind", types.StringType()),
+        types.StructField("text", types.StringType()),
+        types.StructField("number", types.DoubleType()),
+        types.StructField("truth", types.BooleanType()),
+    ]
+)
+"""A value under a key of `metadata`. A whole number that no double is has its digits in `text`."""
+WHOLE: Final = types.DecimalType(20, 0)
+"""Holds every whole number that metadata can have (64 bits, with or without sign)."""
+
+
+def where(query: str | Query, schema: types.StructType | DataFrame) -> Column:
+    """Does the query hold for the metadata in a row? Raises QueryError."""
+    tree = parse(query) if isinstance(query, str) else query
+    return _Compiler(schema.schema if isinstance(schema, DataFrame) else schema).column(tree)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What a row has under a key: each column is null where the value is of another kind."""
+
+    present: Column
+    text: Column
+    number: Column
+    whole: Column
+    """Whole numbers exactly, where they are known so; then `number` may be off."""
+    truth: Column
+
+
+class _Compiler:
+    def __init__(self, schema: types.StructType) -> None:
+        self._types = {field.name: field.dataType for field in schema.fields}
+        self._mapped = isinstance(self._types.get(METADATA), types.MapType)
+
+    def column(self, query: Query) -> Column:
+        match query:
+            case And(terms):
+                return reduce(and_, map(self.column, terms))
+            case Or(terms):
+                return reduce(or_, map(self.column, terms))
+            case Not(term):
+                return ~self.column(term)
+            case Has(key):
+                return self._value(key).present
+            case IsNull(key):
+                return ~self._value(key).present
+            case Compare(key, operator, constant):
+                return _comparison(self._value(key), operator, constant)
+            case In(key, constants):
+                return _one_of(self._value(key), constants)
+            case Between(key, low, high):
+                value = self._value(key)
+                return _comparison(value, ">=", low) & _comparison(value, "<=", high)
+            case Like(key, pattern):
+                return sf.like(self._value(key).text, sf.lit(pattern), sf.lit(_escape_for(pattern)))
+            case Matches(key, regex):
+                return self._value(key).text.rlike(_java(query, regex))
+
+    def _value(self, key: str) -> _Value:
+        if self._mapped:
+            return _from_map(sf.try_element_at(sf.col(METADATA), sf.lit(key)))
+        if key not in self._types:  # Spark would take a column of another case for it
+            return _value(sf.lit(False))
+        return _from_column(sf.col("`" + key.replace("`", "``") + "`"), self._types[key])
+
+
+def _value(
+    present: Column,
+    *,
+    text: Column | None = None,
+    number: Column | None = None,
+    whole: Column | None = None,
+    truth: Column | None = None,
+) -> _Value:
+    def or_null(column: Column | None, kind: types.DataType) -> Column:
+        return sf.lit(None).cast(kind) if column is None else column
+
+    return _Value(
+        present,
+        or_null(text, types.StringType()),
+        or_null(number, types.DoubleType()),
+        or_null(whole, WHOLE),
+        or_null(truth, types.BooleanType()),
+    )
+
+
+def _from_map(entry: Column) -> _Value:
+    kind = entry["kind"]
+    return _Value(
+        present=sf.coalesce(kind != "gone", sf.lit(False)),
+        text=sf.when(kind == Kind.TEXT.value, entry["text"]),
+        number=sf.when(kind == Kind.NUMBER.value, entry["number"]),
+        whole=sf.when(kind == Kind.NUMBER.value, entry["text"].try_cast(WHOLE)),
+        truth=sf.when(kind == Kind.TRUTH.value, entry["truth"]),
+    )
+
+
+def _from_column(column: Column, kind: types.DataType) -> _Value:
+    present = column.isNotNull()
+    match kind:
+        case types.StringType():
+            return _value(present, text=column)
+        case types.BooleanType():
+            return _value(present, truth=column)
+        case types.IntegralType():
+            return _value(present, whole=column.cast(WHOLE))
+        case types.DecimalType() if kind.scale == 0 and kind.precision <= WHOLE.precision:
+            return _value(present, whole=column.cast(WHOLE))
+        case types.NumericType():
+            return _value(present, number=column.cast(types.DoubleType()))
+        case _:
+            return _value(present)
+
+
+def _comparison(value: _Value, operator: Operator, constant: Constant) -> Column:
+    match constant.kind:
+        case Kind.TEXT:
+            return _APPLY[operator](value.text, sf.lit(constant.value))
+        case Kind.TRUTH:
+            return _APPLY[operator](value.truth, sf.lit(constant.value))
+        case Kind.NUMBER:
+            number = constant.value
+            assert not isinstance(number, str)
+            return sf.when(value.whole.isNotNull(), _whole_comparison(value.whole, operator, number)).otherwise(
+                _double_comparison(value.number, operator, number)
+            )
+
+
+def _one_of(value: _Value, constants: tuple[Constant, ...]) -> Column:
+    texts = [constant.value for constant in constants if constant.kind is Kind.TEXT]
+    others = [_comparison(value, "=", constant) for constant in constants if constant.kind is not Kind.TEXT]
+    return reduce(or_, [*([value.text.isin(texts)] if texts else []), *others])
+
+
+_APPLY: Final[dict[Operator, Callable[[Column, Column], Column]]] = {
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def _always(column: Column, truth: bool) -> Column:
+    """Whatever the value, but unknown where there is none."""
+    return sf.when(column.isNotNull(), sf.lit(truth))
+
+
+def _double_comparison(column: Column, operator: Operator, number: float) -> Column:
+    nearest = float(number)
+    if nearest == number:  # Python compares whole numbers with others exactly
+        column_is = _APPLY[operator](column, sf.lit(nearest))
+        return column_is & ~sf.isnan(column) if operator in {">", ">="} else column_is
+    # No double is this number: it lies between two.
+    below = nearest if nearest < number else math.nextafter(nearest, -math.inf)
+    match operator:
+        case "=" | "!=":
+            return _always(column, operator == "!=")
+        case "<" | "<=":
+            return column <= sf.lit(below)
+        case ">" | ">=":
+            return (column >= sf.lit(math.nextafter(below, math.inf))) & ~sf.isnan(column)
+
+
+def _whole_comparison(column: Column, operator: Operator, number: float) -> Column:
+    down, up = (max(-_BEYOND, min(_BEYOND, rounded(number))) for rounded in (math.floor, math.ceil))
+    if operator in {"=", "!="} and down != up:
+        return _always(column, operator == "!=")
+    border = up if operator in {"<", ">="} else down
+    return _APPLY[operator](column, sf.lit(Decimal(border)).cast(WHOLE))
+
+
+_BEYOND: Final = 10**20 - 1
+"""The largest WHOLE, greater than any number in metadata: larger ones say no more than it does."""
+
+
+def _escape_for(pattern: str) -> str:
+    """Our LIKE has no escape character, Spark's must have one: a character that the pattern has not."""
+    return next(sign for sign in map(chr, range(0xE000, 0xF8FF)) if sign not in pattern)
+
+
+def _java(test: Matches, regex: str) -> str:
+    try:
+        return java_regex(regex)
+    except CannotTranslateError as wrong:
+        text = show(test)
+        raise QueryError(
+            text, text.index("MATCHES"), f"`{clipped(regex)}`", f"a regular expression that Spark can follow ({wrong})"
+        ) from None

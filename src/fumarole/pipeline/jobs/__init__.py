@@ -1,0 +1,1 @@
+"""Jobs: what the commands run. They only wire: read, transform, write, tell."""

@@ -1,0 +1,86 @@
+"""Batch jobs: a part of an archive, one transform, a table."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from fumarole.pipeline import reading
+from fumarole.pipeline.archive.places import open_root
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.transforms.enrich import enrich
+from fumarole.pipeline.transforms.traffic import summary
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which messages of an archive."""
+
+    archive: str
+    namespace: str = "default"
+    topic: str | None = None
+    where: str | None = None
+    since: str | datetime | None = None
+    until: str | datetime | None = None
+
+    def messages(self, spark: SparkSession) -> DataFrame:
+        """They themselves. Raises PatternError, QueryError, ArchiveError."""
+        return reading.archive(spark, self.archive, self.topic, self.where, self.since, self.until, self.namespace)
+
+    def enriched(self, spark: SparkSession) -> DataFrame:
+        """With the metadata that held at their time."""
+        return enrich(self.messages(spark), reading.changes(spark, self.archive, self.until, self.namespace))
+
+
+def write(frame: DataFrame, out: str, by: str | None = "time") -> int:
+    """Writes a table as Parquet, by day where it has a column of times; whole or not at all. Returns its rows.
+
+    Raises PipelineError where there is something already.
+    """
+    from pyspark.sql import Observation
+
+    root = open_root(out)
+    if root.exists():
+        raise PipelineError(f"{root.name} is there already; name a folder that is not")
+    seen = Observation()
+    counted = frame.observe(seen, sf.count(sf.lit(1)).alias("rows"))
+    place = f"{root.name}.writing-{uuid.uuid4().hex[:8]}" if root.is_local else root.name
+    try:
+        if by is None:
+            counted.write.parquet(place)
+        else:
+            counted.withColumn("date", sf.date_format(by, "yyyy-MM-dd")).write.partitionBy("date").parquet(place)
+        if root.is_local:
+            Path(place).rename(root.name)
+    except BaseException:
+        if root.is_local:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
+    rows: int = seen.get["rows"]
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What a subscription would have received."""
+
+    messages: int
+    bytes: int
+    topics: int
+    producers: int
+    first: datetime | None
+    last: datetime | None
+    busiest_second: int
+
+
+def what_if(spark: SparkSession, part: Part) -> Received:
+    """All in all. Raises PatternError, QueryError, ArchiveError."""
+    row = summary(part.messages(spark)).first()
+    assert row is not None
+    return Received(**row.asDict())

@@ -1,0 +1,128 @@
+"""Compaction: small files become large ones, beside recorders and readers that go on.
+
+The new file is put in its place, and its seal says which it replaces: with that one file the old ones are out of force
+and the new one is in it. The old ones stay where they are for a time of grace, because somebody may be reading them;
+the next compaction after that deletes them. Killed at any moment, it leaves a file without a seal at most, which is no
+part of the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fumarole.pipeline.archive.places import SEALED, Root, span
+from fumarole.pipeline.archive.seals import SEAL_SUFFIX, SealedFile, check_namespace, in_force, read_seals
+from fumarole.pipeline.archive.writing import FileWriter
+
+TARGET: Final = 128 << 20
+GRACE: Final = timedelta(hours=1)
+NAME: Final = "compacted~"
+"""No recorder can be called so."""
+ROW_GROUP: Final = 262_144
+
+
+class Compacted(NamedTuple):
+    """One step of a compaction."""
+
+    path: str
+    files: int
+    rows: int
+    before: int
+    after: int
+    """Bytes."""
+
+
+def compact(
+    root: Root,
+    namespace: str = "default",
+    now: datetime | None = None,
+    target: int = TARGET,
+    settled: timedelta = timedelta(minutes=10),
+) -> Iterator[Compacted]:
+    """Makes files of about `target` bytes of each hour's small ones, of hours that ended `settled` ago.
+
+    Raises ArchiveError.
+    """
+    check_namespace(root, namespace)
+    moment = now or datetime.now(UTC)
+    epoch = int(moment.timestamp() * 1_000_000)
+    for folder, files in groupby(
+        in_force(root, namespace), lambda file: (file.kind, str(PurePosixPath(file.path).parent))
+    ):
+        small = [file for file in files if file.bytes < target // 2]
+        if _ended(folder[1], moment - settled):
+            for together in _portions(small, target):
+                yield _merge(root, namespace, together, epoch)
+                epoch += 1  # names never repeat
+
+
+def sweep(root: Root, namespace: str = "default", now: datetime | None = None, grace: timedelta = GRACE) -> int:
+    """Deletes files that were replaced longer ago than the time of grace; says how many."""
+    moment = now or datetime.now(UTC)
+    seals = dict(read_seals(root, namespace))
+    swept = 0
+    for name, seal in seals.items():
+        info = root.system.get_file_info(root.at(namespace, SEALED, name + SEAL_SUFFIX))
+        if info.mtime is None or info.mtime > moment - grace:
+            continue
+        for replaced in seal.replaces:
+            if replaced in seals:
+                root.remove(namespace, seals[replaced].path)
+                root.remove(namespace, SEALED, replaced + SEAL_SUFFIX)
+                swept += 1
+    return swept
+
+
+def _portions(files: Iterable[SealedFile], target: int) -> Iterator[list[SealedFile]]:
+    portion: list[SealedFile] = []
+    for file in files:
+        if portion and sum(each.bytes for each in portion) + file.bytes > target:
+            if len(portion) > 1:
+                yield portion
+            portion = []
+        portion.append(file)
+    if len(portion) > 1:
+        yield portion
+
+
+def _merge(root: Root, namespace: str, files: list[SealedFile], epoch: int) -> Compacted:
+    kind = files[0].kind
+    writer = FileWriter(namespace, kind, NAME, epoch)
+    for table in _tables(root, namespace, files):
+        writer.add(table)
+    whole = writer.finish()
+    # It stays in the folder that its rows were in, also where a clock went back.
+    path = str(PurePosixPath(files[0].path).parent / PurePosixPath(whole.seal.path).name)
+    # All of them, also those that were replaced by these before: so a seal needs no other to be understood, and it does
+    # not matter in which order the old ones are deleted.
+    names = tuple(dict.fromkeys(name for file in files for name in (file.name, *file.replaces)))
+    whole.seal = msgspec.structs.replace(whole.seal, path=path, recorder="", first=0, last=0, replaces=names)
+    whole.put(root)
+    return Compacted(path, len(files), whole.seal.rows, sum(file.bytes for file in files), whole.seal.bytes)
+
+
+def _tables(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.Table]:
+    """All rows, in groups that are neither tiny nor huge."""
+    waiting: list[pa.Table] = []
+    for file in files:
+        with pq.ParquetFile(root.at(namespace, file.path), filesystem=root.system) as source:
+            for group in range(source.num_row_groups):
+                waiting.append(source.read_row_group(group))
+                if sum(table.num_rows for table in waiting) >= ROW_GROUP:
+                    yield pa.concat_tables(waiting)
+                    waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _ended(path: str, moment: datetime) -> bool:
+    times = span(f"{path}/")
+    return times is None or times[1] <= moment

@@ -1,0 +1,222 @@
+"""The standing job's log: what has been taken in, and which folders of the output are in force.
+
+    OUT/_log/job.json             what the job is: archive, namespace, windows
+    OUT/_log/000000000007.json    batch 7: the seals it took in, the folders it wrote, those it put out of force
+    OUT/readings/batch=000000000007-5f0c…/date=…/hour=…/….parquet
+
+A batch counts from the moment in which its entry appears, whole, under the next number. Whatever was written before
+that moment, by a driver that died, is in no entry, so nobody reads it, and the next driver sweeps it away. There is
+nothing else to recover. Input and output are told in one file, so neither can be without the other (P5).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from fumarole.pipeline.archive.places import Root, open_root
+from fumarole.pipeline.errors import PipelineError
+
+LOG = "_log"
+JOB = "job.json"
+VERSION = 1
+_BATCH = re.compile(r"batch=(\d+)-")
+
+
+class JobError(PipelineError):
+    """An output that this job cannot go on with."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not change from batch to batch."""
+
+    version: int = VERSION
+    archive: str
+    namespace: str
+    windows: tuple[str, ...]
+    lateness: float
+    """Seconds."""
+    grain: float
+    """Seconds; see `transforms.gaps`."""
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder of the output with rows of one table."""
+
+    table: str
+    name: str
+    rows: int = 0
+    first: int = 0
+    last: int = 0
+    """The earliest and latest time in it, microseconds, where the table has times."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.table}/{self.name}"
+
+
+class Aside(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the archive that was not fit to be read."""
+
+    name: str
+    reason: str
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One batch."""
+
+    number: int
+    seals: tuple[str, ...]
+    folders: tuple[Folder, ...]
+    replaces: tuple[str, ...] = ()
+    """Paths of folders that are in force no more."""
+    aside: tuple[Aside, ...] = ()
+    messages: int = 0
+    late: int = 0
+    """Messages from before the watermark. They are in the output like all others."""
+    newest: int = 0
+    """The latest time of a message so far."""
+
+
+@dataclass(slots=True)
+class State:
+    """All entries together."""
+
+    number: int = 0
+    taken: set[str] = field(default_factory=set)
+    folders: dict[str, Folder] = field(default_factory=dict)
+    aside: list[Aside] = field(default_factory=list)
+    messages: int = 0
+    late: int = 0
+    newest: int = 0
+
+    def add(self, entry: Entry) -> None:
+        """The next batch."""
+        self.number = entry.number
+        self.taken.update(entry.seals)
+        self.folders = {path: each for path, each in self.folders.items() if path not in entry.replaces}
+        self.folders.update((each.path, each) for each in entry.folders)
+        self.aside += entry.aside
+        self.messages += entry.messages
+        self.late += entry.late
+        self.newest = max(self.newest, entry.newest)
+
+    def of(self, table: str) -> list[Folder]:
+        """The folders of a table that are in force."""
+        return [each for each in self.folders.values() if each.table == table]
+
+
+_decode_entry = msgspec.json.Decoder(Entry).decode
+_decode_job = msgspec.json.Decoder(Job).decode
+
+
+def entry_name(number: int) -> str:
+    """Twelve digits, so that names are in order too."""
+    return f"{number:012d}.json"
+
+
+class Log:
+    """The log of one output."""
+
+    def __init__(self, place: str | os.PathLike[str] | Root) -> None:
+        self.root = open_root(place)
+
+    def job(self) -> Job | None:
+        """What the job is; None: none has been here. Raises JobError."""
+        if not self.root.exists(LOG, JOB):
+            return None
+        data = self.root.read(LOG, JOB)
+        try:
+            version = int(msgspec.json.decode(data)["version"])
+            if version > VERSION:
+                raise JobError(f"{self.root.name} was made by a newer Fumarole (its log is of version {version})")
+            return _decode_job(data)
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+            raise JobError(
+                f"{self.root.uri(LOG, JOB)} is not what a job wrote; the output cannot be gone on with"
+            ) from None
+
+    def begin(self, job: Job) -> None:
+        """The first thing that is written."""
+        self.root.put(LOG, JOB, msgspec.json.encode(job))
+
+    def entries(self) -> Iterator[Entry]:
+        """All batches, in order. Raises JobError where one is missing."""
+        names = sorted(path.rpartition("/")[2] for path, _ in self.root.files(LOG))
+        numbers = [int(name.removesuffix(".json")) for name in names if re.fullmatch(r"\d+\.json", name)]
+        for expected, number in enumerate(numbers, 1):
+            if number != expected:
+                raise JobError(
+                    f"batch {expected} is missing from {self.root.uri(LOG)}, though batch {number} is there; "
+                    "put it back, or begin anew with another --out"
+                )
+            yield _decode_entry(self.root.read(LOG, entry_name(number)))
+
+    def state(self) -> State:
+        """Where the job is."""
+        state = State()
+        for entry in self.entries():
+            state.add(entry)
+        return state
+
+    def commit(self, entry: Entry) -> None:
+        """From here on the batch is done. Raises JobError where somebody else has done it."""
+        if self.root.exists(LOG, entry_name(entry.number)):
+            raise JobError(
+                f"another job has written batch {entry.number} of {self.root.name}; only one can run at a time"
+            )
+        self.root.put(LOG, entry_name(entry.number), msgspec.json.encode(entry))
+
+    def written(self) -> list[str]:
+        """The folders that are there, in force or not, by path."""
+        return [
+            f"{table}/{name}"
+            for table in self.root.folders()
+            if not table.startswith("_")
+            for name in self.root.folders(table)
+            if _BATCH.match(name)
+        ]
+
+    def check_lost(self, state: State, job: Job | None) -> None:
+        """Raises JobError where there is output that the log knows nothing of, and that no dead driver left behind."""
+        written = self.written()
+        beyond = [path for path in written if path not in state.folders and _number(path) > state.number + 1]
+        if beyond or (job is None and written):
+            raise JobError(
+                f"{self.root.name} has output, but its log ({LOG}) is gone; to go on would take every message in "
+                "twice. Put the log back, or begin anew with another --out"
+            )
+        missing = [path for path in state.folders if not self.root.exists(path)]
+        if missing:
+            raise JobError(f"{self.root.uri(missing[0])} is gone, though the log counts on it; put it back")
+
+    def sweep(self, keep: Iterable[str]) -> list[str]:
+        """Removes folders that are in no entry: a driver died while it wrote them."""
+        kept = set(keep)
+        swept = [path for path in self.written() if path not in kept]
+        for path in swept:
+            self.root.system.delete_dir(self.root.at(path))
+        return swept
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """What Spark wrote survives a power failure too, before the log says that it is there."""
+        if not self.root.is_local:
+            return
+        for path in paths:
+            for place in [*Path(self.root.at(path)).rglob("*"), Path(self.root.at(path))]:
+                handle = os.open(place, os.O_RDONLY)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
+
+
+def _number(path: str) -> int:
+    found = _BATCH.search(path)
+    assert found is not None
+    return int(found[1])

@@ -1,0 +1,104 @@
+"""A Spark session as the jobs want it, and a sentence where there can be none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from fumarole.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # A window of a day's files is many small ones; a task for each would be all waiting.
+    "spark.sql.files.openCostInBytes": "262144",
+    # Java's regular expressions recurse: a repeated group takes some frames for each time round, and values of metadata
+    # may have 8 KiB.
+    "spark.driver.extraJavaOptions": "-Xss16m",
+    "spark.executor.extraJavaOptions": "-Xss16m",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""What every job starts with. `SPARK_CONF_DIR` and `--conf` have the last word."""
+LOOPBACK: Final = {"spark.driver.bindAddress", "spark.driver.host"}
+"""Not for a driver whose executors are on other machines."""
+
+
+def _gigabytes() -> int:
+    """A third of the machine's memory, for the one process that does it all."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, total // 3 >> 30)
+
+
+LOCAL: Final = {
+    "spark.driver.memory": f"{_gigabytes()}g",
+    "spark.sql.shuffle.partitions": str(max(8, 4 * (os.cpu_count() or 1))),
+}
+"""On one machine."""
+
+
+def session(
+    name: str,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    complaints: Path | None = None,
+) -> SparkSession:
+    """A session. With `complaints`, what Spark has to say goes into that file.
+
+    Raises PipelineError where Java or PySpark is missing.
+    """
+    check_java()
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise PipelineError("PySpark is missing; install it with: pip install 'fumarole[pipeline]'") from None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name).master(master)
+    own = settings or {}
+    chosen = {**SETTINGS, **(LOCAL if master.startswith("local") else {}), **own}
+    here = master.startswith("local") or "127.0.0.1" in master
+    for key, value in chosen.items():
+        if here or key not in LOOPBACK or key in own:
+            builder = builder.config(key, value)
+    with _complaints_to(complaints):
+        started = builder.getOrCreate()
+        started.sparkContext.setLogLevel("ERROR")
+    return started
+
+
+@contextmanager
+def _complaints_to(file: Path | None) -> Iterator[None]:
+    """A process that is started meanwhile, which is Java, says what it has to say into this file."""
+    if file is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def check_java() -> None:
+    """Raises PipelineError where there is no Java for Spark to run on."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and Path(home, "bin", "java").exists()):
+        raise PipelineError(
+            "Spark needs Java 17 or newer, and there is none here; on Debian: apt-get install openjdk-17-jre-headless"
+        )

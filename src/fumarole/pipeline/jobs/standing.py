@@ -1,0 +1,267 @@
+"""The standing job: from the archive to readings with their metadata, rollups and gaps, exactly once (P5).
+
+Each batch takes in the files that were sealed since the last, writes folders of its own, and then one entry into the
+log (`jobs.log`). Kill it at any moment: what is not in the log is done again, under other names.
+
+Messages may come late, in any order: rollups are kept as parts that add up, and gaps as islands, so a late message is
+added like any other, and counted. Changes of metadata may be sealed after the readings for which they held: then the
+readings that lie after them are described anew, from the job's own output, in the same batch.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
+
+from fumarole.pipeline.archive.places import Root, open_root
+from fumarole.pipeline.archive.seals import check_namespace
+from fumarole.pipeline.columns.where import METADATA
+from fumarole.pipeline.jobs.intake import Arrivals, Intake
+from fumarole.pipeline.jobs.log import LOG, Entry, Folder, Job, JobError, Log
+from fumarole.pipeline.jobs.output import ISLANDS, PARTS_SCHEMA, READINGS, READINGS_SCHEMA, folders, rollup_table
+from fumarole.pipeline.reading import changes_of, messages_of
+from fumarole.pipeline.tables import IDENTITY
+from fumarole.pipeline.times import duration, microseconds, shown
+from fumarole.pipeline.transforms import rollup
+from fumarole.pipeline.transforms.enrich import enrich
+from fumarole.pipeline.transforms.gaps import islands
+
+WINDOWS: Final = ("1 minute", "1 hour")
+LATENESS: Final = "10 minutes"
+GRAIN: Final = timedelta(seconds=1)
+MOST_ROWS: Final = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a person wants to know of a batch."""
+
+    number: int
+    rows: int
+    seconds: float
+    lag: float
+    """Seconds from the newest message until it was in the output."""
+    watermark: datetime
+    late: int
+    again: int
+    """Readings that were described anew."""
+    aside: tuple[str, ...]
+    """Files of the archive that could not be read, each with the reason."""
+    left: int
+
+    @property
+    def rate(self) -> float:
+        return self.rows / self.seconds
+
+
+class StandingJob:
+    """A job on one archive and one output. `catch_up` does what there is to do."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        archive: str | os.PathLike[str] | Root,
+        out: str | os.PathLike[str] | Root,
+        namespace: str = "default",
+        windows: Sequence[str] = WINDOWS,
+        lateness: str = LATENESS,
+        most_rows: int = MOST_ROWS,
+    ) -> None:
+        """Raises ArchiveError, and JobError where the output is not of this job or cannot be gone on with."""
+        root = open_root(archive)
+        check_namespace(root, namespace)
+        lengths = sorted({duration(window) for window in windows})
+        self._spark = spark
+        self._most_rows = most_rows
+        self._lengths = lengths
+        self._lateness = duration(lateness)
+        self.log = Log(out)
+        self._begin(
+            Job(
+                archive=root.name,
+                namespace=namespace,
+                windows=tuple(map(shown, lengths)),
+                lateness=self._lateness.total_seconds(),
+                grain=GRAIN.total_seconds(),
+            )
+        )
+        self._arrivals = Arrivals(root, namespace)
+
+    def _begin(self, job: Job) -> None:
+        known = self.log.job()
+        self.state = self.log.state()
+        self.log.check_lost(self.state, known)
+        if known is None:
+            if self.state.number:
+                raise JobError(f"{self.log.root.uri(LOG)} has batches but not what the job is (job.json); put it back")
+            self.log.begin(job)
+        elif known != job:
+            differ = [name for name in job.__struct_fields__ if getattr(job, name) != getattr(known, name)]
+            was, asked = getattr(known, differ[0]), getattr(job, differ[0])
+            raise JobError(
+                f"{self.log.root.name} is the output of a job with {differ[0]} {was!r}, not {asked!r}; "
+                "give the same, or another --out"
+            )
+        self.log.sweep(self.state.folders)
+
+    def catch_up(self) -> Iterator[Progress]:
+        """Batch after batch until everything sealed is in the output."""
+        while True:
+            begin = time.monotonic()
+            intake = self._arrivals.next(self.state.taken, self._most_rows)
+            if not intake.names:
+                return
+            entry, again = self._batch(intake)
+            self.log.sync(each.path for each in entry.folders)
+            self.log.commit(entry)
+            self.state.add(entry)
+            yield self._progress(entry, again, intake, time.monotonic() - begin)
+
+    def _progress(self, entry: Entry, again: int, intake: Intake, seconds: float) -> Progress:
+        newest = datetime.fromtimestamp(self.state.newest / 1e6, UTC)
+        return Progress(
+            number=entry.number,
+            rows=entry.messages,
+            seconds=seconds,
+            lag=(datetime.now(UTC) - newest).total_seconds(),
+            watermark=newest - self._lateness,
+            late=entry.late,
+            again=again,
+            aside=tuple(f"{each.name}: {each.reason}" for each in entry.aside),
+            left=intake.left,
+        )
+
+    def _batch(self, intake: Intake) -> tuple[Entry, int]:
+        number = self.state.number + 1
+        name = f"batch={number:012d}-{uuid.uuid4().hex[:12]}"
+        made: list[Folder] = []
+        late = 0
+        known = {*self.state.taken, *intake.names}
+        unfit = {each.name for each in (*self.state.aside, *intake.aside)}
+        described_by = changes_of(self._spark, self._arrivals.changes(known, unfit))
+        stale = self._stale(intake)
+        if any(file.kind == "messages" for file in (*intake.files, *intake.mixed)):
+            messages = self._messages(intake)
+            readings, late = self._write_readings(enrich(messages, described_by), name)
+            made.append(readings)
+            made += self._write_rollups(messages, name)
+            made.append(self._write(islands(messages, GRAIN), ISLANDS, name))
+        again = 0
+        if stale:
+            before = folders(
+                self._spark, self.log, self.state, READINGS, READINGS_SCHEMA, [each.path for each in stale]
+            )
+            renewed, _ = self._write_readings(enrich(before.drop(METADATA), described_by), f"{name}-again")
+            made.append(renewed)
+            again = renewed.rows
+        fresh = [each for each in made if each.table == READINGS and not each.name.endswith("-again")]
+        entry = Entry(
+            number=number,
+            seals=tuple(intake.names),
+            folders=tuple(each for each in made if each.rows),
+            replaces=tuple(each.path for each in stale),
+            aside=tuple(intake.aside),
+            messages=sum(each.rows for each in fresh),
+            late=late,
+            newest=max([self.state.newest, *(each.last for each in fresh)]),
+        )
+        return entry, again
+
+    def _messages(self, intake: Intake) -> DataFrame:
+        messages = messages_of(self._spark, intake.files)
+        if not intake.mixed:
+            return messages
+        known = folders(self._spark, self.log, self.state, READINGS, READINGS_SCHEMA).select(*IDENTITY)
+        return messages.unionByName(messages_of(self._spark, intake.mixed).join(known, list(IDENTITY), "left_anti"))
+
+    def _stale(self, intake: Intake) -> list[Folder]:
+        """Folders of readings that lie after a change that is new."""
+        arrived = [file for file in (*intake.files, *intake.mixed) if file.kind == "changes"]
+        if not arrived or not self.state.of(READINGS):
+            return []
+        row = changes_of(self._spark, arrived).agg(sf.min(sf.unix_micros("time")).alias("first")).first()
+        assert row is not None
+        first = row["first"]
+        return [] if first is None else [each for each in self.state.of(READINGS) if each.last >= first]
+
+    def _write_readings(self, described: DataFrame, name: str) -> tuple[Folder, int]:
+        watermark = self.state.newest - microseconds(self._lateness)
+        at = sf.unix_micros("time")
+        seen = Observation()
+        laid_out = described.observe(
+            seen,
+            sf.count(sf.lit(1)).alias("rows"),
+            sf.coalesce(sf.min(at), sf.lit(0)).alias("first"),
+            sf.coalesce(sf.max(at), sf.lit(0)).alias("last"),
+            sf.count_if(at < sf.lit(watermark)).alias("late"),
+        ).withColumns({"date": sf.date_format("time", "yyyy-MM-dd"), "hour": sf.date_format("time", "HH")})
+        laid_out.write.partitionBy("date", "hour").parquet(self.log.root.uri(READINGS, name))
+        counted = seen.get
+        folder = Folder(table=READINGS, name=name, rows=counted["rows"], first=counted["first"], last=counted["last"])
+        return folder, counted["late"]
+
+    def _write_rollups(self, messages: DataFrame, name: str) -> Iterator[Folder]:
+        shortest = self._lengths[0]
+        first: Folder | None = None
+        for length in self._lengths:
+            table = rollup_table(shown(length))
+            if first is None or length % shortest:
+                shares = rollup.parts(messages, length)
+            else:  # the parts of short windows are enough to make those of long ones
+                short = folders(self._spark, self.log, self.state, first.table, PARTS_SCHEMA, [first.path])
+                shares = rollup.merged(short.withColumn("start", rollup.window_start(sf.col("start"), length)))
+            day = shares.select(*PARTS_SCHEMA.fieldNames()).withColumn("date", sf.date_format("start", "yyyy-MM-dd"))
+            folder = self._write(day, table, name, "date")
+            first = first or folder
+            yield folder
+
+    def _write(self, frame: DataFrame, table: str, name: str, *layout: str) -> Folder:
+        seen = Observation()
+        counted = frame.observe(seen, sf.count(sf.lit(1)).alias("rows"))
+        counted.write.partitionBy(*layout).parquet(self.log.root.uri(table, name))
+        return Folder(table=table, name=name, rows=seen.get["rows"])
+
+
+@contextmanager
+def alone(out: str | os.PathLike[str] | Root) -> Iterator[None]:
+    """Only one job may write to an output. Raises JobError where there is one. On object stores nobody can tell."""
+    root = open_root(out)
+    if not root.is_local:
+        yield
+        return
+    folder = Path(root.at(LOG))
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise JobError(f"a job is writing to {root.name} already; only one can run at a time") from None
+        yield
+
+
+def run(
+    job: StandingJob,
+    tell: Callable[[Progress], None],
+    once: bool = False,
+    interval: float = 5.0,
+    stopping: Callable[[float], bool] = lambda _: False,
+) -> None:
+    """Batches, each told of, until `stopping` says so; it is asked after each, and given the seconds to wait."""
+    while True:
+        for progress in job.catch_up():
+            tell(progress)
+            if stopping(0):
+                return
+        if once or stopping(interval):
+            return

@@ -1,0 +1,40 @@
+"""The archive's rows as Spark sees them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import types
+
+from fumarole.pipeline.columns.where import VALUE
+
+CHANGE: Final = types.StructType([types.StructField("key", types.StringType()), *VALUE.fields])
+IDENTITY: Final = ("recorder", "epoch", "sequence")
+"""What makes a record the one it is."""
+_IDENTITY_FIELDS: Final = [
+    types.StructField("recorder", types.StringType()),
+    types.StructField("epoch", types.LongType()),
+    types.StructField("sequence", types.LongType()),
+]
+MESSAGES: Final = types.StructType(
+    [
+        types.StructField("time", types.TimestampType()),
+        types.StructField("topic", types.StringType()),
+        types.StructField("producer", types.StringType()),
+        types.StructField("value", types.DoubleType()),
+        types.StructField("payload", types.BinaryType()),
+        types.StructField("headers", types.MapType(types.StringType(), types.ArrayType(types.StringType()))),
+        types.StructField("changes", types.ArrayType(CHANGE)),
+        *_IDENTITY_FIELDS,
+    ]
+)
+CHANGES: Final = types.StructType(
+    [
+        types.StructField("time", types.TimestampType()),
+        types.StructField("producer", types.StringType()),
+        *CHANGE.fields,
+        *_IDENTITY_FIELDS,
+    ]
+)
+METADATA_MAP: Final = types.MapType(types.StringType(), VALUE)
+"""Metadata as `enrich` gives it and `where` reads it."""

@@ -1,0 +1,1 @@
+"""Transforms: DataFrame in, DataFrame out, one idea each, no Python per row."""

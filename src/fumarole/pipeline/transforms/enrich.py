@@ -1,0 +1,135 @@
+"""Readings with the metadata that held at their time.
+
+What held at a time is, for each key, what was said last about it at that time or before; `gone` is nothing. A reading's
+own delta counts for it (M5). That is the whole definition; it does not matter in which order rows were captured.
+
+    time  producer  change                     time  producer  reading      metadata
+    1     p         Room = '410'               2     p         20.5         Room = '410'
+    3     p         Room = '411', Floor = 4    3     p         20.6         Room = '411', Floor = 4
+    5     p         Room gone                  9     p         20.7         Floor = 4
+
+In two steps. First the changes become versions, all that held from one moment until the next: one pass over the
+changes of each producer, in order, with a running last value for each key. Then each reading finds the version of its
+time. That would be a join by a range, for which Spark has no good way. So time is cut into buckets, about as many as a
+producer has versions; a version stands in each bucket that it reaches into, and a reading is joined by equality of
+producer and bucket, where it meets one or two versions, of which the range picks one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from fumarole.pipeline.columns.where import METADATA, VALUE
+from fumarole.pipeline.tables import METADATA_MAP
+
+_ORDER = ("time", "epoch", "recorder", "sequence")
+_FEW = 300_000
+"""So many changes are sent to all workers; of more, both sides are sorted by producer and bucket."""
+_MOST_BUCKETS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Buckets:
+    """How time is cut: the first and last bucket reach to the beginning and the end of time."""
+
+    begin: int
+    width: int
+    count: int
+
+    def of(self, time: Column) -> Column:
+        """Its bucket."""
+        number = sf.floor((sf.unix_micros(time) - self.begin) / sf.lit(self.width)).cast("long")
+        return sf.greatest(sf.lit(0), sf.least(sf.lit(self.count - 1), number))
+
+
+def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
+    """The messages with a column `metadata`: a map from keys to values, each with its kind; never null.
+
+    With `keys`, of these keys only. Some facts about the changes are looked up first, by a small job of their own.
+    """
+    asked = changes if keys is None else changes.where(sf.col("key").isin(list(keys)))
+    at = sf.unix_micros("time")
+    facts = asked.agg(
+        sf.count(sf.lit(1)).alias("count"),
+        sf.approx_count_distinct("producer").alias("producers"),
+        # A clock that was far off, now and then, must not decide how wide buckets are.
+        sf.percentile_approx(at, [0.01, 0.99]).alias("times"),
+        sf.collect_set("key").alias("keys"),
+    ).first()
+    assert facts is not None
+    if not facts["count"]:
+        described = messages.withColumn(METADATA, _nothing())
+    else:
+        begin, end = facts["times"]
+        count = max(1, min(_MOST_BUCKETS, facts["count"] // max(1, facts["producers"])))
+        buckets = _Buckets(begin, max(1, (end - begin) // count), count)
+        versions = _versions(asked, sorted(facts["keys"]), buckets)
+        described = _as_of(messages, sf.broadcast(versions) if facts["count"] <= _FEW else versions, buckets)
+    return described.withColumn(METADATA, _with_own(sf.col(METADATA), sf.col("changes"), keys))
+
+
+def _nothing() -> Column:
+    return sf.create_map().cast(METADATA_MAP)
+
+
+def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> DataFrame:
+    """For each producer all that held from a time until the next, in each bucket that this reaches into."""
+    in_order = Window.partitionBy("producer").orderBy(*_ORDER)
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    value = sf.struct(*VALUE.fieldNames())
+    latest = [sf.last(sf.when(sf.col("key") == key, value), ignorenulls=True).over(so_far) for key in keys]
+    entries = sf.array(*[sf.struct(sf.lit(key), found) for key, found in zip(keys, latest, strict=True)])
+    last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
+    reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
+    return (
+        changes.select(
+            sf.col("producer").alias("_producer"),
+            sf.col("time").alias("_from"),
+            sf.lead("time").over(in_order).alias("_until"),
+            entries.alias("_entries"),
+        )
+        # What was said at the same moment counts from that moment on, all of it.
+        .where(sf.col("_until").isNull() | (sf.col("_until") > sf.col("_from")))
+        .select(
+            "_producer",
+            "_from",
+            "_until",
+            sf.map_from_entries(sf.filter("_entries", _held)).cast(METADATA_MAP).alias(METADATA),
+            sf.explode(sf.sequence(buckets.of(sf.col("_from")).cast("long"), reaches_to)).alias("_bucket"),
+        )
+    )
+
+
+def _held(entry: Column) -> Column:
+    return entry["col2"].isNotNull() & (entry["col2"]["kind"] != "gone")
+
+
+def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:
+    time, until = sf.col("time"), sf.col("_until")
+    holds = (time >= sf.col("_from")) & (until.isNull() | (time < until))
+    same = (sf.col("producer") == sf.col("_producer")) & (buckets.of(time) == sf.col("_bucket"))
+    return (
+        messages.join(versions, same & holds, "left")
+        .drop("_producer", "_from", "_until", "_bucket")
+        .withColumn(METADATA, sf.coalesce(METADATA, _nothing()))
+    )
+
+
+def _with_own(metadata: Column, own: Column, keys: Sequence[str] | None) -> Column:
+    """What the message itself said, on top."""
+    said = own if keys is None else sf.filter(own, lambda change: change["key"].isin(list(keys)))
+    names = sf.transform(said, lambda change: change["key"])
+    entries = sf.transform(
+        said, lambda change: sf.struct(change["key"], sf.struct(*[change[n] for n in VALUE.fieldNames()]))
+    )
+    merged = sf.map_concat(
+        sf.map_filter(metadata, lambda key, _: ~sf.array_contains(names, key)),
+        sf.map_from_entries(entries).cast(METADATA_MAP),
+    )
+    return sf.when(sf.size(own) > 0, sf.map_filter(merged, lambda _, value: value["kind"] != "gone")).otherwise(
+        metadata
+    )

@@ -1,0 +1,71 @@
+"""Archives for tests, made by the archive's own writer."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from fumarole.core.query.tree import Value
+from fumarole.pipeline.archive import write_rows
+from fumarole.pipeline.archive.seals import Seal
+from fumarole.pipeline.rows import typed
+
+FOR_LITTLE_DATA = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""Settings of Spark with which tests take half the time: what is compiled is used only a few times."""
+FOR_COMMANDS = [text for key, value in FOR_LITTLE_DATA.items() for text in ("--conf", f"{key}={value}")]
+BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+Metadata = Mapping[str, Value | None]
+
+
+def at(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def message(
+    seconds: float,
+    topic: str = "a",
+    producer: str | None = None,
+    value: float | None = None,
+    said: Metadata | None = None,
+) -> dict[str, Any]:
+    return {
+        "time": at(seconds),
+        "topic": topic,
+        "producer": producer,
+        "value": value,
+        "payload": b"" if value is None else str(value).encode(),
+        "changes": list(typed(said)) if said else None,
+    }
+
+
+def change(seconds: float, producer: str, said: Metadata) -> list[dict[str, Any]]:
+    return [{"time": at(seconds), "producer": producer, **each} for each in typed(said)]
+
+
+class Recorder:
+    """Seals files one after the other, as a recorder does."""
+
+    def __init__(self, root: Path, name: str = "r", epoch: int = 1, namespace: str = "default") -> None:
+        self.root, self.name, self.epoch, self.namespace = root, name, epoch, namespace
+        self._next = {"messages": 0, "changes": 0}
+
+    def seal(self, rows: Iterable[dict[str, Any]], kind: Any = "messages", most_rows: int = 1_000_000) -> list[Seal]:
+        listed = list(rows)
+        first = self._next[kind]
+        self._next[kind] += len(listed)
+        return write_rows(
+            self.root,
+            self.namespace,
+            listed,
+            kind=kind,
+            recorder=self.name,
+            epoch=self.epoch,
+            first=first,
+            most_rows=most_rows,
+        )

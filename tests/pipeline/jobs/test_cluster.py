@@ -1,0 +1,127 @@
+"""Spark's own master and two workers, from the installed package: the same tables as on one machine (P2)."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from fumarole import pipeline
+from tests.pipeline.archives import FOR_COMMANDS, Recorder, change, message
+from tests.pipeline.jobs.checks import check_exact, rows
+
+START = 40.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def begin(folder: Path, name: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
+    log = folder / f"{name}.log"
+    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(folder / name),
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    with log.open("wb") as output:
+        return subprocess.Popen([program, *arguments], stdout=output, stderr=output, env=environment), log
+
+
+def wait_for(log: Path, text: str) -> re.Match[str]:
+    deadline = time.monotonic() + START
+    while not (found := re.search(text, log.read_text(errors="replace"))):
+        assert time.monotonic() < deadline, log.read_text(errors="replace")
+        time.sleep(0.1)
+    return found
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    started = []
+    loopback = ("--host", "127.0.0.1")
+    try:
+        process, log = begin(
+            folder,
+            "master",
+            "org.apache.spark.deploy.master.Master",
+            *loopback,
+            "--port",
+            str(free_port()),
+            "--webui-port",
+            "0",
+        )
+        started.append(process)
+        url = wait_for(log, r"Starting Spark master at (spark://\S+)")[1]
+        for number in (1, 2):
+            process, log = begin(
+                folder,
+                f"worker-{number}",
+                "org.apache.spark.deploy.worker.Worker",
+                *loopback,
+                "--webui-port",
+                "0",
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                url,
+            )
+            started.append(process)
+            wait_for(log, "Successfully registered with master")
+        yield url
+    finally:
+        for process in reversed(started):
+            process.send_signal(signal.SIGTERM)
+        for process in started:
+            process.wait(20)
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fumarole.app.cli", "pipeline", *arguments, *FOR_COMMANDS],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.timeout(240)
+def test_on_a_cluster_as_on_one_machine(spark: SparkSession, tmp_path: Path) -> None:
+    archive, out, readings = tmp_path / "archive", tmp_path / "out", tmp_path / "readings"
+    recorder = Recorder(archive)
+    recorder.seal(change(0, "p", {"Room": "410"}), "changes")
+    recorder.seal([message(second, f"t.{second % 3}", "p", second / 7) for second in range(300)], most_rows=50)
+    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1")
+    with cluster(tmp_path) as url:
+        done = command("run", "--archive", str(archive), "--out", str(out), "--once", "--master", url, *conf)
+        assert done.returncode == 0, done.stderr
+        written = command(
+            "enrich",
+            "--archive",
+            str(archive),
+            "--where",
+            "Room LIKE '4%'",
+            "--out",
+            str(readings),
+            "--master",
+            url,
+            *conf,
+        )
+        assert written.returncode == 0, written.stderr
+    assert check_exact(spark, archive, out) == 300
+    assert "300 rows written" in written.stderr
+    assert rows(spark.read.parquet(str(readings))) == rows(pipeline.archive(spark, archive))
+    executors = [log for log in tmp_path.glob("worker-*/app-*/*/stderr") if log.stat().st_size]
+    assert len({log.parts[-4] for log in executors}) == 2, "both workers took part"

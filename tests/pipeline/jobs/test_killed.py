@@ -1,0 +1,85 @@
+"""The standing job as users run it, killed with -9 at any moment and started again, while a recorder goes on (P5)."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fumarole.pipeline.jobs.log import Log
+from tests.pipeline.archives import FOR_COMMANDS, Recorder, change, message
+from tests.pipeline.jobs.checks import check_exact
+
+START = 40.0
+"""Seconds that a driver may take from its start to its first batch on a busy machine."""
+
+
+def driver(archive: Path, out: Path, *options: str) -> subprocess.Popen[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "fumarole.app.cli",
+        "pipeline",
+        "run",
+        "--archive",
+        str(archive),
+        "--out",
+        str(out),
+    ]
+    settings = [*FOR_COMMANDS, "--interval", "0.1", "--batch-rows", "60"]
+    return subprocess.Popen([*command, "--master", "local[2]", *settings, *options], stderr=subprocess.PIPE, text=True)
+
+
+def kill_again_and_again(archive: Path, out: Path, times: int, seed: int) -> None:
+    """Files are sealed all the while. Each driver lives until it has done something, and a random moment more."""
+    chance = random.Random(seed)
+    recorder = Recorder(archive)
+
+    def seal() -> None:
+        number = chance.randrange(1000)
+        rows = [
+            message(chance.uniform(0, 4000), f"t.{chance.randrange(5)}", f"p{chance.randrange(3)}", chance.random())
+            for _ in range(30)
+        ]
+        recorder.seal(rows)
+        if chance.random() < 0.3:
+            recorder.seal(change(chance.uniform(0, 4000), f"p{chance.randrange(3)}", {"Number": number}), "changes")
+
+    for _ in range(4):
+        seal()
+    for _ in range(times):
+        running = driver(archive, out)
+        done, deadline = Log(out).state().number, time.monotonic() + START
+        while Log(out).state().number == done:
+            assert running.poll() is None, running.stderr and running.stderr.read()
+            assert time.monotonic() < deadline, "nothing done"
+            time.sleep(0.02)
+        end = time.monotonic() + chance.uniform(0, 2.5)
+        while time.monotonic() < end:
+            seal()
+            time.sleep(chance.uniform(0.05, 0.4))
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        assert running.stderr is not None
+        running.stderr.close()
+        seal()
+    last = driver(archive, out, "--once")
+    _, said = last.communicate(timeout=START * 2)
+    assert last.returncode == 0, said
+
+
+@pytest.mark.timeout(150)
+def test_killed_a_few_times(spark: SparkSession, tmp_path: Path) -> None:
+    kill_again_and_again(tmp_path / "archive", tmp_path / "out", 2, 1)
+    assert check_exact(spark, tmp_path / "archive", tmp_path / "out") > 150
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+def test_killed_twenty_times(spark: SparkSession, tmp_path: Path) -> None:
+    kill_again_and_again(tmp_path / "archive", tmp_path / "out", 20, 2)
+    assert check_exact(spark, tmp_path / "archive", tmp_path / "out") > 1000

@@ -1,0 +1,90 @@
+"""The report: numbers that are right, and a page that needs nothing else."""
+
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.jobs.batch import Part
+from fumarole.pipeline.report.figures import bucket, gather
+from fumarole.pipeline.report.page import written
+from tests.pipeline.archives import Recorder, at, change, message
+
+
+class Balanced(HTMLParser):
+    """Every element that is opened is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def check_page(page: str) -> None:
+    balanced = Balanced()
+    balanced.feed(page)
+    assert balanced.open == []
+    assert not re.findall(r"""(?:src|href)=["']https?:""", page), "nothing is fetched from elsewhere"
+    assert "<script" not in page
+
+
+def test_a_page(spark: SparkSession, tmp_path: Path) -> None:
+    one, two = Recorder(tmp_path, "one"), Recorder(tmp_path, "two")
+    one.seal(
+        [
+            message(second, "volcanoes.italy.<etna>", "p", 20.0 + second % 5)
+            for second in range(120)
+            if second not in range(40, 70)
+        ]
+    )
+    two.seal([message(second, "volcanoes.japan", None) for second in range(60)])
+    one.seal(change(0, "p", {"Region": "italy & more", "Old": 1}) + change(5, "p", {"Old": None}), "changes")
+    figures = gather(spark, Part(str(tmp_path)))
+    assert (figures.total.messages, figures.total.topics, figures.total.producers) == (150, 2, 1)
+    assert (figures.begin, figures.end) == (at(0), at(119))
+    assert sum(sum(counts.values()) for counts in figures.streams.values()) == 150
+    assert figures.topics[0][:2] == ("volcanoes.italy.<etna>", 90)
+    assert [(gap.since, gap.until, gap.seconds, gap.habit) for gap in figures.gaps] == [(at(39), at(70), 31.0, 1.0)]
+    assert figures.recorders == [("one", 90, 0.6), ("two", 60, 0.4)]
+    assert figures.chosen is not None
+    assert figures.chosen.metadata == {"Region": "italy & more"}
+    assert sum(window.count for window in figures.chosen.windows) == 90
+    page = written(figures)
+    check_page(page)
+    assert "italy &amp; more" in page
+    assert "<etna>" not in page
+    assert page.count("<svg") == 5
+
+
+def test_several_days_without_producers(spark: SparkSession, tmp_path: Path) -> None:
+    Recorder(tmp_path).seal([message(hour * 3600, "a", None, 1.0) for hour in range(0, 96, 5)])
+    figures = gather(spark, Part(str(tmp_path)))
+    assert figures.chosen is None
+    assert sum(figures.hours.values()) == 20
+    page = written(figures)
+    check_page(page)
+    assert "No producer was silent" in page
+
+
+def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    Recorder(tmp_path).seal([message(1, "a", "p", 1.0)])
+    with pytest.raises(PipelineError, match="nothing to show"):
+        gather(spark, Part(str(tmp_path), topic="b"))
+    with pytest.raises(PipelineError, match="no message of a producer q"):
+        gather(spark, Part(str(tmp_path)), "q")
+
+
+def test_buckets() -> None:
+    assert bucket(timedelta(seconds=30), 60) == timedelta(seconds=1)
+    assert bucket(timedelta(hours=5), 60) == timedelta(minutes=5)
+    assert bucket(timedelta(days=100_000), 60) == timedelta(days=7)

@@ -1,0 +1,116 @@
+"""The archive as DataFrames: what a subscription would have received (P2)."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from fumarole import pipeline
+from fumarole.core.errors import PatternError
+from fumarole.core.query.errors import QueryError
+from fumarole.pipeline.errors import ArchiveError, PipelineError
+from tests.pipeline.archives import Recorder, at, change, message
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("archive")
+    one, two = Recorder(root, "one"), Recorder(root, "two")
+    one.seal(change(0, "p", {"Region": "usa"}) + change(0, "q", {"Region": "japan"}), "changes")
+    one.seal([message(second, "a.b", "p", second) for second in range(5)] + [message(9, "a.c", "q", 9.0)])
+    two.seal(
+        [message(3700, "a.b", "p", 1.0), message(3701, "x", None), message(3702, "a.b", "q", 2.0, {"Region": "usa"})]
+    )
+    two.seal(change(3699, "p", {"Region": None}), "changes")
+    return root
+
+
+def times(frame: DataFrame) -> list[float]:
+    return sorted(row["time"].timestamp() - at(0).timestamp() for row in frame.collect())
+
+
+def test_all(spark: SparkSession, archive: Path) -> None:
+    found = pipeline.archive(spark, archive)
+    assert times(found) == [0, 1, 2, 3, 4, 9, 3700, 3701, 3702]
+    assert found.columns == [
+        "time",
+        "topic",
+        "producer",
+        "value",
+        "payload",
+        "headers",
+        "changes",
+        "recorder",
+        "epoch",
+        "sequence",
+    ]
+
+
+def test_pattern_and_time(spark: SparkSession, archive: Path) -> None:
+    assert times(pipeline.archive(spark, archive, topic="a.*", since=at(2), until=at(3701))) == [2, 3, 4, 9, 3700]
+    assert times(pipeline.archive(spark, archive, topic="a.c")) == [9]
+    assert times(pipeline.archive(spark, archive, since="2026-03-01T13:00:00", until="2026-03-01T14:00:00+01:00")) == []
+
+
+def test_query_over_what_held_then(spark: SparkSession, archive: Path) -> None:
+    assert times(pipeline.archive(spark, archive, where="Region = 'usa'")) == [0, 1, 2, 3, 4, 3702]
+    assert times(pipeline.archive(spark, archive, topic="a.b", where="Region = 'usa'", since=at(100))) == [3702]
+    # A message without a producer has no metadata to ask: also this query does not get it.
+    assert times(pipeline.archive(spark, archive, where="Region IS NULL")) == [3700]
+
+
+def test_only_the_hours_asked_for_are_read(spark: SparkSession, archive: Path) -> None:
+    later = pipeline.archive(spark, archive, since=at(3600))
+    assert [name.rpartition("/")[2] for name in later.inputFiles()] == ["two-1-000000000000.parquet"]
+    plan = pipeline.archive(spark, archive, topic="a.>")._jdf.queryExecution().executedPlan().toString()
+    assert "StringStartsWith(topic,a.)" in plan
+    assert (
+        "Python"
+        not in pipeline.archive(spark, archive, topic="*.b", where="Region LIKE 'u%'")._jdf.queryExecution().toString()
+    )
+
+
+def test_files_without_a_seal_are_no_part(spark: SparkSession, tmp_path: Path) -> None:
+    Recorder(tmp_path).seal([message(1)])
+    (tmp_path / "default/date=2026-03-01/hour=12/foreign.parquet").write_bytes(b"not Parquet")
+    assert times(pipeline.archive(spark, tmp_path)) == [1]
+
+
+def test_empty(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "default/_sealed").mkdir(parents=True)
+    assert pipeline.archive(spark, tmp_path, topic="a", where="a = 1").collect() == []
+
+
+def test_not_there(spark: SparkSession, archive: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="there is no archive at"):
+        pipeline.archive(spark, tmp_path / "nowhere")
+    with pytest.raises(ArchiveError, match="has no namespace 'other'; it has default"):
+        pipeline.archive(spark, archive, namespace="other")
+
+
+def test_a_newer_version_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    Recorder(tmp_path).seal([message(1)])
+    (seal,) = (tmp_path / "default/_sealed").iterdir()
+    seal.write_text(json.dumps({**json.loads(seal.read_text()), "version": 99}))
+    with pytest.raises(ArchiveError, match="version 99"):
+        pipeline.archive(spark, tmp_path)
+
+
+def test_refused_as_live(spark: SparkSession, archive: Path) -> None:
+    with pytest.raises(PatternError, match="must be the last word"):
+        pipeline.archive(spark, archive, topic="a.>.b")
+    with pytest.raises(QueryError, match="expected a value"):
+        pipeline.archive(spark, archive, where="a = ")
+    with pytest.raises(PipelineError, match="is no time"):
+        pipeline.archive(spark, archive, since="yesterday")
+
+
+def test_many_topics_and_large_payloads(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [message(0, f"t.{number}") for number in range(20_000)]
+    rows.append({**message(0, "large"), "payload": bytes(1 << 20)})
+    Recorder(tmp_path).seal(rows)
+    frame = pipeline.archive(spark, tmp_path)
+    counted = {row["subtree"]: row["topics"] for row in pipeline.traffic(frame, depth=1).collect()}
+    assert counted == {"": 20_001, "t": 20_000, "large": 1}
+    assert [len(row["payload"]) for row in frame.where(pipeline.topic_matches("topic", "large")).collect()] == [1 << 20]

@@ -1,0 +1,114 @@
+"""As-of enrichment, held to a definition in a few lines of plain Python."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from fumarole import pipeline
+from fumarole.core.query.tree import Value
+from fumarole.pipeline.rows import typed
+from fumarole.pipeline.tables import CHANGES, MESSAGES
+from tests.pipeline.archives import at
+
+Said = Mapping[str, Value | None]
+Change = tuple[int, str, Said, str, int]
+"""Time, producer, what was said, recorder, epoch."""
+Reading = tuple[int, str | None, Said]
+
+
+def definition(reading: Reading, changes: list[tuple[int, Change]]) -> dict[str, Value]:
+    time, producer, own = reading
+    said = sorted(
+        (each[0], each[4], each[3], number, each[2])
+        for number, each in changes
+        if each[1] == producer and each[0] <= time
+    )
+    held: dict[str, Value | None] = {}
+    for *_, news in said:
+        held.update(news)
+    held.update(own)
+    return {key: value for key, value in held.items() if value is not None}
+
+
+def frames(spark: SparkSession, readings: list[Reading], changes: list[Change]) -> tuple[DataFrame, DataFrame]:
+    names = ("key", "kind", "text", "number", "truth")
+    messages = [
+        (
+            at(time),
+            "t",
+            producer,
+            1.0,
+            bytearray(b"1"),
+            None,
+            [tuple(each[n] for n in names) for each in typed(own)] or None,
+            "r",
+            1,
+            number,
+        )
+        for number, (time, producer, own) in enumerate(readings)
+    ]
+    rows = [
+        (at(time), producer, *[each[n] for n in names], recorder, epoch, number * 10 + place)
+        for number, (time, producer, said, recorder, epoch) in enumerate(changes)
+        for place, each in enumerate(typed(said))
+    ]
+    return spark.createDataFrame(messages, MESSAGES), spark.createDataFrame(rows, CHANGES)
+
+
+def plain(entry: Mapping[str, Any]) -> Value:
+    value: Value = entry[entry["kind"]]
+    return int(entry["text"]) if entry["kind"] == "number" and entry["text"] is not None else value
+
+
+def enriched(frame: DataFrame) -> dict[int, dict[str, Value]]:
+    return {row["sequence"]: {key: plain(entry) for key, entry in row["metadata"].items()} for row in frame.collect()}
+
+
+_said = st.dictionaries(
+    st.sampled_from(["a", "b", "c"]), st.sampled_from(["x", "y", 1, 2.5, 2**53 + 1, True, None, None]), max_size=3
+)
+_producers = st.sampled_from(["p", "q"])
+_times = st.integers(0, 8)
+_changes = st.lists(st.tuples(_times, _producers, _said, st.sampled_from(["r", "s"]), st.integers(1, 2)), max_size=12)
+_readings = st.lists(
+    st.tuples(_times, st.sampled_from(["p", "q", "unheard of", None]), st.one_of(st.just({}), _said)), max_size=12
+)
+
+
+def test_against_the_definition(spark: SparkSession) -> None:
+    """Random histories, late and out of order, with deletions. Each has producers of its own; Spark does all at once."""
+    readings: list[Reading] = []
+    changes: list[Change] = []
+
+    @settings(max_examples=150)
+    @given(_readings, _changes)
+    def draw(some: list[Reading], others: list[Change]) -> None:
+        mark = f"{len(readings)} {len(changes)} "
+        readings.extend((time, producer and mark + producer, own if producer else {}) for time, producer, own in some)
+        changes.extend((time, mark + producer, *rest) for time, producer, *rest in others)  # type: ignore[misc]
+
+    draw()
+    assert len(readings) > 300
+    by_producer: dict[str | None, list[tuple[int, Change]]] = {}
+    for number, each in enumerate(changes):
+        by_producer.setdefault(each[1], []).append((number, each))
+    found = enriched(pipeline.enrich(*frames(spark, readings, changes)))
+    expected = {number: definition(each, by_producer.get(each[1], [])) for number, each in enumerate(readings)}
+    assert found == expected
+
+
+def test_of_some_keys(spark: SparkSession) -> None:
+    messages, changes = frames(
+        spark, [(5, "p", {"a": "own", "b": None}), (2, "p", {})], [(1, "p", {"a": 1, "b": 2, "c": 3}, "r", 1)]
+    )
+    assert enriched(pipeline.enrich(messages, changes, ["a", "b"])) == {0: {"a": "own"}, 1: {"a": 1.0, "b": 2.0}}
+    assert enriched(pipeline.enrich(messages, changes, ["d"])) == {0: {}, 1: {}}
+
+
+def test_without_changes(spark: SparkSession) -> None:
+    messages, changes = frames(spark, [(1, "p", {"a": 1}), (1, None, {})], [])
+    assert enriched(pipeline.enrich(messages, changes)) == {0: {"a": 1.0}, 1: {}}
+    assert "Python" not in pipeline.enrich(messages, changes, ["a"])._jdf.queryExecution().toString()

@@ -1,0 +1,202 @@
+"""Rollups, gaps, traffic and balance, held to plain Python."""
+
+import random
+import statistics
+from collections import Counter, defaultdict
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from fumarole import pipeline
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.tables import MESSAGES
+from fumarole.pipeline.transforms import rollup
+from fumarole.pipeline.transforms.gaps import islands, silences
+from tests.pipeline.archives import at, message
+
+
+def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    data = [
+        (
+            *[row[name] for name in ("time", "topic", "producer", "value")],
+            bytearray(row["payload"]),
+            None,
+            None,
+            row.get("recorder", "r"),
+            1,
+            number,
+        )
+        for number, row in enumerate(rows)
+    ]
+    return spark.createDataFrame(data, MESSAGES)
+
+
+def readings(count: int = 600, seed: int = 1) -> list[dict[str, Any]]:
+    chance = random.Random(seed)
+    return [
+        message(
+            chance.uniform(-70, 400),
+            chance.choice(["a", "a.b", ""]),
+            chance.choice(["p", "q", None]),
+            chance.choice([None, chance.gauss(1e6, 0.01), 5.0]),
+        )
+        for _ in range(count)
+    ]
+
+
+def expected_rollup(rows: list[dict[str, Any]], every: int) -> dict[Any, Any]:
+    windows: dict[Any, list[float | None]] = defaultdict(list)
+    for row in rows:
+        start = row["time"].timestamp() // every * every
+        windows[start, row["topic"], row["producer"]].append(row["value"])
+    found = {}
+    for key, every_value in windows.items():
+        values = [value for value in every_value if value is not None]
+        figures = (min(values), max(values), pytest.approx(statistics.fmean(values))) if values else (None, None, None)
+        stddev = pytest.approx(statistics.stdev(values), rel=1e-6, abs=1e-9) if len(values) > 1 else None
+        found[key] = (len(every_value), len(values), *figures, stddev)
+    return found
+
+
+def collected(found: DataFrame) -> dict[Any, Any]:
+    return {
+        (row["start"].timestamp(), row["topic"], row["producer"]): tuple(
+            row[name] for name in ("count", "numbers", "min", "max", "mean", "stddev")
+        )
+        for row in found.withColumn("start", sf.col("start")).collect()
+    }
+
+
+def test_rollup(spark: SparkSession) -> None:
+    rows = readings()
+    assert collected(pipeline.rollup(frame(spark, rows), "90s")) == expected_rollup(rows, 90)
+
+
+def test_parts_add_up(spark: SparkSession) -> None:
+    """Of many batches the same as of one, spreads of values that are nearly equal included."""
+    rows = readings(900, 2)
+    shares = [rollup.parts(frame(spark, rows[begin : begin + 300]), "1 minute") for begin in range(0, 900, 300)]
+    together = shares[0].unionByName(shares[1]).unionByName(shares[2])
+    assert collected(rollup.finished(rollup.merged(together))) == expected_rollup(rows, 60)
+
+
+def test_quantiles(spark: SparkSession) -> None:
+    rows = [message(0, value=float(number)) for number in random.Random(3).sample(range(2001), 2001)]
+    found = pipeline.rollup(frame(spark, rows), "1 hour", quantiles=(0.05, 0.5, 0.999)).first()
+    assert found is not None
+    assert found["p05"] == pytest.approx(100, abs=40)
+    assert found["p50"] == pytest.approx(1000, abs=40)
+    assert found["p999"] == pytest.approx(1998, abs=40)
+
+
+@pytest.mark.parametrize("text", ["", "5", "1 fortnight", "0s", "-1m", "m"])
+def test_no_duration(spark: SparkSession, text: str) -> None:
+    with pytest.raises(PipelineError, match="duration"):
+        pipeline.rollup(frame(spark, []), text)
+
+
+def expected_gaps(rows: list[dict[str, Any]], factor: float, least: float) -> set[Any]:
+    times: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row["producer"] is not None:
+            times[row["producer"]].append(row["time"].timestamp())
+    now = max(max(each) for each in times.values())
+    found = set()
+    for producer, each in times.items():
+        distinct = sorted(set(each))
+        pauses = [later - earlier for earlier, later in pairwise(distinct)]
+        if not pauses:
+            continue
+        habit = statistics.median(pauses)
+        ends = [*pairwise(distinct), (distinct[-1], None)]
+        for since, until in ends:
+            if (until or now) - since > max(factor * habit, least):
+                found.add((producer, round(since, 6), until and round(until, 6)))
+    return found
+
+
+def sensors(seed: int) -> list[dict[str, Any]]:
+    """Each has a habit, and now and then is silent."""
+    chance = random.Random(seed)
+    rows = []
+    for number, habit in enumerate((0.5, 3, 20)):
+        time = chance.uniform(0, 5)
+        while time < 600:
+            rows.append(message(time, producer=f"p{number}", value=1.0))
+            time += chance.uniform(0.8, 1.2) * habit + (chance.uniform(20, 200) if chance.random() < 0.02 else 0)
+    chance.shuffle(rows)
+    return rows
+
+
+def gaps_found(found: DataFrame) -> set[Any]:
+    return {
+        (row["producer"], round(row["since"].timestamp(), 6), row["until"] and round(row["until"].timestamp(), 6))
+        for row in found.collect()
+    }
+
+
+def test_gaps(spark: SparkSession) -> None:
+    rows = sensors(4)
+    expected = expected_gaps(rows, 5, 1)
+    assert len(expected) > 3
+    assert gaps_found(pipeline.gaps(frame(spark, rows))) == expected
+
+
+def test_gaps_from_islands_of_batches(spark: SparkSession) -> None:
+    """What a standing job sees in pieces and out of order is what is seen at once."""
+    rows = sensors(5)
+    batches = [islands(frame(spark, rows[begin::4]), timedelta(seconds=1)) for begin in range(4)]
+    together = batches[0].unionByName(batches[1]).unionByName(batches[2]).unionByName(batches[3])
+    assert gaps_found(silences(together, least="2s")) == expected_gaps(rows, 5, 2)
+
+
+def test_a_silence_that_goes_on(spark: SparkSession) -> None:
+    rows = [message(second, producer="p", value=1.0) for second in range(10)]
+    found = pipeline.gaps(frame(spark, rows), until=at(100)).collect()
+    assert [(row["since"].timestamp(), row["until"], row["seconds"], row["habit"]) for row in found] == [
+        (at(9).timestamp(), None, 91.0, 1.0)
+    ]
+
+
+def test_traffic(spark: SparkSession) -> None:
+    rows = [message(0, topic, value=1.5) for topic in ["a.b.c", "a.b.c", "a.b", "a", "", "x..y"]]
+    found = {
+        (row["subtree"], row["depth"]): (row["topics"], row["messages"], row["bytes"])
+        for row in pipeline.traffic(frame(spark, rows)).collect()
+    }
+    expected: dict[Any, list[str]] = defaultdict(list)
+    for row in rows:
+        words = row["topic"].split(".")
+        for depth in range(len(words) + 1):
+            expected[".".join(words[:depth]), depth].append(row["topic"])
+    assert found == {key: (len(set(topics)), len(topics), 3 * len(topics)) for key, topics in expected.items()}
+    shallow = pipeline.traffic(frame(spark, rows), depth=1).collect()
+    assert max(row["depth"] for row in shallow) == 1
+
+
+def test_balance(spark: SparkSession) -> None:
+    served = Counter(one=30, two=10)
+    rows = [{**message(0, value=1.0), "recorder": recorder} for recorder in served.elements()]
+    found = {
+        row["recorder"]: (row["messages"], row["share"], row["evenness"])
+        for row in pipeline.balance(frame(spark, rows)).collect()
+    }
+    assert found == {"one": (30, 0.75, 1.5), "two": (10, 0.25, 0.5)}
+
+
+def test_no_python_per_row(spark: SparkSession) -> None:
+    messages = frame(spark, readings(10))
+    for made in (
+        pipeline.rollup(messages),
+        pipeline.gaps(messages),
+        pipeline.traffic(messages),
+        pipeline.balance(messages),
+        pipeline.summary(messages),
+    ):
+        plan = made._jdf.queryExecution().executedPlan().toString()
+        assert "Python" not in plan
+        assert "Arrow" not in plan
