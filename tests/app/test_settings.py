@@ -103,6 +103,7 @@ def everything_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     server.private_key_pem.write_to_path(str(tmp_path / "server.key"))
     server.cert_chain_pems[0].write_to_path(str(tmp_path / "server.pem"))
     authority.cert_pem.write_to_path(str(tmp_path / "clients.pem"))
+    (tmp_path / "cluster.secret").write_text("open sesame")
     (tmp_path / "all.toml").write_text(uncommented(EXAMPLE.read_text()))
     monkeypatch.chdir(tmp_path)
     return load("all.toml", {}, {})

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from fumarole import __version__
+from fumarole.app.clustering import Clustering
 from fumarole.app.credentials import Credentials
 from fumarole.app.settings import Settings, Tls
 from fumarole.app.values import Address
@@ -73,7 +74,7 @@ class Broker:
             parts=self.engine.parts,
         )
         self.node = Node(
-            name=f"fumarole-{uuid.uuid4().hex[:12]}",
+            name=settings.node or f"fumarole-{uuid.uuid4().hex[:12]}",
             version=__version__,
             limits=settings.limits,
             namespaces=namespaces,
@@ -82,6 +83,7 @@ class Broker:
         )
         self._keeper = Keeper(settings.data, namespaces, Complaints(log))
         self.doors: list[Door] = []
+        self._clustering = None if settings.cluster is None else Clustering(settings, self.node, self.engine)
 
     async def start(self) -> None:
         """Opens every door. Raises CannotServeError, with none of them left open."""
@@ -93,12 +95,16 @@ class Broker:
         if credentials is not None:
             check = lambda given: credentials.check(given.user, given.password, given.token)  # noqa: E731
         await self._recall()
+        if self._clustering is not None:
+            await self._join(self._clustering)
         for address in settings.doors.nats:
             await self._open("NATS", NatsDoor(self.node, self.engine.nats_reader, tls, check), address)
         for address in settings.doors.msgpack:
             await self._open("MsgPack", MsgPackDoor(self.node, settings.msgpack.namespace, tls, check), address)
         for address in settings.doors.kubemq:
             await self._open("KubeMQ", self._kubemq_door(credentials), address)
+        if self._clustering is not None:
+            self._clustering.opened(self.doors)
 
     async def _recall(self) -> None:
         """What producers said of themselves before the broker was started (M3)."""
@@ -108,6 +114,14 @@ class Broker:
             await self.stop()
             raise CannotServeError(str(error)) from None
         self._keeper.start()
+
+    async def _join(self, clustering: Clustering) -> None:
+        """Before any client is let in: what it asks for must be known everywhere, and it must find everybody (C2)."""
+        try:
+            await clustering.start()
+        except OSError as error:
+            await self.stop()
+            raise CannotServeError(f"cannot listen on {self._settings.cluster}: {error.strerror or error}") from None
 
     async def _open(self, name: str, door: Door, address: Address) -> None:
         try:
@@ -136,8 +150,12 @@ class Broker:
     async def stop(self) -> None:
         """Drains every door: no new connections, outboxes flushed, then closed."""
         seconds = self._settings.limits.drain
+        if self._clustering is not None:
+            await self._clustering.leave(self.doors)
         await asyncio.gather(*(door.drain(seconds) for door in self.doors))
         self.doors.clear()
+        if self._clustering is not None:
+            await self._clustering.close()
         await self._keeper.close()
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fumarole.core.limits import Limits
+from fumarole.exchange.confirmations import AtOnce, Confirmations
 from fumarole.exchange.exchange import PURE, Parts
 from fumarole.exchange.namespaces import Namespaces
 
@@ -19,6 +20,12 @@ class Node:
     parts: Parts = PURE
     authentication: bool = False
     """Are credentials asked for? Otherwise a user name is just the name of a namespace (N3)."""
+    confirmations: Confirmations = field(default_factory=AtOnce)
+    """When what a client has asked for is in force."""
+    cluster: Any = None
+    """What `cluster status` is asked of; None: there is no cluster."""
+    reachable: list[str] = field(default_factory=list)
+    """Where NATS clients find the other nodes, HOST:PORT, should this one go away."""
     ready: list[Any] = field(default_factory=list)
     """Owners of outboxes that something has entered since the last flush."""
     connections: int = 0

@@ -34,6 +34,7 @@ class Outbox:
         "_limit",
         "_of",
         "_overflow",
+        "doubted",
         "overflowed",
         "owner",
         "ready",
@@ -52,6 +53,8 @@ class Outbox:
         self.size = 0
         self.takes_headers = False
         """Does the peer understand headers? Otherwise it gets messages without."""
+        self.doubted = False
+        """Is the node at the other end suspected to be gone? Then groups choose others (G3)."""
         self.overflowed = False
         """The connection has to be cut off: its policy says so, or it does not even take control frames."""
         self.govern(limit, overflow, counters)
@@ -63,7 +66,7 @@ class Outbox:
         self._counters = counters
 
     def has_room(self, weight: int) -> bool:
-        return self.size + weight <= self._limit and not self.overflowed
+        return self.size + weight <= self._limit and not self.overflowed and not self.doubted
 
     def push(self, frame: bytes, consumer: Consumer | None = None) -> None:
         """Takes a frame, or drops it or older ones by the policy."""

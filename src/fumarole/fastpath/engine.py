@@ -12,11 +12,12 @@ from fumarole.exchange.exchange import PURE, Parts
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The parts that exchanges are made of, and what stands before a NATS session (None: nothing)."""
+    """The parts that exchanges are made of, and what stands before a NATS session and a link (None: nothing)."""
 
     name: str
     parts: Parts
     nats_reader: Callable[[Any], Any] | None = None
+    link_reader: Callable[[Any], Any] | None = None
 
 
 PLAIN = Engine("plain Python", PURE)
@@ -25,7 +26,7 @@ PLAIN = Engine("plain Python", PURE)
 def compiled() -> Engine | None:
     """The compiled engine, or None where it was not built."""
     try:
-        from fumarole.fastpath import index, nats, outbox, plans
+        from fumarole.fastpath import index, link, nats, outbox, plans
     except ImportError:
         return None
     parts = Parts(
@@ -37,7 +38,7 @@ def compiled() -> Engine | None:
         plan=plans.Plan,
         plans=plans.Plans,
     )
-    return Engine("compiled", parts, nats.NatsReader)
+    return Engine("compiled", parts, nats.NatsReader, link.LinkReader)
 
 
 def best() -> Engine:

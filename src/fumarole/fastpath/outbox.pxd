@@ -7,6 +7,8 @@ cdef class Counters:
     cdef public long long unheard
     cdef public long long overflowed
     cdef public long long refused
+    cdef public long long forwarded
+    cdef public long long strayed
 
 
 cdef class Consumer:
@@ -19,6 +21,9 @@ cdef class Consumer:
     cdef public long long accepted
     cdef public long long dropped
     cdef public long long limit
+    cdef public Consumer courier
+    cdef public Py_ssize_t count
+    cdef public bint resting
     cdef Outbox outbox      # its outlet's, where frames are made here; None: the outlet makes its own
 
 
@@ -50,6 +55,7 @@ cdef class Outbox:
     cdef public object owner
     cdef public Py_ssize_t size
     cdef public bint overflowed
+    cdef public bint doubted
     cdef public bint takes_headers
     cdef char* reserve(self, Py_ssize_t length, Consumer consumer) except? NULL
     cdef char* append(self, bint to_held, Py_ssize_t length, void* consumer) except NULL

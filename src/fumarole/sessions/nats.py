@@ -52,7 +52,16 @@ class NatsSession(StreamSession):
         self._no_responders = False
         self._quiet_since = now
         self._pings = 0
+        self._peer = peer
         self.outbox.push(nats.info(self._info(peer)))
+
+    def inform(self, lame_duck: bool = False) -> None:
+        """Where the client may go from here has changed, or it should go there now."""
+        if self.state is State.OPEN:
+            options = self._info(self._peer)
+            if lame_duck:
+                options["ldm"] = True
+            self.outbox.push(nats.info(options))
 
     # The verbs of the pump.
 
@@ -162,7 +171,9 @@ class NatsSession(StreamSession):
     def _control(self, event: nats.Event) -> None:
         match event:
             case nats.Ping():
-                self.outbox.push(nats.PONG)
+                # C2: the PONG after a SUB confirms it. Nothing else waits for it: not what the client publishes
+                # meanwhile, nor what it is sent.
+                self.node.confirmations.after(self._ticket, self._pong)
             case nats.Pong():
                 pass
             case nats.Subscribe():
@@ -234,7 +245,12 @@ class NatsSession(StreamSession):
             consumer = exchange.consumer(self, pattern_text, group, event.sid, sees)
             self._consumers[event.sid] = consumer
             exchange.subscribe(consumer, pattern=pattern)
+            self._ticket = self.node.confirmations.ticket()
             self._okay()
+
+    def _pong(self) -> None:
+        if self.state is not State.CLOSED:
+            self.outbox.push(nats.PONG)
 
     def _unsubscribe(self, event: nats.Unsubscribe) -> None:
         consumer = self._consumers.get(event.sid)
@@ -242,6 +258,7 @@ class NatsSession(StreamSession):
             consumer.limit = event.after
             if consumer.accepted >= event.after:
                 self.expire(consumer)
+                self._ticket = self.node.confirmations.ticket()
         self._okay()
 
     def _publish(self, event: Publish) -> int:
@@ -303,7 +320,9 @@ class NatsSession(StreamSession):
         request = services.Request(self.node, self.exchange, self._user, payload, self.now)
         answer = services.answer(_shown(event.topic), request)
         if answer is not None and event.reply:
-            self._answer(event.reply.decode(), json.dumps(answer).encode())
+            reply, text = event.reply.decode(), json.dumps(answer).encode()
+            confirmations = self.node.confirmations
+            confirmations.after(confirmations.ticket(), lambda: self._answer(reply, text))
         return answer is not None
 
     def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
@@ -322,10 +341,11 @@ class NatsSession(StreamSession):
 
     def _answer(self, reply: str, payload: bytes, block: bytes = b"") -> None:
         """An answer of the node's own: to the one who asked, and to nobody else."""
-        assert self.exchange is not None
+        if self.exchange is None:
+            return  # the client has gone meanwhile
         plan = self.exchange.plan(reply)
         own = [c for c in plan.consumers if c.outlet is self]
-        own += [c for _, members in plan.groups for c in members if c.outlet is self]
+        own += [c for _, _, members in plan.groups for c in members if c.outlet is self]
         if own:
             self.accept(own[0], Publication(reply, payload, "", block))
 
@@ -352,6 +372,8 @@ class NatsSession(StreamSession):
             "client_id": self.client_id,
             "client_ip": peer.address,
         }
+        if self.node.reachable:
+            options["connect_urls"] = self.node.reachable
         if self.node.authentication:
             options["auth_required"] = True
         if peer.secure:

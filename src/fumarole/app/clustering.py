@@ -1,0 +1,101 @@
+"""A broker's part in a cluster: its link to the others, made from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from fumarole.app.settings import Links, Settings
+from fumarole.cluster.identity import Identity
+from fumarole.cluster.link import Link
+from fumarole.cluster.pulse import Timing
+from fumarole.doors.nats import NatsDoor
+from fumarole.exchange.node import Node
+from fumarole.fastpath.engine import Engine
+
+log = logging.getLogger(__name__)
+
+JOIN_SECONDS = 30.0
+"""A snapshot of a million consumers takes a while; nobody is let in before."""
+FAREWELL = 0.5
+"""Seconds for clients to leave by themselves when they are told that this node stops."""
+
+
+class Clustering:
+    """`start` before the doors are open, `opened` when they are, `leave` before they close, `close` in the end."""
+
+    def __init__(self, settings: Settings, node: Node, engine: Engine) -> None:
+        assert settings.cluster is not None
+        self._settings = settings
+        self._node = node
+        links = settings.links
+        identity = Identity(node.name, links.name, node.version, time.time_ns())
+        server_tls, client_tls = _tls(links)
+        secret = b"" if links.secret_file is None else _secret(links)
+        timing = Timing(links.silence)
+        self._link = Link(node, identity, secret, timing, engine.link_reader, server_tls, client_tls)
+        self._link.on_change = self._change
+        self._doors: list[NatsDoor] = []
+        node.cluster = self._link.cluster
+
+    async def start(self) -> None:
+        """Joins. Raises OSError where the address cannot be had."""
+        settings = self._settings
+        await self._link.open(str(settings.cluster), tuple(map(str, settings.peer)))
+        guard = "" if self._link.is_guarded else "; without a secret or TLS, only nodes of this machine are let in"
+        log.info(
+            "node %s of cluster %s on %s%s",
+            self._node.name,
+            settings.links.name,
+            self._link.cluster.identity.address,
+            guard,
+        )
+        if not await self._link.join(JOIN_SECONDS):
+            log.warning("not all of the cluster could be heard in %g s; going on without", JOIN_SECONDS)
+        if settings.peer and not self._link.cluster.peers:
+            log.warning("no other node could be reached; they are tried again all the time")
+
+    def opened(self, doors: Iterable[Any]) -> None:
+        """Clients of other nodes may come here, should theirs go away."""
+        self._doors = [door for door in doors if isinstance(door, NatsDoor)]
+
+    def _change(self) -> None:
+        cluster = self._link.cluster
+        reachable = [url for peer in cluster.peers.values() if not peer.leaving for url in peer.hello.clients]
+        if reachable != self._node.reachable:
+            self._node.reachable = reachable
+            for door in self._doors:
+                door.inform()
+
+    async def leave(self, _doors: Iterable[Any]) -> None:
+        """The others choose our consumers no more, and clients are sent away; what was accepted goes on its way."""
+        await self._link.leave(self._settings.links.silence)
+        for door in self._doors:
+            door.inform(lame_duck=True)
+        if any(door.connections for door in self._doors) and self._node.reachable:
+            await asyncio.sleep(FAREWELL)
+
+    async def close(self) -> None:
+        await self._link.close(self._settings.links.silence)
+
+
+def _secret(links: Links) -> bytes:
+    assert links.secret_file is not None
+    return links.secret_file.read_bytes().partition(b"\n")[0].strip()
+
+
+def _tls(links: Links) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    if links.certificate is None or links.key is None or links.authority is None:
+        return None, None
+    contexts = []
+    for purpose in (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH):
+        context = ssl.create_default_context(purpose, cafile=str(links.authority))
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(links.certificate, links.key)
+        context.verify_mode = ssl.CERT_REQUIRED
+        contexts.append(context)
+    return contexts[0], contexts[1]
