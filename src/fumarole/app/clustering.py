@@ -14,6 +14,7 @@ from fumarole.cluster.identity import Identity
 from fumarole.cluster.link import Link
 from fumarole.cluster.pulse import Timing
 from fumarole.doors.nats import NatsDoor
+from fumarole.doors.stream import StreamDoor
 from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import Engine
 
@@ -39,7 +40,8 @@ class Clustering:
         timing = Timing(links.silence)
         self._link = Link(node, identity, secret, timing, engine.link_reader, server_tls, client_tls)
         self._link.on_change = self._change
-        self._doors: list[NatsDoor] = []
+        self._link.cluster.stood_still = self._stand_still
+        self._doors: list[StreamDoor] = []
         node.cluster = self._link.cluster
 
     async def start(self) -> None:
@@ -61,22 +63,31 @@ class Clustering:
 
     def opened(self, doors: Iterable[Any]) -> None:
         """Clients of other nodes may come here, should theirs go away."""
-        self._doors = [door for door in doors if isinstance(door, NatsDoor)]
+        self._doors = [door for door in doors if isinstance(door, StreamDoor)]
+
+    def _stand_still(self, seconds: float) -> None:
+        """C4: what clients said before may be older than anybody should hear. They come again, here or elsewhere."""
+        if seconds > self._link.cluster.timing.oldest - self._link.cluster.timing.beat:
+            for door in self._doors:
+                door.cut_off()
 
     def _change(self) -> None:
         cluster = self._link.cluster
         reachable = [url for peer in cluster.peers.values() if not peer.leaving for url in peer.hello.clients]
         if reachable != self._node.reachable:
             self._node.reachable = reachable
-            for door in self._doors:
+            for door in self._nats_doors():
                 door.inform()
+
+    def _nats_doors(self) -> list[NatsDoor]:
+        return [door for door in self._doors if isinstance(door, NatsDoor)]
 
     async def leave(self, _doors: Iterable[Any]) -> None:
         """The others choose our consumers no more, and clients are sent away; what was accepted goes on its way."""
         await self._link.leave(self._settings.links.silence)
-        for door in self._doors:
+        for door in self._nats_doors():
             door.inform(lame_duck=True)
-        if any(door.connections for door in self._doors) and self._node.reachable:
+        if self._node.connections and self._node.reachable:
             await asyncio.sleep(FAREWELL)
 
     async def close(self) -> None:

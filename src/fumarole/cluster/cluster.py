@@ -107,6 +107,8 @@ class Cluster:
         """Peers that were given up."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a peer comes or goes."""
+        self.stood_still: Callable[[float], None] = lambda _: None
+        """Called after this node has slept for so long."""
         self._nonce = nonce
         self._contacts: dict[str, Contact] = {}
         self._leftovers: list[Peer] = []
@@ -290,13 +292,13 @@ class Cluster:
 
     def tick(self, now: float) -> None:
         """Time passes; to be called several times between two beats."""
+        self.wake(now)
         late = now - self._last_tick - self.timing.beat
-        self.now = self._last_tick = now
-        if late > self.timing.gone:
-            self._start_again(late)
-        elif late > 0:
+        if late > 0:
             for peer in self.peers.values():
                 peer.pulse.forgive(late)
+        self._last_tick = now
+        self.node.late_after = now + self.timing.oldest
         for peer in list(self.peers.values()):
             if peer.pulse.silence(now) > self.timing.gone:
                 self.lose(peer, f"nothing was heard of it for {peer.pulse.silence(now):.1f} s")
@@ -312,12 +314,21 @@ class Cluster:
             self._leftovers.pop(0)
         self._dial(now)
 
+    def wake(self, now: float) -> None:
+        """Something happens at this time; to be called before anything that has come is looked at."""
+        self.now = now
+        late = now - self._last_tick - self.timing.beat
+        if late > self.timing.gone:
+            self._last_tick = now
+            self._start_again(late)
+
     def _start_again(self, late: float) -> None:
         """We have slept for so long that the others have given us up: what is on its way to us is of another time."""
         self.complain("this node stood still for %.1f s, and joins again", late)
         self.identity.incarnation += 1
         for peer in list(self.peers.values()):
             self.lose(peer, "this node stood still")
+        self.stood_still(late)
 
     def _dial(self, now: float) -> None:
         if self._leaving:

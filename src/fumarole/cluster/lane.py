@@ -57,8 +57,8 @@ class Lane:
         self.name = lane
         self.heard = False
         self.spent = 0
-        self.stale = False
-        """Is what comes too old to be delivered?"""
+        self.marked: float | None = None
+        """What comes now was said at this time of the peer's clock, or later."""
         self.remote_host = ""
         self.other: Hello | None = None
         self._own: Hello | None = None
@@ -186,6 +186,12 @@ class Lane:
 
     # Messages.
 
+    def is_stale(self) -> bool:
+        """Is what comes now too old to be delivered? It may have waited on the way, or here while we stood still."""
+        if self.marked is None or self.peer is None:
+            return False
+        return self.peer.lateness.of(self.marked, self.cluster.now) > self.cluster.timing.oldest
+
     def find(self, key: bytes) -> tuple[Exchange, tuple[str, ...]] | None:
         """The exchange and the groups that a key means; None: there is no such namespace here."""
         if key not in self._keys:
@@ -228,7 +234,7 @@ class Lane:
         assert self.peer is not None
         self.peer.received += 1
         found = self.find(key)
-        if found is None or self.stale:
+        if found is None or self.is_stale():
             self.count_late(found)
             return None
         return found
@@ -236,7 +242,7 @@ class Lane:
     def count_late(self, found: tuple[Exchange, tuple[str, ...]] | None) -> None:
         """A message is not delivered: it is too old, or of a namespace or on a topic that this node does not have."""
         assert self.peer is not None
-        if self.stale:
+        if self.is_stale():
             self.peer.too_old += 1
         if found is not None:
             found[0].counters.strayed += 1

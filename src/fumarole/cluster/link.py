@@ -72,6 +72,7 @@ class Link:
             Complaints(log),
             log.info,
         )
+        node.wake = self.cluster.wake
         self._changed = asyncio.Event()
         self.cluster.changed = self._change
         self.on_change: Callable[[], None] = lambda: None
@@ -221,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         return _buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._link.cluster.now = monotonic()
+        self._link.cluster.wake(monotonic())
         self._reader.receive_data(_buffer[:nbytes])
         self._after()
 

@@ -173,7 +173,7 @@ class Peer:
         now = self.cluster.now
         match said:
             case Mark(time):
-                lane.stale = self.lateness.of(time, now) > self.cluster.timing.oldest
+                lane.marked = time
             case Beat(time):
                 self.lateness.beat(time, now)
                 lane.push(Echo(time))

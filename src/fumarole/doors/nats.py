@@ -16,10 +16,6 @@ class NatsDoor(StreamDoor):
     def session(self, peer: Peer, now: float, pump: Pump) -> NatsSession:
         return NatsSession(self._node, peer, now, pump)
 
-    @property
-    def connections(self) -> int:
-        return len(self._pumps)
-
     def inform(self, lame_duck: bool = False) -> None:
         """Tells clients where else they may go, or that they should go there now."""
         for pump in list(self._pumps):

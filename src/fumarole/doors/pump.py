@@ -98,6 +98,8 @@ class Pump(asyncio.BufferedProtocol):
 
     def _take_in(self, data: memoryview | bytearray) -> None:
         began = monotonic()
+        if began > self._node.late_after:
+            self._node.wake(began)
         self._reader.receive_data(data)
         self._after_work(began)
 

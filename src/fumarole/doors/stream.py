@@ -79,6 +79,13 @@ class StreamDoor(ABC):
         self.address = (name[0], name[1])
         self._clock = asyncio.create_task(self._tick())
 
+    def cut_off(self) -> None:
+        """Ends every connection at once: what its client said may be too old, and so may be what waits for it."""
+        for pump in list(self._pumps):
+            pump.session.close()
+            pump.session.outbox.clear()
+            pump.abort()
+
     async def drain(self, seconds: float) -> None:
         """No new connections; what is in the outboxes leaves; then every connection is closed."""
         if self._server is not None:

@@ -30,7 +30,7 @@ class Counters:
             "received": self.received,
             "received_bytes": self.received_bytes,
             "delivered": self.routed - self.overflowed,
+            "dropped": {"no consumer": self.unheard, "outbox full": self.overflowed, "refused": self.refused},
             "forwarded": self.forwarded,
             "strayed": self.strayed,
-            "dropped": {"no consumer": self.unheard, "outbox full": self.overflowed, "refused": self.refused},
         }

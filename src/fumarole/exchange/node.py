@@ -1,5 +1,6 @@
 """One running broker, as its sessions see it: its limits, its namespaces, and what it says of itself."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,10 @@ class Node:
     relays: list[Any] = field(default_factory=list)
     """What the node publishes by itself while somebody listens; each is asked now and then whether anybody does."""
     next_client: int = 0
+    late_after: float = float("inf")
+    """By the monotonic clock: whoever reads something later than this finds that the node has stood still."""
+    wake: Callable[[float], None] = field(default=lambda _: None)
+    """Called then."""
 
     def tick(self, now: float) -> None:
         """Time passes: producers fall silent, and relays are listened to no more."""

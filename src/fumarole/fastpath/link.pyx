@@ -60,7 +60,7 @@ cdef class LinkReader(NatsReader):
 
     cdef int refresh(self) except -1:
         self.closed = self.session.state is CLOSED
-        self.stale = self.session.stale
+        self.stale = self.session.is_stale()
         self.key = b""          # the namespace may be another one of the same name by now
         return 0
 
