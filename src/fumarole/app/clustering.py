@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fumarole.app.settings import Links, Settings
@@ -61,8 +61,9 @@ class Clustering:
         if settings.peer and not self._link.cluster.peers:
             log.warning("no other node could be reached; they are tried again all the time")
 
-    def opened(self, doors: Iterable[Any]) -> None:
+    def opened(self, doors: Sequence[Any]) -> None:
         """Clients of other nodes may come here, should theirs go away."""
+        self._link.tell_clients(tuple(_shown(*door.address) for door in doors if isinstance(door, NatsDoor)))
         self._doors = [door for door in doors if isinstance(door, StreamDoor)]
 
     def _stand_still(self, seconds: float) -> None:
@@ -73,7 +74,7 @@ class Clustering:
 
     def _change(self) -> None:
         cluster = self._link.cluster
-        reachable = [url for peer in cluster.peers.values() if not peer.leaving for url in peer.hello.clients]
+        reachable = [url for peer in cluster.peers.values() if not peer.leaving for url in peer.clients]
         if reachable != self._node.reachable:
             self._node.reachable = reachable
             for door in self._nats_doors():
@@ -92,6 +93,10 @@ class Clustering:
 
     async def close(self) -> None:
         await self._link.close(self._settings.links.silence)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _secret(links: Links) -> bytes:

@@ -34,7 +34,7 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
-from fumarole.protocols.link import Changes, Frame, Hello, Leaving, LinkError, frame, message
+from fumarole.protocols.link import Changes, Doors, Frame, Hello, Leaving, LinkError, frame, message
 
 RETRY = 0.3
 """Seconds between two attempts to reach somebody."""
@@ -185,6 +185,11 @@ class Cluster:
     def addresses(self) -> tuple[str, ...]:
         """Of every live node, for others to dial."""
         return tuple(peer.hello.address for peer in self.peers.values() if peer.hello.address)
+
+    def open_doors(self, clients: tuple[str, ...]) -> None:
+        """From now on clients may come here."""
+        self.identity.clients = clients
+        self._broadcast(Doors(clients))
 
     def dialed(self, owner: Any, address: str, lane: str) -> Lane:
         """A connection that we asked for is there."""

@@ -104,6 +104,11 @@ class Link:
                         await asyncio.wait_for(self._changed.wait(), TICK)
         return self.cluster.is_settled()
 
+    def tell_clients(self, clients: tuple[str, ...]) -> None:
+        """The doors are open: there is where clients of other nodes may come."""
+        self.cluster.open_doors(clients)
+        flush(self.node.ready)
+
     async def leave(self, seconds: float) -> None:
         """Tells the others that this node stops, and waits until they know."""
         known = asyncio.Event()

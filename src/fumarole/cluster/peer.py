@@ -15,6 +15,7 @@ from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.protocols.link import (
     Beat,
     Changes,
+    Doors,
     Echo,
     Frame,
     Heard,
@@ -57,6 +58,7 @@ class Peer:
         self.cluster = cluster
         self.hello = hello
         self.name = self.label = hello.node
+        self.clients = hello.clients
         self.lanes: dict[tuple[bool, str], Lane] = {}
         """By whether we dialed it, and its name."""
         self.pulse = Pulse(cluster.now)
@@ -195,6 +197,9 @@ class Peer:
                 while not self.others.clear():
                     pass
                 self._answer(lane, ticket)
+            case Doors(clients):
+                self.clients = clients
+                self.cluster.changed()
             case Rest(namespace, group, seconds):
                 self._rest(namespace, group, min(seconds, LONGEST_REST))
             case Refusal(reason):

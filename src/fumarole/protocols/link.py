@@ -133,6 +133,12 @@ class Leaving(Frame, tag="leaving"):
     ticket: int
 
 
+class Doors(Frame, tag="doors"):
+    """Where NATS clients reach the speaker, now that they do."""
+
+    clients: tuple[str, ...]
+
+
 class Described(msgspec.Struct, frozen=True, array_like=True):
     """What is known of a producer, and how new that is; None: it was forgotten (M7)."""
 
@@ -171,7 +177,21 @@ class Spoken(Frame, tag="reading"):
 
 
 AnyFrame = (
-    Hello | Proof | Refusal | Changes | Whole | Known | Mark | Beat | Echo | Rest | Leaving | Producers | Heard | Spoken
+    Hello
+    | Proof
+    | Refusal
+    | Changes
+    | Whole
+    | Known
+    | Mark
+    | Beat
+    | Echo
+    | Rest
+    | Leaving
+    | Doors
+    | Producers
+    | Heard
+    | Spoken
 )
 
 _encoder = msgspec.msgpack.Encoder()
