@@ -9,7 +9,7 @@ COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-test run test check bench fuzz lock clean
+.PHONY: help setup setup-test run cluster test check bench soak fuzz lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -22,6 +22,9 @@ setup-test: setup $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) ## the same, wit
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
 
+cluster: setup ## three nodes with the demonstration spread over them; kill one and see
+	@$(BIN)/fumarole demo --nodes 3
+
 test: setup-test check ## every check and every test
 	@$(BIN)/pytest -q
 
@@ -33,6 +36,9 @@ check: setup ## format, lint, types, layers
 
 bench: setup ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
+
+soak: setup-test ## the cluster under faults, for long: every one on real nodes, thousands in the simulation
+	@$(BIN)/python tests/integration/cluster/soak.py
 
 fuzz: setup ## random bytes against the parsers, for long
 	@$(BIN)/python tests/fuzz/run.py

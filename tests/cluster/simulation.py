@@ -54,6 +54,7 @@ class End:
         self.on_the_way: deque[bytes | None] = deque()
         """None: the end of it."""
         self.bytes_on_the_way = 0
+        self.sent = 0
 
     def begin(self, lane: Lane) -> None:
         self.lane = lane
@@ -79,6 +80,7 @@ class End:
     def _transmit(self, data: bytes) -> None:
         if data:
             self.bytes_on_the_way += len(data)
+            self.sent += len(data)
             self.world.carry(self, data)
 
     def reset(self) -> None:

@@ -31,6 +31,7 @@ from fumarole.store.keeper import Keeper
 from fumarole.store.producers import StoreError
 
 if TYPE_CHECKING:
+    from fumarole.app.workers import Worker
     from fumarole.doors.kubemq import KubemqDoor
 
 log = logging.getLogger(__name__)
@@ -53,15 +54,16 @@ class Door(Protocol):
     address: tuple[str, int]
     scheme: str
 
-    async def open(self, host: str, port: int) -> None: ...
+    async def open(self, host: str, port: int, shared: bool = False) -> None: ...
     async def drain(self, seconds: float) -> None: ...
 
 
 class Broker:
     """`start`, then serve until `stop`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
         self._settings = settings
+        self._worker = worker
         self.engine = engine.best()
         rules = dict(settings.namespaces)
         if settings.doors.kubemq:
@@ -81,9 +83,13 @@ class Broker:
             parts=self.engine.parts,
             authentication=settings.users is not None,
         )
-        self._keeper = Keeper(settings.data, namespaces, Complaints(log))
+        # What is durable is kept by the first of several workers: it knows all that the others know (C6).
+        keeps = worker is None or worker.number == 0
+        self._keeper = Keeper(settings.data, namespaces, Complaints(log)) if keeps else None
         self.doors: list[Door] = []
-        self._clustering = None if settings.cluster is None else Clustering(settings, self.node, self.engine)
+        self._clustering = None
+        if settings.cluster is not None or worker is not None:
+            self._clustering = Clustering(settings, self.node, self.engine, worker)
 
     async def start(self) -> None:
         """Opens every door. Raises CannotServeError, with none of them left open."""
@@ -108,6 +114,8 @@ class Broker:
 
     async def _recall(self) -> None:
         """What producers said of themselves before the broker was started (M3)."""
+        if self._keeper is None:
+            return
         try:
             await self._keeper.load()
         except StoreError as error:
@@ -125,7 +133,7 @@ class Broker:
 
     async def _open(self, name: str, door: Door, address: Address) -> None:
         try:
-            await door.open(address.host, address.port)
+            await door.open(address.host, address.port, shared=self._worker is not None)
         except OSError as error:
             await self.stop()
             raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
@@ -156,14 +164,17 @@ class Broker:
         self.doors.clear()
         if self._clustering is not None:
             await self._clustering.close()
-        await self._keeper.close()
+        if self._keeper is not None:
+            await self._keeper.close()
 
 
-async def serve(settings: Settings, started: Callable[[Broker], None] | None = None) -> None:
+async def serve(
+    settings: Settings, started: Callable[[Broker], None] | None = None, worker: Worker | None = None
+) -> None:
     """Runs a broker until SIGINT or SIGTERM."""
     if sys.version_info[:3] in UNPAUSED_WRITES:
         log.warning("this Python has CVE-2024-12254: slow TLS clients can use up memory; any other release is better")
-    broker = Broker(settings)
+    broker = Broker(settings, worker)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

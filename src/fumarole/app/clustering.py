@@ -7,16 +7,20 @@ import logging
 import ssl
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fumarole.app.settings import Links, Settings
+from fumarole.app.values import Address
 from fumarole.cluster.identity import Identity
-from fumarole.cluster.link import Link
+from fumarole.cluster.link import UNIX, Link, remove_socket
 from fumarole.cluster.pulse import Timing
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.stream import StreamDoor
 from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import Engine
+
+if TYPE_CHECKING:
+    from fumarole.app.workers import Worker
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +33,14 @@ FAREWELL = 0.5
 class Clustering:
     """`start` before the doors are open, `opened` when they are, `leave` before they close, `close` in the end."""
 
-    def __init__(self, settings: Settings, node: Node, engine: Engine) -> None:
-        assert settings.cluster is not None
+    def __init__(self, settings: Settings, node: Node, engine: Engine, worker: Worker | None = None) -> None:
         self._settings = settings
         self._node = node
+        self._address, self._peers = _addresses(settings, worker)
         links = settings.links
-        identity = Identity(node.name, links.name, node.version, time.time_ns())
+        # Workers are nodes to each other, though to clients they are one.
+        name = node.name if worker is None else f"{node.name}/{worker.number}"
+        identity = Identity(name, links.name, node.version, time.time_ns())
         server_tls, client_tls = _tls(links)
         secret = b"" if links.secret_file is None else _secret(links)
         timing = Timing(links.silence)
@@ -47,8 +53,10 @@ class Clustering:
     async def start(self) -> None:
         """Joins. Raises OSError where the address cannot be had."""
         settings = self._settings
-        await self._link.open(str(settings.cluster), tuple(map(str, settings.peer)))
-        guard = "" if self._link.is_guarded else "; without a secret or TLS, only nodes of this machine are let in"
+        remove_socket(self._address)
+        await self._link.open(self._address, self._peers)
+        is_open = self._link.is_guarded or self._address.startswith(UNIX)
+        guard = "" if is_open else "; without a secret or TLS, only nodes of this machine are let in"
         log.info(
             "node %s of cluster %s on %s%s",
             self._node.name,
@@ -74,7 +82,9 @@ class Clustering:
 
     def _change(self) -> None:
         cluster = self._link.cluster
-        reachable = [url for peer in cluster.peers.values() if not peer.leaving for url in peer.clients]
+        own = cluster.identity.clients
+        urls = (url for peer in cluster.peers.values() if not peer.leaving for url in peer.clients if url not in own)
+        reachable = list(dict.fromkeys(urls))
         if reachable != self._node.reachable:
             self._node.reachable = reachable
             for door in self._nats_doors():
@@ -93,6 +103,20 @@ class Clustering:
 
     async def close(self) -> None:
         await self._link.close(self._settings.links.silence)
+
+
+def _addresses(settings: Settings, worker: Worker | None) -> tuple[str, tuple[str, ...]]:
+    """Where this process is reached by others, and whom it dials itself."""
+    peers = tuple(map(str, settings.peer))
+    if worker is None:
+        return str(settings.cluster), peers
+    if settings.cluster is None:
+        others = [number for number in range(worker.of) if number != worker.number]
+        return worker.address(worker.number), tuple(map(worker.address, others))
+    # Each worker is a node of the cluster, on a port of its own: the first on the one that is configured.
+    host, port = settings.cluster.host, settings.cluster.port
+    siblings = [str(Address(host, port + number)) for number in range(worker.of)]
+    return siblings.pop(worker.number), (*siblings, *peers)
 
 
 def _shown(host: str, port: int) -> str:

@@ -72,10 +72,12 @@ class KubemqDoor:
         self._draining = False
         self.address = ("", 0)
 
-    async def open(self, host: str, port: int) -> None:
-        """Listens. Raises OSError where the address cannot be had."""
+    async def open(self, host: str, port: int, shared: bool = False) -> None:
+        """Listens; `shared`: as others on this machine may. Raises OSError where the address cannot be had."""
         # Calls of which only the beginning has come have no session yet, but are counted here.
-        self._server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=self._node.limits.connections)
+        self._server = grpc.aio.server(
+            options=self._options(shared), maximum_concurrent_rpcs=self._node.limits.connections
+        )
         self._server.add_generic_rpc_handlers((_Methods(self),))
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
@@ -100,11 +102,11 @@ class KubemqDoor:
         if self._server is not None:
             await self._server.stop(seconds)
 
-    def _options(self) -> list[tuple[str, int]]:
+    def _options(self, shared: bool) -> list[tuple[str, int]]:
         limits = self._node.limits
         handshake = limits.handshake if self._certificate is None else limits.tls_handshake
         return [
-            ("grpc.so_reuseport", 0),
+            ("grpc.so_reuseport", int(shared)),
             ("grpc.max_allowed_incoming_connections", limits.connections),
             ("grpc.max_concurrent_streams", limits.consumers_per_connection),
             ("grpc.max_connection_idle_ms", int(IDLE_CONNECTIONS * limits.idle * 1000)),

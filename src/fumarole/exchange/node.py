@@ -2,12 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fumarole.core.limits import Limits
 from fumarole.exchange.confirmations import AtOnce, Confirmations
 from fumarole.exchange.exchange import PURE, Parts
 from fumarole.exchange.namespaces import Namespaces
+
+
+class Reporter(Protocol):
+    """Somebody who can say how things stand."""
+
+    def report(self) -> dict[str, Any]:
+        """For people and scripts."""
 
 
 @dataclass(slots=True)
@@ -23,7 +30,7 @@ class Node:
     """Are credentials asked for? Otherwise a user name is just the name of a namespace (N3)."""
     confirmations: Confirmations = field(default_factory=AtOnce)
     """When what a client has asked for is in force."""
-    cluster: Any = None
+    cluster: Reporter | None = None
     """What `cluster status` is asked of; None: there is no cluster."""
     reachable: list[str] = field(default_factory=list)
     """Where NATS clients find the other nodes, HOST:PORT, should this one go away."""
