@@ -156,10 +156,12 @@ class KubemqDoor:
     async def SendRequest(self, request: Request, context: Context) -> Response:  # noqa: N802
         answer: asyncio.Future[Publication] = asyncio.get_running_loop().create_future()
         async with self._session(context) as session:
-            response = session.ask(request, time.time(), partial(_settle, answer))
-            flush(self._node.ready)
+            response = session.prepare(request, time.time(), partial(_settle, answer))
             if response is not None:
                 return response
+            await self._confirmed()
+            session.send_request(request)
+            flush(self._node.ready)
             try:
                 publication = await asyncio.wait_for(answer, request.Timeout / 1000)
             except TimeoutError:
@@ -208,7 +210,8 @@ class KubemqDoor:
         async with self._session(context) as session:
             alarm = _Alarm()
             subscribe(session, request, alarm)
-            # The confirmation (D5): clients can wait for it, though KubeMQ's do not.
+            # The confirmation (D5, C2): clients can wait for it, though KubeMQ's do not.
+            await self._confirmed()
             await context.send_initial_metadata(())
             assert session.outbox is not None
             try:
@@ -220,6 +223,16 @@ class KubemqDoor:
                 raise Fault("slow consumer: the outbox is full", kubemq.EXHAUSTED) from None
             finally:
                 session.outbox.clear()
+
+    async def _confirmed(self) -> None:
+        """Waits until what was asked for last is in force."""
+        confirmations = self._node.confirmations
+        ticket = confirmations.ticket()
+        if not confirmations.is_reached(ticket):
+            reached = asyncio.Event()
+            confirmations.after(ticket, reached.set)
+            flush(self._node.ready)
+            await reached.wait()
 
 
 class _Alarm:
