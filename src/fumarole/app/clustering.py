@@ -73,6 +73,7 @@ class Clustering:
         """Clients of other nodes may come here, should theirs go away."""
         self._link.tell_clients(tuple(_shown(*door.address) for door in doors if isinstance(door, NatsDoor)))
         self._doors = [door for door in doors if isinstance(door, StreamDoor)]
+        self._change()
 
     def _stand_still(self, seconds: float) -> None:
         """C4: what clients said before may be older than anybody should hear. They come again, here or elsewhere."""

@@ -124,7 +124,8 @@ class Lane:
         """Tells the peer why, says so here too, and ends."""
         if self.state is not State.CLOSED:
             self.outbox.push(frame(Refusal(reason)))
-            self.cluster.complain("%s: %s", self.whom(), reason)
+            # Two kinds of line: a stranger's noise must not keep unsaid that a node is refused.
+            self.cluster.complain("%s: %s" if self.other is None else "%s is refused: %s", self.whom(), reason)
             self.cluster.refused += 1
             self.close()
 
