@@ -122,11 +122,12 @@ class Ear:
         self.confirmed: float | None = None
         self.left: float | None = None
         self.life = host.life
+        self.room = 1 << 30
         self.heard: list[tuple[float, int]] = []
         self.consumer: Consumer | None = None
 
     def has_room(self, weight: int) -> bool:
-        return True
+        return weight <= self.room
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1

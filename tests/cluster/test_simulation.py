@@ -89,6 +89,29 @@ def test_one_copy_to_each_node_that_has_somebody(engine: Any) -> None:
     assert [peer["forwarded"] for peer in there.cluster.report()["peers"]] == [0, 0]  # one hop
 
 
+@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_a_group_turns_away_from_members_that_are_nearly_full(engine: Any) -> None:
+    """G3: the other node says so before anything is lost, and the choice falls on others until it has room again."""
+    world = World(12, 3, engine)
+    world.start()
+    slow, quick = (world.hosts[name].subscribe("a.>", "g") for name in ("n1", "n2"))
+    world.run(1.0)
+    slow.room = 10_000
+    for _ in range(1000):
+        world.hosts["n0"].publish("a.x")
+        world.run(0.001)
+    world.run(1.0)
+    assert len(slow.heard) < 50
+    assert len(slow.heard) + len(quick.heard) == 1000
+    slow.room = 1 << 30
+    world.run(1.0)
+    for _ in range(1000):
+        world.hosts["n0"].publish("a.x")
+        world.run(0.001)
+    world.run(1.0)
+    assert 450 < len(slow.heard) < 600
+
+
 def test_a_pause_of_a_second_evicts_nobody() -> None:
     world = World(8, 3)
     world.start()
@@ -164,7 +187,7 @@ def a_last_leave_overtakes_a_first_join(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_forwarded_message_is_forwarded_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Exchange, "deliver", lambda self, plan, publication, groups: self.publish(plan, publication))
+    patch.setattr(Exchange, "deliver", lambda self, plan, publication, *_: self.publish(plan, publication))
 
 
 def a_lost_peer_is_remembered(patch: pytest.MonkeyPatch) -> None:

@@ -40,11 +40,12 @@ class Clustering:
         links = settings.links
         # Workers are nodes to each other, though to clients they are one.
         name = node.name if worker is None else f"{node.name}/{worker.number}"
+        siblings = "" if worker is None else f"{node.name}/"
         identity = Identity(name, links.name, node.version, time.time_ns())
         server_tls, client_tls = _tls(links)
         secret = b"" if links.secret_file is None else _secret(links)
         timing = Timing(links.silence)
-        self._link = Link(node, identity, secret, timing, engine.link_reader, server_tls, client_tls)
+        self._link = Link(node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings)
         self._link.on_change = self._change
         self._link.cluster.stood_still = self._stand_still
         self._doors: list[StreamDoor] = []

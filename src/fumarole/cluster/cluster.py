@@ -20,7 +20,7 @@ heard of; whoever is dialed dials back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
@@ -34,13 +34,14 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
-from fumarole.protocols.link import Changes, Doors, Frame, Hello, Leaving, LinkError, frame, message
+from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leaving, LinkError, frame, message
 
 RETRY = 0.3
 """Seconds between two attempts to reach somebody."""
 FORGET_AFTER = 3600.0
 """Seconds after which an address that was only heard of, and cannot be reached, is tried no more."""
 LINK_OUTBOX = 16 * 1024 * 1024
+COUNT_EVERY = 0.25
 SNAPSHOT_SLICE = 500
 """Entries in one frame."""
 
@@ -90,6 +91,7 @@ class Cluster:
         complain: Callable[..., None] = lambda *_: None,
         announce: Callable[..., None] = lambda *_: None,
         link_limit: int = LINK_OUTBOX,
+        siblings: str = "",
     ) -> None:
         self.node = node
         self.identity = identity
@@ -109,6 +111,8 @@ class Cluster:
         """Called when a peer comes or goes."""
         self.stood_still: Callable[[float], None] = lambda _: None
         """Called after this node has slept for so long."""
+        self._siblings = siblings
+        """What the names of the other workers of this node begin with; empty: there are none."""
         self._nonce = nonce
         self._contacts: dict[str, Contact] = {}
         self._leftovers: list[Peer] = []
@@ -118,6 +122,7 @@ class Cluster:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._last_tick = now
         self._next_beat = now
+        self._next_count = now
         self._leaving = False
         self.metadata = Metadata(node.namespaces, identity.node, self._broadcast)
         node.namespaces.watch(self._watch, self.metadata.described, self.metadata.forgotten)
@@ -315,6 +320,10 @@ class Cluster:
             for peer in self.peers.values():
                 peer.beat(now)
         self.metadata.tick(now)
+        if self._siblings and now >= self._next_count:
+            self._next_count = now + COUNT_EVERY
+            for exchange in self.node.namespaces:
+                self._broadcast(Counts(exchange.name, numbers_of(exchange)))
         while self._leftovers and self._leftovers[0].others.clear():
             self._leftovers.pop(0)
         self._dial(now)
@@ -402,6 +411,12 @@ class Cluster:
 
     # For people.
 
+    def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
+        """Adds what the other workers of this node have counted, as they last said."""
+        for peer in self.peers.values():
+            if self._siblings and peer.name.startswith(self._siblings):
+                _add(numbers, peer.counted.get(namespace, {}))
+
     def report(self) -> dict[str, Any]:
         return {
             "node": self.identity.node,
@@ -415,3 +430,19 @@ class Cluster:
             "refused": self.refused,
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
         }
+
+
+def numbers_of(exchange: Exchange) -> dict[str, int | dict[str, int]]:
+    """What an exchange has counted, without its names."""
+    return {key: value for key, value in exchange.report().items() if key not in KNOWN_EVERYWHERE}
+
+
+def _add(to: dict[str, Any], numbers: Mapping[str, int | dict[str, int]]) -> None:
+    for key, value in numbers.items():
+        if isinstance(value, dict):
+            _add(to.setdefault(key, {}), value)
+        elif isinstance(to.get(key, 0), int):
+            to[key] = to.get(key, 0) + value
+
+
+KNOWN_EVERYWHERE = frozenset({"namespace", "producers"})

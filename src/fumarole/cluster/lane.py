@@ -22,10 +22,22 @@ from typing import TYPE_CHECKING, Any
 from fumarole.cluster.identity import check_hello, check_proof, prove, shown
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import Publication
+from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import BEFORE_GROUP, Exchange
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.plans import Plans
-from fumarole.protocols.link import Forwarded, Frame, Hello, LinkError, LinkProtocol, Proof, Refusal, Spoken, frame
+from fumarole.protocols.link import (
+    Forwarded,
+    Frame,
+    Hello,
+    LinkError,
+    LinkProtocol,
+    Proof,
+    Refusal,
+    Rest,
+    Spoken,
+    frame,
+)
 from fumarole.sessions.stream import State
 
 if TYPE_CHECKING:
@@ -72,6 +84,8 @@ class Lane:
         self.outbox: Outbox = parts.outbox(
             HANDSHAKE_BYTES, Overflow.DISCONNECT, parts.counters(), self.node.ready, owner
         )
+        self._rested: dict[tuple[str, str], float] = {}
+        """When the peer was last told that a group has no room here."""
         self._keys: dict[bytes, tuple[Exchange, tuple[str, ...]] | None] = {}
         if dialed:
             self._say_hello()
@@ -218,7 +232,18 @@ class Lane:
         except (FumaroleError, UnicodeDecodeError):
             self.count_late(found)
             return
-        exchange.deliver(plan, publication, groups)
+        exchange.deliver(plan, publication, groups, self.tire)
+
+    def tire(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
+        """The members of a group that are here will soon have no room. The peer chooses others, for a while (G3)."""
+        now = self.cluster.now
+        if now - self._rested.get((exchange.name, group), -REST) < REST / 2:
+            return
+        if not any(member.outlet.has_room(exchange.reserve) for member in members):
+            if len(self._rested) >= KEYS_KEPT:
+                self._rested.clear()
+            self._rested[exchange.name, group] = now
+            self.push(Rest(exchange.name, group, REST))
 
     def deliver_reading(self, said: Spoken) -> None:
         """A message that is a reading (C6)."""
@@ -226,7 +251,7 @@ class Lane:
         if found is None:
             return
         try:
-            self.cluster.metadata.deliver(said, *found)
+            self.cluster.metadata.deliver(said, *found, self.tire)
         except FumaroleError:
             self.count_late(found)
 
@@ -250,3 +275,5 @@ class Lane:
 
 
 KEYS_KEPT = 4_096
+REST = 0.5
+"""Seconds for which a group whose members are full is left in peace."""

@@ -51,6 +51,7 @@ class Link:
         make_reader: Callable[[Lane], Any] | None = None,
         server_tls: ssl.SSLContext | None = None,
         client_tls: ssl.SSLContext | None = None,
+        siblings: str = "",
     ) -> None:
         self.node = node
         self.make_reader = make_reader
@@ -71,6 +72,7 @@ class Link:
             timing,
             Complaints(log),
             log.info,
+            siblings=siblings,
         )
         node.wake = self.cluster.wake
         self._changed = asyncio.Event()

@@ -19,7 +19,7 @@ from itertools import islice
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import Publication
-from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.producers import Reading, check_identity
 from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame
@@ -137,7 +137,7 @@ class Metadata:
             if producer is not None:
                 producer.heard = max(producer.heard, self.now)
 
-    def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...]) -> None:
+    def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], tired: Tired) -> None:
         """A reading that was heard elsewhere, to those who are here. Raises FumaroleError."""
         reading = Reading(said.producer, said.metadata, said.value, said.raw)
         publication = Publication(said.topic, said.payload, said.reply, said.headers, reading)
@@ -147,7 +147,7 @@ class Metadata:
         if producer is not None:
             producer.heard, producer.value = self.now, said.value
             plan = exchange.plan_for(producer, topic, plans)
-        exchange.deliver(plan, publication, groups)
+        exchange.deliver(plan, publication, groups, tired)
 
     def _bury(self, namespace: str, identity: str, version: Version) -> None:
         if len(self._graves) >= GRAVES_KEPT:

@@ -15,6 +15,7 @@ from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.protocols.link import (
     Beat,
     Changes,
+    Counts,
     Doors,
     Echo,
     Frame,
@@ -79,6 +80,8 @@ class Peer:
         self.received = 0
         """Messages that it forwarded to us."""
         self.too_old = 0
+        self.counted: dict[str, dict[str, int | dict[str, int]]] = {}
+        """By namespace, what it has counted; only workers of one node tell each other."""
         self.resting: dict[tuple[str, str], float] = {}
         self._snapshot: Iterator[Frame] | None = None
 
@@ -197,6 +200,9 @@ class Peer:
                 while not self.others.clear():
                     pass
                 self._answer(lane, ticket)
+            case Counts(namespace, numbers):
+                if len(self.counted) < MOST_COUNTED or namespace in self.counted:
+                    self.counted[namespace] = numbers
             case Doors(clients):
                 self.clients = clients
                 self.cluster.changed()
@@ -252,4 +258,5 @@ class Peer:
 
 
 LONGEST_REST = 1.0
+MOST_COUNTED = 10_000
 NOT_YET = -1

@@ -41,6 +41,8 @@ CONSUMERS_LOOKED_AT = 10_000
 BEFORE_GROUP = b"\x01"
 """In the key of a forwarded message, before each group that its node is to serve; no group name has it."""
 
+Tired = Callable[["Exchange", str, tuple[Consumer, ...]], None]
+"""Of this group, these members are here, and the one just chosen has little room left."""
 Watch = Callable[["Exchange", Consumer, int], None]
 """A consumer of this node came (1) or is about to go (-1)."""
 
@@ -61,6 +63,8 @@ class Exchange:
         self.grammar = grammar
         self.overflow = overflow
         self.outbox_limit = outbox_limit
+        self.reserve = outbox_limit // 4
+        """Bytes for what is on its way from other nodes while they are told that a group here has no more room."""
         self.connections = 0
         self.is_alive = True
         """Until the namespace ends."""
@@ -248,9 +252,13 @@ class Exchange:
         counters.forwarded += len(far)
         return routed + len(far)
 
-    def deliver(self, plan: Plan, publication: Publication, groups: Collection[str]) -> int:
+    def deliver(
+        self, plan: Plan, publication: Publication, groups: Collection[str], tired: Tired = lambda *_: None
+    ) -> int:
         """Hands a message that another node forwarded to those who are here: consumers without a group, and a member of
         each of these groups, which that node has chosen us for (G2). It goes nowhere else (C3). How many got it.
+
+        `tired` hears of groups whose members here will soon have no room for more (G3).
         """
         routed = 0
         for consumer in plan.consumers:
@@ -262,6 +270,8 @@ class Exchange:
                 if here and group.name in groups:
                     member = group.choose(here, weight, None)
                     if member is not None:
+                        if not member.outlet.has_room(weight + self.reserve):
+                            tired(self, group.name, here)
                         member.outlet.accept(member, publication)
                         routed += 1
         self.counters.routed += routed

@@ -16,6 +16,9 @@ class Reporter(Protocol):
     def report(self) -> dict[str, Any]:
         """For people and scripts."""
 
+    def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
+        """Adds what other processes of this node have counted."""
+
 
 @dataclass(slots=True)
 class Node:

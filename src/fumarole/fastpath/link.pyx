@@ -15,7 +15,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memchr, memcmp
 
 from fumarole.fastpath.nats cimport INCOMPLETE, NatsReader, ODD, Operation, WORK_AT_ONCE, sizes
-from fumarole.fastpath.outbox cimport Consumer
+from fumarole.fastpath.outbox cimport Consumer, Outbox
 from fumarole.fastpath.plans cimport Group, Plan
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
@@ -26,6 +26,13 @@ cdef Py_ssize_t FRAMING = PURE_FRAMING
 cdef object CLOSED = State.CLOSED
 
 
+cdef inline bint has_room(Consumer member, Py_ssize_t weight) except -1:
+    cdef Outbox outbox = member.outbox
+    if outbox is None:
+        return member.outlet.has_room(weight)
+    return outbox.size + weight <= outbox.limit and not outbox.overflowed and not outbox.doubted
+
+
 cdef class LinkReader(NatsReader):
     """Stands before a lane and takes its bytes."""
 
@@ -33,6 +40,7 @@ cdef class LinkReader(NatsReader):
     cdef object found           # what it means: an exchange and groups, or None
     cdef tuple groups
     cdef bint stale
+    cdef Py_ssize_t reserve     # room that a member of a group should have left
     cdef long long messages     # since the lane was last told
 
     def __init__(self, session):
@@ -106,6 +114,7 @@ cdef class LinkReader(NatsReader):
             exchange, self.groups = self.found
             self.plans = exchange.plans()
             self.counters = exchange.counters
+            self.reserve = exchange.reserve
         return 0
 
     cdef int publish(self, Plan plan, Operation* operation) except -1:
@@ -129,6 +138,8 @@ cdef class LinkReader(NatsReader):
                     continue
                 consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(<tuple>PyTuple_GET_ITEM(share, 2), weight, None)
                 if consumer is not None:
+                    if not has_room(consumer, weight + self.reserve):
+                        self.session.tire(self.found[0], (<Group>PyTuple_GET_ITEM(share, 0)).name, share[2])
                     publication = self.deliver(consumer, consumer.key, operation, publication)
                     routed += 1
         self.counters.routed += routed

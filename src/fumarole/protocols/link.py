@@ -133,6 +133,13 @@ class Leaving(Frame, tag="leaving"):
     ticket: int
 
 
+class Counts(Frame, tag="counts"):
+    """What the speaker has counted in a namespace: for workers, which are one node to clients."""
+
+    namespace: str
+    numbers: dict[str, int | dict[str, int]]
+
+
 class Doors(Frame, tag="doors"):
     """Where NATS clients reach the speaker, now that they do."""
 
@@ -188,6 +195,7 @@ AnyFrame = (
     | Echo
     | Rest
     | Leaving
+    | Counts
     | Doors
     | Producers
     | Heard

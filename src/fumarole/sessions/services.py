@@ -67,7 +67,10 @@ def answer(service: str, request: Request) -> dict[str, Any] | None:
 
 
 def _stats(request: Request) -> dict[str, Any]:
-    return {"node": request.node.name, "version": request.node.version, **request.exchange.report()}
+    numbers = request.exchange.report()
+    if request.node.cluster is not None:
+        request.node.cluster.sum_up(request.exchange.name, numbers)
+    return {"node": request.node.name, "version": request.node.version, **numbers}
 
 
 def _consumers(request: Request) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,8 +80,19 @@ def test_one_node_to_clients(workers: Workers) -> None:
     heard = [client.hear_until(b"MSG a.end %d 0\r\n\r\n" % number) for number, client in enumerate(clients)]
     heard = [before + client.flush() for before, client in zip(heard, clients, strict=True)]
     assert sum(text.count(b"MSG shared.x") for text in heard) == 240
+    assert stats(clients[2])["delivered"] == CLIENTS * 2 + 240
+    assert stats(clients[3])["connections"] == CLIENTS
     for client in clients:
         client.close()
+
+
+def stats(client: Client) -> dict[str, Any]:
+    """Of all workers together; they tell each other now and then."""
+    time.sleep(0.8)
+    client.say(b"SUB inbox 999\r\nPUB $FUM.stats inbox 0\r\n\r\n")
+    client.hear_until(b"MSG inbox 999 ")
+    seen: dict[str, Any] = json.loads(client.hear_until(b"}\r\n").partition(b"\r\n")[2])
+    return seen
 
 
 def test_a_worker_that_dies_is_started_again(workers: Workers) -> None:
