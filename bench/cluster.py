@@ -30,7 +30,21 @@ CONFIRMED_WITHIN = 5_000.0
 """Microseconds."""
 JOINING = 1_000_000
 JOINED_WITHIN = 30.0
+MEMORY_LIMIT = 1024.0
+START_SIZE = 40 << 20
+"""Bytes of a node that has just been started."""
+CHANGES = 50_000
+CHANGE_LIMIT = 30.0
+"""Microseconds on a processor."""
 BATCH = 1_000
+WORKER_LOADS = {
+    "one to one, 128 B": (Load(600_000, size=128, topics=1_000), 0.8),
+    "fan-out to 10, 128 B": (Load(200_000, size=128, topics=1_000, consumers=10), 0.8),
+    "group of 4, 16 B": (Load(600_000, consumers=4, group="sharing"), 0.8),
+    "every topic new, 16 B": (Load(500_000, topics=500_000), 0.8),
+    "8 publishers, 8 consumers, 64 B": (Load(400_000, size=64, publishers=8, consumers=8), 1.0),
+    "16 publishers, group of 16, 64 B": (Load(800_000, size=64, publishers=16, consumers=16, group="sharing"), 1.0),
+}
 TWO_NODES, THREE_NODES = "Cluster of two nodes", "Cluster of three nodes"
 
 
@@ -39,7 +53,8 @@ def measure(effort: Effort) -> Iterator[Figure]:
         yield from _rates(ours, theirs, effort)
         yield from _latency(ours, theirs, effort)
     yield from _confirming(effort)
-    yield _joining(effort)
+    yield from _joining(effort)
+    yield from _workers(effort)
 
 
 def _rates(ours: list[Server], theirs: list[Server], effort: Effort) -> Iterator[Figure]:
@@ -85,7 +100,7 @@ def _confirming(effort: Effort) -> Iterator[Figure]:
             made.close()
 
 
-def _joining(effort: Effort) -> Figure:
+def _joining(effort: Effort) -> Iterator[Figure]:
     """From the start of a node until it lets clients in, with very many consumers on the node that it joins."""
     many = effort.share(JOINING)
     first = free_port()
@@ -95,16 +110,42 @@ def _joining(effort: Effort) -> Figure:
         effort.tell(f"joining a node with {many:,} consumers")
         began = time.perf_counter()
         joining = ("--node", "new", "--cluster", f"127.0.0.1:{free_port()}", "--peer", f"127.0.0.1:{first}")
-        with fumarole("compiled", *joining):
+        with fumarole("compiled", *joining) as new:
             took = time.perf_counter() - began
+            resident = new.resident() - START_SIZE
+            yield within(JOINED_WITHIN, TWO_NODES, f"joining where there are {many:,} consumers", took, "s")
+            yield within(MEMORY_LIMIT, TWO_NODES, "memory of a consumer on another node", resident / many, "B")
+            before = new.processor_seconds()
+            connection = old.connect()
+            changes = effort.share(CHANGES)
+            _subscribe(connection, [f"plant.change.{number}" for number in range(changes)])
+            cost = (new.processor_seconds() - before) / changes * 1e6
+            yield within(CHANGE_LIMIT, TWO_NODES, "a change, on the node that is told", cost, "µs")
+            connection.close()
         crowd.close()
-    return within(JOINED_WITHIN, TWO_NODES, f"joining where there are {many:,} consumers", took, "s")
+
+
+def _workers(effort: Effort) -> Iterator[Figure]:
+    """Two workers beside one, on the same cores as the load generator. The kernel deals connections out at random."""
+    with fumarole() as one, fumarole("compiled", "--workers", "2") as two:
+        for name, (load, wanted) in WORKER_LOADS.items():
+            best = [0.0, 0.0]
+            for round_number in range(1, effort.rounds + 1):
+                for which, server in enumerate((two, one)):
+                    effort.tell(f"{name}: {'one' if which else 'two'}, round {round_number}")
+                    given = load._replace(messages=effort.share(load.messages))
+                    best[which] = max(best[which], run_load(server.port, given).rate)
+            yield against("one worker", "Two workers", name, best[0], best[1], "/s", at_least=wanted)
 
 
 def _crowd(node: Server, consumers: int) -> socket.socket:
     connection = node.connect()
-    lines = [b"SUB %b %d\r\n" % (pattern.encode(), number) for number, pattern in enumerate(patterns(consumers))]
+    _subscribe(connection, list(patterns(consumers)))
+    return connection
+
+
+def _subscribe(connection: socket.socket, to: list[str]) -> None:
+    lines = [b"SUB %b %d\r\n" % (pattern.encode(), number) for number, pattern in enumerate(to)]
     for at in range(0, len(lines), BATCH):
         connection.sendall(b"".join(lines[at : at + BATCH]))
     settle(connection)
-    return connection

@@ -45,7 +45,9 @@ class Clustering:
         server_tls, client_tls = _tls(links)
         secret = b"" if links.secret_file is None else _secret(links)
         timing = Timing(links.silence)
-        self._link = Link(node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings)
+        self._link = Link(
+            node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings, links.outbox
+        )
         self._link.on_change = self._change
         self._link.cluster.stood_still = self._stand_still
         self._doors: list[StreamDoor] = []

@@ -24,7 +24,7 @@ from fumarole.app.values import (
     TokenDigest,
     Workers,
 )
-from fumarole.core.limits import Limits
+from fumarole.core.limits import MIB, Limits
 from fumarole.exchange.namespaces import DEFAULT, KUBEMQ, NamespaceRules
 
 
@@ -82,6 +82,8 @@ class Links(Struct, frozen=True, kw_only=True):
     authority: FilePath | None = None
     silence: float = 2.0
     """Seconds after which a node that is not heard of is gone (C4)."""
+    outbox: Size = 16 * MIB
+    """Bytes that wait for one other node; then the oldest messages are dropped."""
 
 
 class Log(Struct, frozen=True, kw_only=True):

@@ -189,7 +189,7 @@ class Cluster:
 
     def addresses(self) -> tuple[str, ...]:
         """Of every live node, for others to dial."""
-        return tuple(peer.hello.address for peer in self.peers.values() if peer.hello.address)
+        return tuple(peer.address for peer in self.peers.values() if peer.address)
 
     def open_doors(self, clients: tuple[str, ...]) -> None:
         """From now on clients may come here."""
@@ -249,7 +249,8 @@ class Cluster:
                 contact.reached = self.now
                 contact.attempts += 1
         else:
-            self.contact(hello.address)
+            peer.address = seen_from_here(hello.address, lane.remote_host)
+            self.contact(peer.address)
         for address in addresses:
             self.contact(address)
         if peer.is_linked():
@@ -282,10 +283,14 @@ class Cluster:
         if peer.is_linked() or peer.known is not None:
             self.complain("node %s is gone: %s", ascii(peer.name), why)
         peer.close()
-        if not peer.others.clear():
-            self._leftovers.append(peer)
+        self.forget(peer)
         self.advance()
         self.changed()
+
+    def forget(self, peer: Peer) -> None:
+        """Its consumers are no more. Very many are forgotten a part at a time, and get nothing meanwhile."""
+        if not peer.others.clear():
+            self._leftovers.append(peer)
 
     def joined(self, peer: Peer) -> None:
         """A peer has told us everything."""
@@ -430,6 +435,17 @@ class Cluster:
             "refused": self.refused,
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
         }
+
+
+def seen_from_here(address: str, host: str) -> str:
+    """Where a node is reached that says `0.0.0.0:6222`, all its addresses: at the one that it came from."""
+    said, colon, port = address.rpartition(":")
+    if said in EVERYWHERE and host:
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{said}{colon}{port}"
+
+
+EVERYWHERE = ("0.0.0.0", "[::]", "::")
 
 
 def numbers_of(exchange: Exchange) -> dict[str, int | dict[str, int]]:

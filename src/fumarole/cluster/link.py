@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 
-from fumarole.cluster.cluster import Cluster
+from fumarole.cluster.cluster import LINK_OUTBOX, Cluster
 from fumarole.cluster.identity import NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.pulse import USUAL, Timing
@@ -52,6 +52,7 @@ class Link:
         server_tls: ssl.SSLContext | None = None,
         client_tls: ssl.SSLContext | None = None,
         siblings: str = "",
+        outbox: int = LINK_OUTBOX,
     ) -> None:
         self.node = node
         self.make_reader = make_reader
@@ -73,6 +74,7 @@ class Link:
             Complaints(log),
             log.info,
             siblings=siblings,
+            link_limit=outbox,
         )
         node.wake = self.cluster.wake
         self._changed = asyncio.Event()

@@ -60,6 +60,8 @@ class Peer:
         self.hello = hello
         self.name = self.label = hello.node
         self.clients = hello.clients
+        self.address = hello.address
+        """Where others reach it."""
         self.lanes: dict[tuple[bool, str], Lane] = {}
         """By whether we dialed it, and its name."""
         self.pulse = Pulse(cluster.now)
@@ -196,9 +198,8 @@ class Peer:
                 self.known = ticket if self.known is None else max(self.known, ticket)
                 self.cluster.advance()
             case Leaving(ticket):
-                self.leaving = True
-                while not self.others.clear():
-                    pass
+                self.leaving = self.outbox.doubted = True  # from here on no group chooses it
+                self.cluster.forget(self)
                 self._answer(lane, ticket)
             case Counts(namespace, numbers):
                 if len(self.counted) < MOST_COUNTED or namespace in self.counted:
@@ -244,7 +245,7 @@ class Peer:
         return {
             "node": self.name,
             "version": self.hello.version,
-            "address": self.hello.address,
+            "address": self.address,
             "state": "leaving" if self.leaving else state,
             "silence": round(self.pulse.silence(now), 3),
             "round_trip": round(self.pulse.round_trip, 6),

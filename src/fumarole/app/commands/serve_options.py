@@ -32,6 +32,7 @@ HELP = {
     "--links-certificate": "What this node shows other nodes, PEM.",
     "--links-key": "Its key, PEM.",
     "--links-authority": "Who must have signed other nodes' certificates, PEM.",
+    "--links-outbox": "What may wait for one other node.",
     "--links-silence": "After so much of it a node is gone.",
     "--log-level": "debug, info, warning or error.",
     "--log-format": "text or json.",
