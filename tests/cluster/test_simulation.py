@@ -18,7 +18,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.fastpath.engine import PLAIN, compiled
 from tests.cluster.simulation import World
 
-SEEDS = 36
+SEEDS = 24
 SEEDS_FOR_A_BUG = 25
 
 

@@ -110,11 +110,12 @@ class Outcome:
         """How late the latest message was (S9)."""
         return max((late for heard in self.heard.values() for _, late in heard), default=0.0)
 
-    def row(self, name: str) -> str:
+    def row(self, name: str, untouched: tuple[int, ...]) -> str:
         """For the table in docs/cluster.md."""
+        others = sum(len(self.lost(f"alone-{number}")) for number in untouched)
         return (
-            f"| {name} | {len(self.lost_by_group())} | {self.over_after():.2f} s | {len(self.lost('alone-0'))} / "
-            f"{len(self.lost('alone-2'))} | {self.doubled()} | {self.disordered()} | {self.oldest():.2f} s |"
+            f"| {name} | {len(self.lost_by_group())} | {self.over_after():.2f} s | {others} | {self.doubled()} | "
+            f"{self.disordered()} | {self.oldest():.2f} s |"
         )
 
 
@@ -193,6 +194,23 @@ async def go_on(nodes: Nodes) -> None:
     nodes[1].signal(signal.SIGCONT)
 
 
+async def start_all_again(nodes: Nodes) -> None:
+    """One by one, all but the one that the publisher is on."""
+    for number in (1, 2):
+        nodes[number].signal(signal.SIGTERM)
+        await asyncio.to_thread(nodes[number].process.wait)
+        await asyncio.to_thread(nodes[number].start)
+        await asyncio.sleep(1.0)  # for its clients to be back
+
+
+async def join(nodes: Nodes) -> None:
+    await asyncio.to_thread(nodes.add)
+
+
+async def leave(nodes: Nodes) -> None:
+    await asyncio.to_thread(nodes.nodes[-1].stop)
+
+
 def _network(nodes: Nodes) -> Namespaces:
     assert isinstance(nodes.network, Namespaces)
     return nodes.network
@@ -234,14 +252,18 @@ class Case:
     """At most so many; None: only when it is over counts."""
     over: float = 2.0
     needs_namespaces: bool = False
+    untouched: tuple[int, ...] = (0, 2)
+    """Nodes whose consumers must not lose anything at any time (S6)."""
 
 
 CASES = {
     "none": Case(nothing, 1.0, None, 0),
     "SIGTERM": Case(terminate, 1.0, start_again, 0),
+    "all restarted, one by one": Case(start_all_again, 0.0, None, 0, untouched=(0,)),
+    "a fourth node joins and leaves": Case(join, 1.0, leave, 0, untouched=(0, 1, 2)),
     "kill -9": Case(kill, 1.0, start_again, 2),
     "SIGSTOP for 1 s": Case(stop, 1.0, go_on, 0),
-    "SIGSTOP for 7 s": Case(stop, 7.0, go_on, None),
+    "SIGSTOP for 6 s": Case(stop, 6.0, go_on, None),
     "partition, both ways": Case(cut_both_ways, 4.0, heal, None, needs_namespaces=True),
     "partition, one way": Case(cut_one_way, 4.0, heal, None, needs_namespaces=True),
     "5 % of packets lost": Case(lossy, 4.0, heal, 0, needs_namespaces=True),

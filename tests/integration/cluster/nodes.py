@@ -215,14 +215,20 @@ class Nodes:
     ) -> None:
         self.network = network or Network()
         ports = [_free_port() for _ in range(count)]
+        self._folder, self._flags, self._pure = folder, flags, pure
         self.nodes: list[NodeProcess] = []
         try:
-            for number in range(count):
-                peers = [f"{self.network.host(0)}:{ports[0]}"] if number else []
-                self.nodes.append(NodeProcess(folder, number, self.network, ports[number], peers, flags, pure))
+            for port in ports:
+                self.add(port)
         except BaseException:
             self.kill()
             raise
+
+    def add(self, port: int = 0) -> None:
+        """One more."""
+        peers = [self.nodes[0].cluster_address] if self.nodes else []
+        number, port = len(self.nodes), port or _free_port()
+        self.nodes.append(NodeProcess(self._folder, number, self.network, port, peers, self._flags, self._pure))
 
     def __getitem__(self, number: int) -> NodeProcess:
         return self.nodes[number]

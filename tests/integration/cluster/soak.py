@@ -105,7 +105,7 @@ async def suffer_all() -> int:
             continue
         with tempfile.TemporaryDirectory() as folder:
             outcome = await suffered(name, Path(folder))
-        print(outcome.row(name), flush=True)
+        print(outcome.row(name, case.untouched), flush=True)
         for fault in faults_in(outcome, name):
             bad += 1
             print(f"    {name}: {fault}", flush=True)
