@@ -9,7 +9,7 @@ COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-test run pipeline soak test check bench fuzz faults-live lock clean
+.PHONY: help setup setup-test run cluster pipeline test check bench soak fuzz faults-live lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -28,6 +28,9 @@ pipeline: setup ## broker, stations, recorders, Spark job and report, the whole 
 	@rm -rf build/pipeline
 	@$(BIN)/fumarole pipeline demo --folder build/pipeline
 
+cluster: setup ## three nodes with the demonstration spread over them; kill one and see
+	@$(BIN)/fumarole demo --nodes 3
+
 test: setup-test check ## every check and every test
 	@$(BIN)/pytest -q
 
@@ -40,8 +43,9 @@ check: setup ## format, lint, types, layers
 bench: setup ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
 
-soak: setup-test ## the standing job, killed and restarted twenty times
-	@$(BIN)/pytest -q -m soak tests/pipeline
+soak: setup-test ## for long: the standing job killed twenty times, the cluster under every fault, thousands in the simulation
+	@$(BIN)/pytest -q -m soak tests
+	@$(BIN)/python tests/integration/cluster/soak.py
 
 fuzz: setup ## random bytes against the parsers, for long
 	@$(BIN)/python tests/fuzz/run.py

@@ -33,9 +33,13 @@ class Load(NamedTuple):
     churn: str = ""
     churn_rate: int = 1_000
     patience: int = 10
+    consumer_port: int = 0
+    """Another node of a cluster, where the consumers are; 0: the same."""
 
     def options(self) -> list[str]:
-        given = {field: value for field, value in self._asdict().items() if value != ""}
+        given = {
+            field: value for field, value in self._asdict().items() if value not in ("", 0) or field == "consumers"
+        }
         return [text for field, value in given.items() for text in (f"--{field.replace('_', '-')}", str(value))]
 
 
@@ -93,8 +97,11 @@ def run_load(port: int, load: Load) -> Run:
     return msgspec.json.decode(_run("load", port, *load.options()), type=Run)
 
 
-def run_latency(port: int, rounds: int) -> Latency:
-    return msgspec.json.decode(_run("latency", port, "--rounds", str(rounds)), type=Latency)
+def run_latency(port: int, rounds: int, answering_port: int = 0) -> Latency:
+    options = ["--rounds", str(rounds)]
+    if answering_port:
+        options += ["--answering-port", str(answering_port)]
+    return msgspec.json.decode(_run("latency", port, *options), type=Latency)
 
 
 def build(name: str) -> Path:

@@ -41,6 +41,7 @@ CLAIMS = (
     "recorder",
     "live",
     "pipeline",
+    "cluster",
 )
 """Each a module beside this one, with a function `measure`."""
 ROUNDS = 5

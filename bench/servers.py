@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,20 +99,47 @@ def fumarole(name: str = COMPILED, *flags: str) -> Iterator[Server]:
 
 
 @contextmanager
-def nats_server() -> Iterator[Server]:
+def nats_server(*flags: str) -> Iterator[Server]:
     """The peer."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(COMMANDS / "nats-server"), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", folder]
+        command = [str(COMMANDS / "nats-server"), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", folder, *flags]
         port = lambda pid: _port_in_file(Path(folder) / f"nats-server_{pid}.ports")  # noqa: E731
         with _running(PEER, command, dict(os.environ), port) as server:
             yield server
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
         return port
+
+
+@contextmanager
+def fumarole_cluster(nodes: int, *flags: str, name: str = COMPILED) -> Iterator[list[Server]]:
+    """So many of ours, which know each other."""
+    with ExitStack() as running:
+        ports = [free_port() for _ in range(nodes)]
+        servers = []
+        for number, port in enumerate(ports):
+            peers = ["--peer", f"127.0.0.1:{ports[0]}"] if number else []
+            own = ["--node", f"node-{number}", "--cluster", f"127.0.0.1:{port}", *peers]
+            servers.append(running.enter_context(fumarole(name, *own, *flags)))
+        yield servers
+
+
+@contextmanager
+def nats_cluster(nodes: int) -> Iterator[list[Server]]:
+    """So many of the peer's."""
+    with ExitStack() as running:
+        ports = [free_port() for _ in range(nodes)]
+        servers = []
+        for number, port in enumerate(ports):
+            flags = ["--cluster_name", "bench", "--cluster", f"nats://127.0.0.1:{port}", "--name", f"node-{number}"]
+            if number:
+                flags += ["--routes", f"nats://127.0.0.1:{ports[0]}"]
+            servers.append(running.enter_context(nats_server(*flags)))
+        time.sleep(2.0)  # for routes to be made; the peer does not say when they are
+        yield servers
 
 
 def peer_version() -> str:

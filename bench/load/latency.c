@@ -1,6 +1,6 @@
 /* latency: one message at a time over two hops, against any server that speaks the NATS text protocol.
  *
- *   latency --port PORT [--rounds 10000] [--patience 10]
+ *   latency --port PORT [--rounds 10000] [--patience 10] [--answering-port PORT]
  *
  * One connection asks, the other answers, the first hears it; that is a round, and two messages. Every message is
  * numbered, and must be heard once. Prints one line of JSON: p50, p99 and p999 of a round in microseconds.
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #define WARM_UP 200 /* rounds that do not count */
 
@@ -70,13 +71,15 @@ static int ascending(const void *a, const void *b) {
 
 int main(int count, char **words) {
   static const struct option known[] = {
-      {"port", 1, 0, 'p'}, {"rounds", 1, 0, 'r'}, {"patience", 1, 0, 'W'}, {0, 0, 0, 0}};
-  long port = 0, rounds = 10000, patience = 10;
+      {"port", 1, 0, 'p'}, {"rounds", 1, 0, 'r'}, {"patience", 1, 0, 'W'}, {"answering-port", 1, 0, 'a'},
+      {0, 0, 0, 0}};
+  long port = 0, answering_port = 0, rounds = 10000, patience = 10;
   int which, place = 0;
   while ((which = getopt_long(count, words, "", known, &place)) != -1) {
     if (which == '?') return CANNOT;
     long value = number(known[place].name, optarg, 1);
     if (which == 'p') port = value;
+    if (which == 'a') answering_port = value;
     if (which == 'r') rounds = value;
     if (which == 'W') patience = value;
   }
@@ -85,7 +88,8 @@ int main(int count, char **words) {
   static Side asking = {.hears = "volcanoes.answer", .says = "volcanoes.question"};
   static Side answering = {.hears = "volcanoes.question", .says = "volcanoes.answer"};
   open_side(&asking, (int)port, (double)patience);
-  open_side(&answering, (int)port, (double)patience);
+  open_side(&answering, (int)(answering_port ? answering_port : port), (double)patience);
+  if (answering_port) nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL); /* to become known on the other node */
   double *took = calloc((size_t)rounds, sizeof *took);
   for (long round = -WARM_UP; round < rounds; round++) {
     double start = seconds_now();

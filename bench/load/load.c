@@ -2,7 +2,7 @@
  *
  *   load --port PORT [--publishers 1] [--consumers 1] [--messages 1000000] [--size 16] [--topics 100]
  *        [--pattern 'volcanoes.>'] [--group NAME] [--window 20000] [--patience 10]
- *        [--churn 'PATTERN'] [--churn-rate 1000]
+ *        [--churn 'PATTERN'] [--churn-rate 1000] [--consumer-port PORT]
  *
  * Every message is numbered: its payload begins with the publisher and a sequence number, eight bytes. A consumer
  * must hear each publisher's numbers one after another; a group together must hear each once. So a message that is
@@ -15,6 +15,9 @@
  *
  * --churn adds a connection that subscribes and at once unsubscribes, so many times a second, evenly. A `%07ld` in its
  * pattern becomes the number of one topic after another.
+ *
+ * --consumer-port is for clusters: consumers are on another node than publishers. They get half a second to become
+ * known there, which not every server waits for by itself.
  *
  * Prints one line of JSON: seconds, published, delivered, changes (subscribes of the churn).
  */
@@ -29,6 +32,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #define PREFIX "volcanoes.kenya."
 #define SUFFIX ".east"
@@ -41,12 +45,12 @@
 #define SEQUENCE_MASK ((1ULL << SEQUENCE_BITS) - 1)
 
 static struct {
-  int port;
+  int port, consumer_port;
   long publishers, consumers, messages, size, topics, window;
   double patience;
   const char *pattern, *group, *churn;
   double churn_rate;
-} options = {0, 1, 1, 1000000, 16, 100, 20000, 10, "volcanoes.>", "", NULL, 1000};
+} options = {0, 0, 1, 1, 1000000, 16, 100, 20000, 10, "volcanoes.>", "", NULL, 1000};
 
 typedef struct {
   int socket;
@@ -243,7 +247,7 @@ static void change_subscriptions(void) {
 static void open_consumer(Consumer *consumer) {
   char text[512];
   int length = snprintf(text, sizeof text, "SUB %s %s 1\r\n", options.pattern, options.group);
-  consumer->socket = dial(options.port, options.patience);
+  consumer->socket = dial(options.consumer_port ? options.consumer_port : options.port, options.patience);
   say(consumer->socket, text, (size_t)length);
   settle(consumer->socket);
   unblock(consumer->socket);
@@ -265,6 +269,7 @@ static int open_all(void) {
     open_consumer(&consumers[i]);
     epoll_ctl(poll, EPOLL_CTL_ADD, consumers[i].socket, &event);
   }
+  if (options.consumer_port) nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
   for (long i = 0; i < options.publishers; i++) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u64 = (uint64_t)i};
     publishers[i].socket = dial(options.port, options.patience);
@@ -341,6 +346,7 @@ static void read_options(int count, char **words) {
       {"port", 1, 0, 'p'},    {"publishers", 1, 0, 'P'}, {"consumers", 1, 0, 'C'}, {"messages", 1, 0, 'm'},
       {"size", 1, 0, 's'},    {"topics", 1, 0, 't'},     {"pattern", 1, 0, 'a'},   {"group", 1, 0, 'g'},
       {"window", 1, 0, 'w'},  {"patience", 1, 0, 'W'},   {"churn", 1, 0, 'c'},     {"churn-rate", 1, 0, 'r'},
+      {"consumer-port", 1, 0, 'o'},
       {0, 0, 0, 0},
   };
   int which, place = 0;
@@ -349,6 +355,7 @@ static void read_options(int count, char **words) {
     const char *name = known[place].name;
     switch (which) {
       case 'p': options.port = (int)number(name, optarg, 1); break;
+      case 'o': options.consumer_port = (int)number(name, optarg, 1); break;
       case 'P': options.publishers = number(name, optarg, 1); break;
       case 'C': options.consumers = number(name, optarg, 0); break;
       case 'm': options.messages = number(name, optarg, 1); break;

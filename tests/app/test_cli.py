@@ -21,6 +21,7 @@ from tests.app.commands import CommandLine
 from tests.client.brokers import BrokerProcess
 
 COMMANDS = [
+    "cluster status",
     "serve", "demo", "password", "token", "config check", "pub", "sub", "request", "reply", "stats", "producers",
     "producer forget", "query explain", "bench", "bridge", "bridge status", "record", "pipeline replay",
     "pipeline verify", "pipeline run", "pipeline rollup", "pipeline enrich", "pipeline gaps", "pipeline traffic",

@@ -212,6 +212,13 @@ SAMPLES: dict[KeyPath, str] = {
     ("limits", "query_depth"): "12",
     ("kubemq", "namespace"): "lab",
     ("msgpack", "namespace"): "lab",
+    ("node",): "a",
+    ("cluster",): "localhost:1",
+    ("peer",): "localhost:1,[::1]:2",
+    ("workers",): "3",
+    ("links", "name"): "lab",
+    ("links", "silence"): "12",
+    ("links", "outbox"): "12345",
     ("log", "level"): "error",
     ("log", "format"): "json",
 }
@@ -230,17 +237,24 @@ def test_variables_and_flags_have_names_made_from_the_setting() -> None:
     assert len(VARIABLES) == len(FLAGS) == len(set(VARIABLES.values())) == len(names)
 
 
-@pytest.mark.parametrize("variable", [name for name, path in VARIABLES.items() if path[0] != "tls"])
+FILES = {"secret_file", "certificate", "key", "authority"}
+"""Settings of `links` that must be there, and some of them together."""
+
+
+@pytest.mark.parametrize(
+    "variable", [name for name, path in VARIABLES.items() if path[0] != "tls" and path[-1] not in FILES]
+)
 def test_a_setting_is_the_same_from_file_variable_and_flag(variable: str, load_text: LoadText) -> None:
     path = VARIABLES[variable]
     (flag,) = (name for name, known in FLAGS.items() if known == path)
     text = sample(path)
-    is_list = path[0] in {"doors", "allowed_namespaces"}
-    from_file = load_text(f"{key_text(path)} = {json.dumps(text.split(',') if is_list else text)}")
+    is_list = path[0] in {"doors", "allowed_namespaces", "peer"}
+    needed = 'cluster = "localhost:3"\n' if path[0] == "peer" else ""
+    from_file = load_text(f"{needed}{key_text(path)} = {json.dumps(text.split(',') if is_list else text)}")
     assert from_file != Settings()
-    assert load_text("", {variable: text}) == from_file
-    assert load_text("", {}, {flag: text}) == from_file
-    assert load_text("", {}, {flag: text.split(",") if is_list else [text]}) == from_file
+    assert load_text(needed, {variable: text}) == from_file
+    assert load_text(needed, {}, {flag: text}) == from_file
+    assert load_text(needed, {}, {flag: text.split(",") if is_list else [text]}) == from_file
 
 
 WINNERS = {

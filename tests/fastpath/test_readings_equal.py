@@ -128,4 +128,4 @@ def test_the_comparison_would_notice() -> None:
         seen = play(engine, NamespaceRules(), [(0, FIRST, 0), (0, USUAL * 2, 0)])[0]
         assert isinstance(seen, list)
         assert seen[PUBLISHERS].endswith(FIRST + USUAL * 2)
-        assert seen[-1].count(b" 1 4\r\n21.5") == 2
+        assert seen[-1].count(b" 1 60 64\r\n") == 2

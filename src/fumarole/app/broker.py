@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from fumarole import __version__
+from fumarole.app.clustering import Clustering
 from fumarole.app.credentials import Credentials
 from fumarole.app.settings import Settings, Tls
 from fumarole.app.values import Address
@@ -30,6 +31,7 @@ from fumarole.store.keeper import Keeper
 from fumarole.store.producers import StoreError
 
 if TYPE_CHECKING:
+    from fumarole.app.workers import Worker
     from fumarole.doors.kubemq import KubemqDoor
 
 log = logging.getLogger(__name__)
@@ -52,15 +54,16 @@ class Door(Protocol):
     address: tuple[str, int]
     scheme: str
 
-    async def open(self, host: str, port: int) -> None: ...
+    async def open(self, host: str, port: int, shared: bool = False) -> None: ...
     async def drain(self, seconds: float) -> None: ...
 
 
 class Broker:
     """`start`, then serve until `stop`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
         self._settings = settings
+        self._worker = worker
         self.engine = engine.best()
         rules = dict(settings.namespaces)
         if settings.doors.kubemq:
@@ -73,15 +76,20 @@ class Broker:
             parts=self.engine.parts,
         )
         self.node = Node(
-            name=f"fumarole-{uuid.uuid4().hex[:12]}",
+            name=settings.node or f"fumarole-{uuid.uuid4().hex[:12]}",
             version=__version__,
             limits=settings.limits,
             namespaces=namespaces,
             parts=self.engine.parts,
             authentication=settings.users is not None,
         )
-        self._keeper = Keeper(settings.data, namespaces, Complaints(log))
+        # What is durable is kept by the first of several workers: it knows all that the others know (C6).
+        keeps = worker is None or worker.number == 0
+        self._keeper = Keeper(settings.data, namespaces, Complaints(log)) if keeps else None
         self.doors: list[Door] = []
+        self._clustering = None
+        if settings.cluster is not None or worker is not None:
+            self._clustering = Clustering(settings, self.node, self.engine, worker)
 
     async def start(self) -> None:
         """Opens every door. Raises CannotServeError, with none of them left open."""
@@ -93,6 +101,8 @@ class Broker:
         if credentials is not None:
             check = lambda given: credentials.check(given.user, given.password, given.token)  # noqa: E731
         await self._recall()
+        if self._clustering is not None:
+            await self._join(self._clustering)
         for address in settings.doors.nats:
             await self._open("NATS", NatsDoor(self.node, self.engine.nats_reader, tls, check), address)
         for address in settings.doors.msgpack:
@@ -103,9 +113,13 @@ class Broker:
             )
         for address in settings.doors.kubemq:
             await self._open("KubeMQ", self._kubemq_door(credentials), address)
+        if self._clustering is not None:
+            self._clustering.opened(self.doors)
 
     async def _recall(self) -> None:
         """What producers said of themselves before the broker was started (M3)."""
+        if self._keeper is None:
+            return
         try:
             await self._keeper.load()
         except StoreError as error:
@@ -113,9 +127,17 @@ class Broker:
             raise CannotServeError(str(error)) from None
         self._keeper.start()
 
+    async def _join(self, clustering: Clustering) -> None:
+        """Before any client is let in: what it asks for must be known everywhere, and it must find everybody (C2)."""
+        try:
+            await clustering.start()
+        except OSError as error:
+            await self.stop()
+            raise CannotServeError(f"cannot listen on {self._settings.cluster}: {error.strerror or error}") from None
+
     async def _open(self, name: str, door: Door, address: Address) -> None:
         try:
-            await door.open(address.host, address.port)
+            await door.open(address.host, address.port, shared=self._worker is not None)
         except OSError as error:
             await self.stop()
             raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
@@ -140,16 +162,23 @@ class Broker:
     async def stop(self) -> None:
         """Drains every door: no new connections, outboxes flushed, then closed."""
         seconds = self._settings.limits.drain
+        if self._clustering is not None:
+            await self._clustering.leave(self.doors)
         await asyncio.gather(*(door.drain(seconds) for door in self.doors))
         self.doors.clear()
-        await self._keeper.close()
+        if self._clustering is not None:
+            await self._clustering.close()
+        if self._keeper is not None:
+            await self._keeper.close()
 
 
-async def serve(settings: Settings, started: Callable[[Broker], None] | None = None) -> None:
+async def serve(
+    settings: Settings, started: Callable[[Broker], None] | None = None, worker: Worker | None = None
+) -> None:
     """Runs a broker until SIGINT or SIGTERM."""
     if sys.version_info[:3] in UNPAUSED_WRITES:
         log.warning("this Python has CVE-2024-12254: slow TLS clients can use up memory; any other release is better")
-    broker = Broker(settings)
+    broker = Broker(settings, worker)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from fumarole import __version__
-from fumarole.app.commands import analysis, bench, bridging, demonstration, messages, observing, server
+from fumarole.app.commands import analysis, bench, bridging, clusters, demonstration, messages, observing, server
 from fumarole.app.commands import pipeline as pipeline_commands
 
 EXAMPLES = {
@@ -18,6 +18,8 @@ EXAMPLES = {
         fumarole serve
         fumarole serve --nats 127.0.0.1:4222 --nats '[::1]:4222' --data /var/lib/fumarole
         fumarole serve --config fumarole.toml --log-level debug
+        fumarole serve --node b --cluster 127.0.0.1:6223 --peer 127.0.0.1:6222
+        fumarole serve --workers auto
     """,
     "pub": """
         fumarole pub volcanoes.usa.atka 21.5 -H 'Unit: celsius'
@@ -99,6 +101,10 @@ EXAMPLES = {
     "pipeline verify": """
         fumarole pipeline verify --archive archive
     """,
+    "cluster status": """
+        fumarole cluster status
+        fumarole cluster status --json | jq '.peers[].state'
+    """,
     "bench": """
         fumarole bench
         fumarole bench --publishers 2 --consumers 3 --size 16 --duration 10
@@ -107,6 +113,7 @@ EXAMPLES = {
     "demo": """
         fumarole demo
         fumarole demo --port 4333 --rate 10000
+        fumarole demo --nodes 3
     """,
     "bridge": """
         fumarole bridge --amqp amqp://guest:guest@localhost:5672 --router 'tcp://*:5555' --topics 'test.#' --ttl 60
@@ -154,6 +161,8 @@ app = typer.Typer(
 )
 config = typer.Typer(no_args_is_help=True, help="Look at a configuration.")
 app.add_typer(config, name="config", rich_help_panel="Broker")
+cluster = typer.Typer(no_args_is_help=True, help="Look at a cluster.")
+app.add_typer(cluster, name="cluster", rich_help_panel="Observation")
 producer = typer.Typer(no_args_is_help=True, help="Deal with one producer.")
 app.add_typer(producer, name="producer", rich_help_panel="Observation")
 query = typer.Typer(no_args_is_help=True, help="Look at a query.")
@@ -192,6 +201,7 @@ _add(app, observing.stats, "Observation")
 _add(app, observing.producers, "Observation")
 _add(producer, observing.forget, "Observation", "producer forget")
 _add(query, observing.explain, "Observation", "query explain")
+_add(cluster, clusters.status, "Observation", "cluster status")
 _add(app, bench.bench, "Observation")
 _add(app, pipeline_commands.record, "Archive")
 _add(pipeline, pipeline_commands.replay, "Archive", "pipeline replay")

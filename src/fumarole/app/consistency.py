@@ -22,6 +22,7 @@ def check_consistency(tree: Tree, report: Report) -> None:
     """Adds to the report what does not fit together."""
     _check_data(tree, report)
     _check_doors(tree.get("doors", {}), report)
+    _check_links(tree, report)
     if "tls" in tree:
         _check_tls(tree["tls"], report)
     for name in tree.get("namespaces", {}):
@@ -88,6 +89,22 @@ def _check_doors(doors: Tree, report: Report) -> None:
             if address in taken:
                 report.add(path, f"'{address}', which {key_text(taken[address])} has too", "an address of its own")
             taken.setdefault(address, path)
+
+
+def _check_links(tree: Tree, report: Report) -> None:
+    links = tree.get("links", {})
+    files = ("certificate", "key", "authority")
+    for name in ("secret_file", *files):
+        if name in links and not _is_readable_file(links[name]):
+            report.add(("links", name), f"{shown(str(links[name]))}, which cannot be read", "a file")
+    given = [name for name in files if ("links", name) in report.origins]
+    if given and len(given) < len(files):  # failing open otherwise: links that look as if they were guarded
+        missing = next(name for name in files if name not in given)
+        report.add(
+            ("links", missing), f"nothing, though there is a links.{given[0]}", "all of certificate, key, authority"
+        )
+    if tree.get("peer") and "cluster" not in tree and ("cluster",) not in report.origins:
+        report.add(("peer",), "nodes to join, but no cluster", "`cluster`: where those nodes reach this one")
 
 
 def _check_tls(tls: Tree, report: Report) -> None:

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from fumarole.app.demo_broker import DemoError
+from fumarole.app.demo_cluster import DemoCluster
 from fumarole.app.demo_screen import closing_summary, show
 from fumarole.app.demo_sensors import sensors
 from fumarole.client import Client, ClientError, Subscription, connect
@@ -57,8 +58,9 @@ class Flow:
 class Scene:
     """All there is to see."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, cluster: DemoCluster | None = None) -> None:
         self.url = url
+        self.cluster = cluster
         self.published = Flow("sensors", "publish")
         self.consumer = Flow("consumer", PATTERN)
         self.members = [Flow(f"{GROUP} {number}", f"{PATTERN}  in group {GROUP}") for number in (1, 2)]
@@ -68,6 +70,10 @@ class Scene:
     def flows(self) -> list[Flow]:
         """Everybody taking part."""
         return [self.published, self.consumer, *self.members]
+
+    def servers(self, number: int) -> list[str]:
+        """Where this one of those taking part connects; in a cluster, first to a node of its own."""
+        return [self.url] if self.cluster is None else self.cluster.urls(number % len(self.cluster.nodes))
 
     def note(self, topic: str, temperature: float) -> None:
         """A reading has reached the consumer."""
@@ -84,9 +90,16 @@ async def publish(client: Client, scene: Scene, rate: float, stopping: asyncio.E
     while not stopping.is_set():
         due = round((loop.time() - begin) * rate)
         turns = [all_sensors[number % len(all_sensors)] for number in range(scene.published.total, due)]
-        scene.published.total += await client.publish_many((each.topic, str(each.read())) for each in turns)
+        with _forgiven(scene):
+            scene.published.total += await client.publish_many((each.topic, str(each.read())) for each in turns)
         await asyncio.sleep(TICK)
-    await client.flush()
+    with _forgiven(scene):
+        await client.flush()
+
+
+def _forgiven(scene: Scene) -> contextlib.AbstractContextManager[None]:
+    """In a cluster a node may go away at any time; the client finds another."""
+    return contextlib.nullcontext() if scene.cluster is None else contextlib.suppress(ClientError, TimeoutError)
 
 
 async def receive(messages: Subscription, flow: Flow, scene: Scene | None = None) -> None:
@@ -109,13 +122,13 @@ async def watch(scene: Scene, client: Client, stopping: asyncio.Event) -> None:
         await asyncio.sleep(SAMPLE)
 
 
-async def demonstrate(url: str, rate: float) -> None:
-    """Runs it all until it is told to stop. Raises DemoError."""
+async def demonstrate(url: str, rate: float, cluster: DemoCluster | None = None) -> None:
+    """Runs it all until it is told to stop, in a cluster spread over its nodes. Raises DemoError."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOPPING_SIGNALS:
         loop.add_signal_handler(number, stopping.set)
-    scene = Scene(url)
+    scene = Scene(url, cluster)
     try:
         await _run(scene, rate, stopping)
     except ExceptionGroup as group:
@@ -128,9 +141,12 @@ async def demonstrate(url: str, rate: float) -> None:
 
 async def _run(scene: Scene, rate: float, stopping: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
+        cluster = scene.cluster
         publisher, consumer, *members = [
-            await stack.enter_async_context(connect(scene.url, name=f"demo {flow.name}", reconnect=False))
-            for flow in scene.flows()
+            await stack.enter_async_context(
+                connect(scene.servers(number), name=f"demo {flow.name}", reconnect=cluster is not None)
+            )
+            for number, flow in enumerate(scene.flows())
         ]
         everything = await consumer.subscribe(PATTERN)
         shares = [await member.subscribe(PATTERN, group=GROUP) for member in members]
@@ -139,8 +155,11 @@ async def _run(scene: Scene, rate: float, stopping: asyncio.Event) -> None:
             for share, flow in zip(shares, scene.members, strict=True):
                 tasks.create_task(receive(share, flow))
             tasks.create_task(watch(scene, publisher, stopping))
+            keeping = None if cluster is None else tasks.create_task(cluster.keep())
             screen = tasks.create_task(show(scene, stopping))
             await publish(publisher, scene, rate, stopping)
             await screen
+            if keeping is not None:
+                keeping.cancel()
             for subscription in (everything, *shares):
                 await subscription.drain()

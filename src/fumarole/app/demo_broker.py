@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from fumarole.core.errors import FumaroleError
 
@@ -32,31 +33,50 @@ class DemoError(FumaroleError):
     """The demonstration cannot begin or go on; the text says why."""
 
 
+class Launched(NamedTuple):
+    """A broker that runs, and where."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+
+
 @contextmanager
 def demo_broker(port: int) -> Iterator[str]:
     """A broker on this port of loopback; its address. Afterwards it is gone. Raises DemoError."""
     with tempfile.TemporaryDirectory(prefix="fumarole-demo-") as folder:
-        ready, log = Path(folder, "ready"), Path(folder, "log")
-        command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--nats", f"127.0.0.1:{port}"]
+        flags = []
         for door, other in OTHER_DOORS.items():
             if port == STANDARD_PORT and _is_free(other):
-                command += [door, f"127.0.0.1:{other}"]
-        command += ["--ready-file", str(ready), "--data", str(Path(folder, "data")), "--log-level", "warning"]
-        # Settings of another broker, in variables, are not for this one.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
-        with log.open("wb") as stderr:
-            process = subprocess.Popen(
-                command,
-                stderr=stderr,
-                env=environment,
-                process_group=0,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509, there are no threads yet
-            )
+                flags += [door, f"127.0.0.1:{other}"]
+        launched = launch(Path(folder), port, flags)
         try:
-            _wait_until_ready(process, ready, log, port)
-            yield ready.read_text().split()[0]
+            yield launched.url
         finally:
-            _stop(process)
+            stop(launched.process)
+
+
+def launch(folder: Path, port: int, flags: list[str]) -> Launched:
+    """Starts a broker, and waits until it is ready. Raises DemoError."""
+    ready, log = folder / "ready", folder / "log"
+    ready.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--nats", f"127.0.0.1:{port}", *flags]
+    command += ["--ready-file", str(ready), "--data", str(folder / "data"), "--log-level", "warning"]
+    # Settings of another broker, in variables, are not for this one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            command,
+            stderr=stderr,
+            env=environment,
+            process_group=0,
+            preexec_fn=_end_with_parent,  # noqa: PLW1509, threads of ours hold no locks that it needs
+        )
+    try:
+        _wait_until_ready(process, ready, log, port)
+    except BaseException:
+        stop(process)
+        raise
+    return Launched(process, ready.read_text().split()[0])
 
 
 def _is_free(port: int) -> bool:
@@ -87,7 +107,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path, 
     raise DemoError(f"the broker did not start: {said or 'it said nothing'}")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(STOP_SECONDS)

@@ -68,12 +68,16 @@ async def _pause(stopping: asyncio.Event, seconds: float) -> None:
 
 def status_line(scene: Scene) -> str:
     """`sensors 2,000/s, consumer 2,000/s, …`"""
-    return ", ".join(f"{flow.name} {flow.rate():,.0f}/s" for flow in scene.flows())
+    line = ", ".join(f"{flow.name} {flow.rate():,.0f}/s" for flow in scene.flows())
+    return line if scene.cluster is None else f"{line} ({', '.join(scene.cluster.states())})"
 
 
 def picture(scene: Scene, width: int, height: int) -> RenderableType:
     """The whole screen, for a terminal of this size."""
-    title = Text.assemble(("Fumarole", "bold"), f"  a broker on {scene.url}", ("   Ctrl-C ends it", "dim"))
+    what = f"  a broker on {scene.url}"
+    if scene.cluster is not None:
+        what = f"  {', '.join(scene.cluster.states())}: kill one and see"
+    title = Text.assemble(("Fumarole", "bold"), what, ("   Ctrl-C ends it", "dim"))
     rows = max(height - FIXED_ROWS, 3)
     return Group(title, "", flows(scene, width), counts(scene), "", readings(scene, width, rows), "", hints(scene))
 

@@ -27,6 +27,7 @@ from fumarole.app.values import (
     Size,
     Text,
     TokenDigest,
+    Workers,
 )
 from fumarole.core.limits import MIB, Limits
 from fumarole.exchange.namespaces import DEFAULT, KUBEMQ, NamespaceRules
@@ -71,6 +72,23 @@ class Kubemq(Struct, frozen=True, kw_only=True):
 
     namespace: NamespaceName = KUBEMQ
     """Where those are whose token names no other (K2)."""
+
+
+class Links(Struct, frozen=True, kw_only=True):
+    """How the nodes of a cluster know each other, and when one is given up."""
+
+    name: Text = "fumarole"
+    """Of the cluster; nodes of another are refused."""
+    secret_file: FilePath | None = None
+    """Its first line is the secret that every node knows."""
+    certificate: FilePath | None = None
+    """With the two below: nodes show each other certificates, and links are encrypted."""
+    key: FilePath | None = None
+    authority: FilePath | None = None
+    silence: float = 2.0
+    """Seconds after which a node that is not heard of is gone (C4)."""
+    outbox: Size = 16 * MIB
+    """Bytes that wait for one other node; then the oldest messages are dropped."""
 
 
 class Log(Struct, frozen=True, kw_only=True):
@@ -132,6 +150,15 @@ class Settings(Struct, frozen=True, kw_only=True):
     tls: Tls | None = None
     msgpack: MsgPack = MsgPack()
     kubemq: Kubemq = Kubemq()
+    node: Text | None = None
+    """The name of this node; None: one is made up."""
+    cluster: ListenAddress | None = None
+    """Where other nodes reach this one; None: there is no cluster."""
+    peer: tuple[ListenAddress, ...] = ()
+    """Nodes to join; one is enough."""
+    workers: Workers = 1
+    """Processes that share the doors; 0: one for each core."""
+    links: Links = Links()
     log: Log = Log()
     namespaces: Mapping[NamespaceName, NamespaceRules] = {}
     users: tuple[UserSettings, ...] | None = None

@@ -170,6 +170,11 @@ def _is_host(name: str | None, v6: str | None) -> bool:
     return True
 
 
+def read_workers(value: object) -> int:
+    """Reads how many processes: a count, or `auto` for one per core (0)."""
+    return 0 if value == "auto" else read_count(value)
+
+
 def read_namespace_name(value: object) -> str:
     """Reads the name of a namespace (N1)."""
     expected = "the name of a namespace"
@@ -240,6 +245,7 @@ Text = Annotated[str, _of(read_text)]
 PatternText = Annotated[str, _of(read_pattern_text)]
 FilePath = Annotated[Path, _of(read_path)]
 ListenAddress = Annotated[Address, _of(read_address)]
+Workers = Annotated[int, _of(read_workers)]
 NamespaceName = Annotated[str, _of(read_namespace_name)]
 PasswordHash = Annotated[Secret, _of(read_password_hash)]
 TokenDigest = Annotated[Secret, _of(read_token_digest)]

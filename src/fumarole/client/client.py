@@ -36,6 +36,7 @@ from fumarole.protocols import nats
 
 STATS = "$FUM.stats"
 CONSUMERS = "$FUM.consumers"
+CLUSTER = "$FUM.cluster"
 PRODUCERS = "$FUM.producers"
 CLOSE_SECONDS = 2.0
 """What was published gets this long to leave when the client is closed."""
@@ -266,6 +267,10 @@ class Client:
     async def consumers(self, timeout: float = 5.0) -> dict[str, Any]:
         """The consumers of this client's namespace that lost most, with what each got and lost."""
         return await self.ask_broker(CONSUMERS, timeout=timeout)
+
+    async def cluster(self, timeout: float = 5.0) -> dict[str, Any]:
+        """The cluster as the node of this connection sees it: its peers, and how the links to them are."""
+        return await self.ask_broker(CLUSTER, timeout=timeout)
 
     async def producers(self, query: str = "", timeout: float = 5.0) -> list[ProducerInfo]:
         """The producers that a query selects, or all; the broker tells at most 1,000. Raises QueryRefusedError."""

@@ -72,10 +72,12 @@ class KubemqDoor:
         self._draining = False
         self.address = ("", 0)
 
-    async def open(self, host: str, port: int) -> None:
-        """Listens. Raises OSError where the address cannot be had."""
+    async def open(self, host: str, port: int, shared: bool = False) -> None:
+        """Listens; `shared`: as others on this machine may. Raises OSError where the address cannot be had."""
         # Calls of which only the beginning has come have no session yet, but are counted here.
-        self._server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=self._node.limits.connections)
+        self._server = grpc.aio.server(
+            options=self._options(shared), maximum_concurrent_rpcs=self._node.limits.connections
+        )
         self._server.add_generic_rpc_handlers((_Methods(self),))
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
@@ -100,11 +102,11 @@ class KubemqDoor:
         if self._server is not None:
             await self._server.stop(seconds)
 
-    def _options(self) -> list[tuple[str, int]]:
+    def _options(self, shared: bool) -> list[tuple[str, int]]:
         limits = self._node.limits
         handshake = limits.handshake if self._certificate is None else limits.tls_handshake
         return [
-            ("grpc.so_reuseport", 0),
+            ("grpc.so_reuseport", int(shared)),
             ("grpc.max_allowed_incoming_connections", limits.connections),
             ("grpc.max_concurrent_streams", limits.consumers_per_connection),
             ("grpc.max_connection_idle_ms", int(IDLE_CONNECTIONS * limits.idle * 1000)),
@@ -154,10 +156,12 @@ class KubemqDoor:
     async def SendRequest(self, request: Request, context: Context) -> Response:  # noqa: N802
         answer: asyncio.Future[Publication] = asyncio.get_running_loop().create_future()
         async with self._session(context) as session:
-            response = session.ask(request, time.time(), partial(_settle, answer))
-            flush(self._node.ready)
+            response = session.prepare(request, time.time(), partial(_settle, answer))
             if response is not None:
                 return response
+            await self._confirmed()
+            session.send_request(request)
+            flush(self._node.ready)
             try:
                 publication = await asyncio.wait_for(answer, request.Timeout / 1000)
             except TimeoutError:
@@ -206,7 +210,8 @@ class KubemqDoor:
         async with self._session(context) as session:
             alarm = _Alarm()
             subscribe(session, request, alarm)
-            # The confirmation (D5): clients can wait for it, though KubeMQ's do not.
+            # The confirmation (D5, C2): clients can wait for it, though KubeMQ's do not.
+            await self._confirmed()
             await context.send_initial_metadata(())
             assert session.outbox is not None
             try:
@@ -218,6 +223,16 @@ class KubemqDoor:
                 raise Fault("slow consumer: the outbox is full", kubemq.EXHAUSTED) from None
             finally:
                 session.outbox.clear()
+
+    async def _confirmed(self) -> None:
+        """Waits until what was asked for last is in force."""
+        confirmations = self._node.confirmations
+        ticket = confirmations.ticket()
+        if not confirmations.is_reached(ticket):
+            reached = asyncio.Event()
+            confirmations.after(ticket, reached.set)
+            flush(self._node.ready)
+            await reached.wait()
 
 
 class _Alarm:

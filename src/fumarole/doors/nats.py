@@ -1,6 +1,6 @@
 """The NATS door."""
 
-from fumarole.doors.pump import Pump
+from fumarole.doors.pump import Pump, flush
 from fumarole.doors.stream import StreamDoor
 from fumarole.protocols import nats
 from fumarole.sessions.nats import NatsSession
@@ -15,6 +15,14 @@ class NatsDoor(StreamDoor):
 
     def session(self, peer: Peer, now: float, pump: Pump) -> NatsSession:
         return NatsSession(self._node, peer, now, pump)
+
+    def inform(self, lame_duck: bool = False) -> None:
+        """Tells clients where else they may go, or that they should go there now."""
+        for pump in list(self._pumps):
+            session = pump.session
+            if isinstance(session, NatsSession):
+                session.inform(lame_duck)
+        flush(self._node.ready)
 
     def refusal(self, text: str) -> bytes:
         return nats.error(text)

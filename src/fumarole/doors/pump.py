@@ -102,6 +102,8 @@ class Pump(asyncio.BufferedProtocol):
 
     def _take_in(self, data: memoryview | bytearray) -> None:
         began = monotonic()
+        if began > self._node.late_after:
+            self._node.wake(began)
         self._reader.receive_data(data)
         self._after_work(began, alone=len(data) >= LARGE_BATCH or began - _turn.read_at > SAME_TURN)
 

@@ -67,17 +67,30 @@ class StreamDoor(ABC):
         self._clock: asyncio.Task[None] | None = None
         self.address = ("", 0)
 
-    async def open(self, host: str, port: int) -> None:
-        """Listens. Raises OSError where the address cannot be had."""
+    async def open(self, host: str, port: int, shared: bool = False) -> None:
+        """Listens; `shared`: as others on this machine may. Raises OSError where the address cannot be had."""
         loop = asyncio.get_running_loop()
         tls = None if self.greets else self._tls
         timeout = None if tls is None else self._node.limits.tls_handshake
         self._server = await loop.create_server(
-            lambda: Pump(self._node, self), host, port, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=timeout
+            lambda: Pump(self._node, self),
+            host,
+            port,
+            backlog=BACKLOG,
+            reuse_port=shared,
+            ssl=tls,
+            ssl_handshake_timeout=timeout,
         )
         name = self._server.sockets[0].getsockname()
         self.address = (name[0], name[1])
         self._clock = asyncio.create_task(self._tick())
+
+    def cut_off(self) -> None:
+        """Ends every connection at once: what its client said may be too old, and so may be what waits for it."""
+        for pump in list(self._pumps):
+            pump.session.close()
+            pump.session.outbox.clear()
+            pump.abort()
 
     async def drain(self, seconds: float) -> None:
         """No new connections; what is in the outboxes leaves; then every connection is closed."""

@@ -24,6 +24,13 @@ class Outlet(Protocol):
         """Takes the message for this consumer. Never waits, never fails: what finds no room is dropped and counted."""
 
 
+class Link(Outlet, Protocol):
+    """An outlet that leads to another node."""
+
+    def forward(self, courier: Consumer, key: bytes, publication: Publication) -> None:
+        """Takes the message for that node, once for all its consumers; `key` says of which namespace and groups."""
+
+
 class Watcher(Outlet, Protocol):
     """An outlet whose consumers may have a query."""
 
@@ -48,7 +55,20 @@ class Consumer:
     The compiled form is fastpath/outbox.pyx, with the same attributes.
     """
 
-    __slots__ = ("accepted", "dropped", "group", "key", "limit", "outlet", "pattern", "sees", "standing")
+    __slots__ = (
+        "accepted",
+        "count",
+        "courier",
+        "dropped",
+        "group",
+        "key",
+        "limit",
+        "outlet",
+        "pattern",
+        "resting",
+        "sees",
+        "standing",
+    )
 
     def __init__(self, outlet: Outlet, pattern: str, group: str, key: bytes, sees: Permissions | None = None) -> None:
         self.outlet = outlet
@@ -64,3 +84,9 @@ class Consumer:
         """The query that its messages' producers must satisfy; None: the pattern decides alone."""
         self.limit = 0
         """Unsubscribed after so many; 0: never."""
+        self.courier: Consumer | None = None
+        """Set where this stands for consumers of another node: who takes there, once, what any of them gets (C3)."""
+        self.count = 1
+        """How many it stands for."""
+        self.resting = False
+        """On another node, and none of them has room there just now (G3)."""

@@ -4,7 +4,7 @@
 class Counters:
     """Sums since the namespace came to be. The compiled form is fastpath/outbox.pyx."""
 
-    __slots__ = ("overflowed", "received", "received_bytes", "refused", "routed", "unheard")
+    __slots__ = ("forwarded", "overflowed", "received", "received_bytes", "refused", "routed", "strayed", "unheard")
 
     def __init__(self) -> None:
         self.received = 0
@@ -19,6 +19,10 @@ class Counters:
         """Messages dropped because an outbox was full (D6)."""
         self.refused = 0
         """Publications refused: a topic the grammar or the user's permissions do not allow."""
+        self.forwarded = 0
+        """Messages put into the outbox of a link: one for each node that a publication went to (C3)."""
+        self.strayed = 0
+        """Entities that another node had found for a message and that were gone when it came."""
 
     def report(self) -> dict[str, int | dict[str, int]]:
         """For people and scripts: received, delivered, dropped by reason."""
@@ -27,4 +31,6 @@ class Counters:
             "received_bytes": self.received_bytes,
             "delivered": self.routed - self.overflowed,
             "dropped": {"no consumer": self.unheard, "outbox full": self.overflowed, "refused": self.refused},
+            "forwarded": self.forwarded,
+            "strayed": self.strayed,
         }

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from fumarole.core.index import Index, Node
 from fumarole.core.publication import Publication
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, literal_prefix, parse_pattern, parse_wildcards, split
-from fumarole.exchange.consumer import Consumer, Outlet, consumer_report
+from fumarole.exchange.consumer import Consumer, Link, Outlet, consumer_report
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.groups import Group
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
-from fumarole.exchange.plans import Plan, Plans
+from fumarole.exchange.plans import Plan, Plans, Share
 from fumarole.exchange.producers import Producer, Producers
 
 
@@ -38,6 +38,13 @@ PURE = Parts()
 SHARED_PLANS_KEPT = 4_096
 CONSUMERS_LOOKED_AT = 10_000
 """A report must not hold everybody up."""
+BEFORE_GROUP = b"\x01"
+"""In the key of a forwarded message, before each group that its node is to serve; no group name has it."""
+
+Tired = Callable[["Exchange", str, tuple[Consumer, ...]], None]
+"""Of this group, these members are here, and the one just chosen has little room left."""
+Watch = Callable[["Exchange", Consumer, int], None]
+"""A consumer of this node came (1) or is about to go (-1)."""
 
 
 class Exchange:
@@ -56,7 +63,11 @@ class Exchange:
         self.grammar = grammar
         self.overflow = overflow
         self.outbox_limit = outbox_limit
+        self.reserve = outbox_limit // 4
+        """Bytes for what is on its way from other nodes while they are told that a group here has no more room."""
         self.connections = 0
+        self.is_alive = True
+        """Until the namespace ends."""
         self.counters = parts.counters()
         self.producers = Producers() if producers is None else producers
         self._parts = parts
@@ -69,9 +80,20 @@ class Exchange:
         self._changes = 0
         """Since the shared plans were last forgotten."""
         self._plans: dict[Permissions | None, Plans] = {}
+        self.watch: Watch | None = None
+        """Who else must know of every consumer here; None: nobody, there is no cluster."""
+        self.elsewhere = 0
+        """Entries of the index that stand for consumers of other nodes."""
+        self.watched_elsewhere = 0
+        """The same with a query."""
 
     def __len__(self) -> int:
-        return len(self.index)
+        """Consumers of this node, those with a query not counted."""
+        return len(self.index) - self.elsewhere
+
+    def is_used_elsewhere(self) -> bool:
+        """Has another node consumers here?"""
+        return bool(self.elsewhere or self.watched_elsewhere)
 
     def consumer(
         self, outlet: Outlet, pattern: str, group: str, key: bytes, sees: Permissions | None = None
@@ -91,21 +113,35 @@ class Exchange:
             if group is None:
                 group = self._groups[consumer.group] = self._parts.group(consumer.group)
             group.size += 1
+        selected: list[str] = []
         if query is not None:
-            return self.producers.watch(consumer, pattern, query)
-        is_new = self.index.add(pattern, consumer)
-        self._age()
-        if is_new:
-            prefix = literal_prefix(pattern)
-            for plans in self._plans.values():
-                plans.touch(prefix)
-        return []
+            selected = self.producers.watch(consumer, pattern, query)
+            self.watched_elsewhere += consumer.courier is not None
+        else:
+            is_new = self.index.add(pattern, consumer)
+            if consumer.courier is not None:
+                self.elsewhere += 1
+            self._age()
+            if is_new:
+                prefix = literal_prefix(pattern)
+                for plans in self._plans.values():
+                    plans.touch(prefix)
+        if self.watch is not None and consumer.courier is None:
+            self.watch(self, consumer, 1)
+        return selected
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """From here on it gets nothing. Unsubscribing twice is harmless."""
         if consumer.standing is not None:
+            if self.watch is not None and consumer.courier is None:
+                self.watch(self, consumer, -1)
             self.producers.unwatch(consumer)
+            self.watched_elsewhere -= consumer.courier is not None
         elif self.index.remove(parse_wildcards(consumer.pattern), consumer):
+            if consumer.courier is not None:
+                self.elsewhere -= 1
+            elif self.watch is not None:
+                self.watch(self, consumer, -1)
             self._age()
         else:
             return
@@ -168,14 +204,18 @@ class Exchange:
         made_from = (plan, plan.filled, topic, self.producers.generation)
         if producer.plan is None or producer.plan[0] != made_from:
             text = topic.decode()
-            alone, shared = list(plan.consumers), {group.name: list(members) for group, members in plan.groups}
-            self._sort_in(self.producers.watching(producer, text), text, alone, shared)
-            producer.plan = made_from, self._parts.plan(tuple(alone), self._shares(shared))
+            sorted_in = Sorted(self._groups, plan)
+            sorted_in.add(self.producers.watching(producer, text), text)
+            producer.plan = (
+                made_from,
+                self._parts.plan(tuple(sorted_in.alone), sorted_in.shares(), (), tuple(sorted_in.couriers)),
+            )
         made: Plan = producer.plan[1]
         return made
 
     def end(self) -> None:
         """Nobody is left. Plans know their exchange as it knows them; without this they would stay for a while."""
+        self.is_alive = False
         self._plans.clear()
         self.shared.clear()
 
@@ -187,20 +227,56 @@ class Exchange:
             if outlet is not origin or outlet.echo:
                 outlet.accept(consumer, publication)
                 routed += 1
+        far: dict[Consumer, bytes] = {courier: courier.key for courier in plan.couriers}
         if plan.groups:
             weight = publication.weight()
-            for group, members in plan.groups:
+            for group, members, _ in plan.groups:
                 member = group.choose(members, weight, origin)
-                if member is not None:
+                if member is None:
+                    continue
+                courier = member.courier
+                if courier is None:
                     member.outlet.accept(member, publication)
                     routed += 1
-        if not routed:
+                else:  # G2: that node serves the group; one copy is enough for all that it is to do (C3)
+                    far[courier] = far.get(courier, courier.key) + BEFORE_GROUP + group.name.encode()
+        for courier, key in far.items():
+            cast(Link, courier.outlet).forward(courier, key, publication)
+        if not routed and not far:
             self.count_unheard(publication.size())
             return 0
         counters = self.counters
         counters.received += 1
         counters.received_bytes += publication.size()
         counters.routed += routed
+        counters.forwarded += len(far)
+        return routed + len(far)
+
+    def deliver(
+        self, plan: Plan, publication: Publication, groups: Collection[str], tired: Tired = lambda *_: None
+    ) -> int:
+        """Hands a message that another node forwarded to those who are here: consumers without a group, and a member of
+        each of these groups, which that node has chosen us for (G2). It goes nowhere else (C3). How many got it.
+
+        `tired` hears of groups whose members here will soon have no room for more (G3).
+        """
+        routed = 0
+        for consumer in plan.consumers:
+            consumer.outlet.accept(consumer, publication)
+            routed += 1
+        if groups:
+            weight = publication.weight()
+            for group, _, here in plan.groups:
+                if here and group.name in groups:
+                    member = group.choose(here, weight, None)
+                    if member is not None:
+                        if not member.outlet.has_room(weight + self.reserve):
+                            tired(self, group.name, here)
+                        member.outlet.accept(member, publication)
+                        routed += 1
+        self.counters.routed += routed
+        if not routed:
+            self.counters.strayed += 1
         return routed
 
     def count_unheard(self, size: int, count: int = 1) -> None:
@@ -212,40 +288,17 @@ class Exchange:
 
     def _fill(self, plan: Plan, topic: str | None) -> bool:
         """Puts into the plan who is at its nodes now. False: that depends on the topic, and there is none."""
-        alone: list[Consumer] = []
-        shared: dict[str, list[Consumer]] = {}
+        sorted_in = Sorted(self._groups)
         plan.topic = None
         for node in plan.nodes:
-            if self._sort_in(node.values or (), topic, alone, shared):
+            if sorted_in.add(node.values or (), topic):
                 if topic is None:
                     return False
                 plan.topic = topic
-        plan.consumers, plan.groups = tuple(alone), self._shares(shared)
+        plan.consumers, plan.groups = tuple(sorted_in.alone), sorted_in.shares()
+        plan.couriers = tuple(sorted_in.couriers)
         plan.version = plan.filled = self.index.version
         return True
-
-    def _sort_in(
-        self,
-        consumers: Iterable[Consumer],
-        topic: str | None,
-        alone: list[Consumer],
-        shared: dict[str, list[Consumer]],
-    ) -> bool:
-        """Puts each consumer with its kind, but for those who may not see the topic. True: there may be such."""
-        depends_on_topic = False
-        for consumer in consumers:
-            if consumer.sees is not None:
-                depends_on_topic = True
-                if topic is None or not consumer.sees.allows(topic):
-                    continue
-            if consumer.group:
-                shared.setdefault(consumer.group, []).append(consumer)
-            else:
-                alone.append(consumer)
-        return depends_on_topic
-
-    def _shares(self, shared: dict[str, list[Consumer]]) -> tuple[tuple[Group, tuple[Consumer, ...]], ...]:
-        return tuple([(self._groups[name], tuple(members)) for name, members in shared.items()])
 
     def _age(self) -> None:
         """Somebody came or went. Plans must not hold on to those who have left for ever."""
@@ -258,7 +311,7 @@ class Exchange:
 
     def some_consumers(self) -> list[Consumer]:
         """All of them, unless there are very many."""
-        return list(islice(self.index, CONSUMERS_LOOKED_AT))
+        return [consumer for consumer in islice(self.index, CONSUMERS_LOOKED_AT) if consumer.courier is None]
 
     def worst_consumers(self, most: int = 100) -> dict[str, Any]:
         """Those who lost most, for people and scripts (L3). Where there are very many, only a part is looked at."""
@@ -280,3 +333,41 @@ class Exchange:
             "producers": len(self.producers),
             **self.counters.report(),
         }
+
+
+class Sorted:
+    """Those who match a topic, each with its kind: what a plan is made of."""
+
+    def __init__(self, groups: dict[str, Group], plan: Plan | None = None) -> None:
+        self._groups = groups
+        self.alone: list[Consumer] = []
+        self.shared: dict[str, list[Consumer]] = {}
+        self.couriers: dict[Consumer, None] = {}
+        if plan is not None:
+            self.alone += plan.consumers
+            self.shared.update((group.name, list(members)) for group, members, _ in plan.groups)
+            self.couriers.update(dict.fromkeys(plan.couriers))
+
+    def add(self, consumers: Iterable[Consumer], topic: str | None) -> bool:
+        """Adds these, but for those who may not see the topic. True: there may be such."""
+        depends_on_topic = False
+        for consumer in consumers:
+            if consumer.sees is not None:
+                depends_on_topic = True
+                if topic is None or not consumer.sees.allows(topic):
+                    continue
+            if consumer.group:
+                # Whoever stands for several is there several times: the choice is balanced over members, not nodes.
+                self.shared.setdefault(consumer.group, []).extend([consumer] * consumer.count)
+            elif consumer.courier is not None:
+                self.couriers[consumer.courier] = None
+            else:
+                self.alone.append(consumer)
+        return depends_on_topic
+
+    def shares(self) -> tuple[Share, ...]:
+        return tuple([self._share(self._groups[name], tuple(members)) for name, members in self.shared.items()])
+
+    def _share(self, group: Group, members: tuple[Consumer, ...]) -> Share:
+        here = tuple([member for member in members if member.courier is None])
+        return group, members, members if len(here) == len(members) else here

@@ -27,15 +27,19 @@ class Group:
         """The member that gets a message of this weight. None: only the publisher is there, and wants no echo."""
         self.turn = (self.turn + STEP) % FULL_TURN
         member = self._pointed_at(members)
-        if _may_hear(member, origin) and member.outlet.has_room(weight):
+        if _may_hear(member, origin) and _has_room(member, weight):
             return member
         others = tuple(member for member in members if _may_hear(member, origin))
-        healthy = tuple(member for member in others if member.outlet.has_room(weight))
+        healthy = tuple(member for member in others if _has_room(member, weight))
         # G3: the healthy share what the others cannot take; where none is healthy, the policy of D6 decides.
         return self._pointed_at(healthy or others) if others else None
 
     def _pointed_at(self, members: tuple[Consumer, ...]) -> Consumer:
         return members[self.turn * len(members) // FULL_TURN]
+
+
+def _has_room(member: Consumer, weight: int) -> bool:
+    return not member.resting and member.outlet.has_room(weight)
 
 
 def _may_hear(member: Consumer, origin: Outlet | None) -> bool:

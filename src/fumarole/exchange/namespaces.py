@@ -1,17 +1,20 @@
 """Namespaces: each has exactly one exchange, and nothing crosses between two (N1–N3)."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
-from fumarole.exchange.exchange import PURE, Exchange, Parts
+from fumarole.exchange.exchange import PURE, Exchange, Parts, Watch
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
 
 DEFAULT = "default"
+Described = Callable[[Exchange, str], None]
+"""This producer has said something new of itself, or is about to be forgotten."""
 KUBEMQ = "kubemq"
 """Where KubeMQ clients are unless they say otherwise (K2)."""
 _DEFAULTS = Limits()
@@ -56,12 +59,33 @@ class Namespaces:
         self._rules = dict(rules or {})
         self._allowed = allowed
         self._parts = parts
+        self._watch: Watch | None = None
+        self._described: Described | None = None
+        self._forgotten: Described | None = None
         self._exchanges: dict[str, Exchange] = {}
         for name in {DEFAULT, *self._rules}:
             self._exchanges[name] = self._make(name)
 
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self._exchanges.values())
+
+    def get(self, name: str) -> Exchange | None:
+        """The exchange of a namespace, if it is there."""
+        return self._exchanges.get(name)
+
+    def watch(self, watch: Watch, described: Described, forgotten: Described) -> None:
+        """From now on somebody else knows of every consumer that comes and goes and of what every producer says of
+        itself, in every namespace."""
+        self._watch, self._described, self._forgotten = watch, described, forgotten
+        for exchange in self:
+            self._let_watch(exchange)
+
+    def _let_watch(self, exchange: Exchange) -> None:
+        exchange.watch = self._watch
+        if self._described is not None:
+            exchange.producers.changed = partial(self._described, exchange)
+        if self._forgotten is not None:
+            exchange.producers.forgotten = partial(self._forgotten, exchange)
 
     def join(self, name: str) -> Exchange:
         """The exchange that a new connection belongs to. Raises NamespaceError."""
@@ -87,7 +111,7 @@ class Namespaces:
     def release(self, exchange: Exchange) -> None:
         """Ends the namespace, unless it was configured, or connections or producers (M7) are there."""
         # Producers that are unsaved and not there are still to be forgotten on disk.
-        used = exchange.connections or exchange.producers or exchange.producers.unsaved
+        used = exchange.connections or exchange.producers or exchange.producers.unsaved or exchange.is_used_elsewhere()
         if not used and exchange.name != DEFAULT and exchange.name not in self._rules:
             del self._exchanges[exchange.name]
             exchange.end()
@@ -97,4 +121,6 @@ class Namespaces:
         limits = self._limits
         outbox = limits.outbox if rules.outbox is None else rules.outbox
         producers = Producers(limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl)
-        return Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)
+        exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)
+        self._let_watch(exchange)
+        return exchange

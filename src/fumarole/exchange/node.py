@@ -1,11 +1,23 @@
 """One running broker, as its sessions see it: its limits, its namespaces, and what it says of itself."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from fumarole.core.limits import Limits
+from fumarole.exchange.confirmations import AtOnce, Confirmations
 from fumarole.exchange.exchange import PURE, Parts
 from fumarole.exchange.namespaces import Namespaces
+
+
+class Reporter(Protocol):
+    """Somebody who can say how things stand."""
+
+    def report(self) -> dict[str, Any]:
+        """For people and scripts."""
+
+    def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
+        """Adds what other processes of this node have counted."""
 
 
 @dataclass(slots=True)
@@ -19,6 +31,12 @@ class Node:
     parts: Parts = PURE
     authentication: bool = False
     """Are credentials asked for? Otherwise a user name is just the name of a namespace (N3)."""
+    confirmations: Confirmations = field(default_factory=AtOnce)
+    """When what a client has asked for is in force."""
+    cluster: Reporter | None = None
+    """What `cluster status` is asked of; None: there is no cluster."""
+    reachable: list[str] = field(default_factory=list)
+    """Where NATS clients find the other nodes, HOST:PORT, should this one go away."""
     ready: list[Any] = field(default_factory=list)
     """Owners of outboxes that something has entered since the last flush."""
     connections: int = 0
@@ -28,6 +46,10 @@ class Node:
     relays: list[Any] = field(default_factory=list)
     """What the node publishes by itself while somebody listens; each is asked now and then whether anybody does."""
     next_client: int = 0
+    late_after: float = float("inf")
+    """By the monotonic clock: whoever reads something later than this finds that the node has stood still."""
+    wake: Callable[[float], None] = field(default=lambda _: None)
+    """Called then."""
 
     def tick(self, now: float) -> None:
         """Time passes: producers fall silent, and relays are listened to no more."""

@@ -34,6 +34,7 @@ class Outbox:
         "_limit",
         "_of",
         "_overflow",
+        "doubted",
         "late",
         "overflowed",
         "owner",
@@ -53,6 +54,8 @@ class Outbox:
         self.size = 0
         self.takes_headers = False
         """Does the peer understand headers? Otherwise it gets messages without."""
+        self.doubted = False
+        """Is the node at the other end suspected to be gone? Then groups choose others (G3)."""
         self.late = False
         """Something that may not be lost waits for room here: no message may overtake it. Its session knows what."""
         self.overflowed = False
@@ -66,7 +69,7 @@ class Outbox:
         self._counters = counters
 
     def has_room(self, weight: int) -> bool:
-        return self.size + weight <= self._limit and not self.overflowed
+        return self.size + weight <= self._limit and not self.overflowed and not self.doubted
 
     def push(self, frame: bytes, consumer: Consumer | None = None) -> None:
         """Takes a frame, or drops it or older ones by the policy."""

@@ -38,23 +38,33 @@ TOPICS_KEPT = 16 * 1024 * 1024
 STAMPS_KEPT = 4_096
 
 
+Share = tuple[Group, tuple[Consumer, ...], tuple[Consumer, ...]]
+"""A group, its members that match, wherever they are, and those of them that are here."""
+
+
 class Denied(FumaroleError):
     """The user's permissions do not allow this topic."""
 
 
 class Plan:
-    """The entities that get a topic: consumers without a group, and groups with their members that match."""
+    """The entities that get a topic: consumers without a group, and groups with their members that match.
 
-    __slots__ = ("consumers", "filled", "groups", "nodes", "topic", "version")
+    In a cluster those of other nodes are among the members; consumers without a group that are elsewhere are in
+    `couriers`, one for each node that has any.
+    """
+
+    __slots__ = ("consumers", "couriers", "filled", "groups", "nodes", "topic", "version")
 
     def __init__(
         self,
         consumers: tuple[Consumer, ...] = (),
-        groups: tuple[tuple[Group, tuple[Consumer, ...]], ...] = (),
+        groups: tuple[Share, ...] = (),
         nodes: tuple[Node, ...] = (),
+        couriers: tuple[Consumer, ...] = (),
     ) -> None:
         self.consumers = consumers
         self.groups = groups
+        self.couriers = couriers
         self.nodes = nodes
         """Those of the index that it is made from."""
         self.version = self.filled = -1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, cast
 
@@ -79,7 +79,7 @@ def check_metadata(metadata: object) -> Mapping[str, Value | None]:
 class Producer:
     """One source of readings."""
 
-    __slots__ = ("heard", "identity", "metadata", "plan", "standings", "value")
+    __slots__ = ("heard", "identity", "metadata", "plan", "standings", "value", "version")
 
     def __init__(self, identity: str, heard: float) -> None:
         self.identity = identity
@@ -92,6 +92,8 @@ class Producer:
         """Its latest reading."""
         self.plan: Any = None
         """Who gets its readings, as last worked out; the exchange's own."""
+        self.version: tuple[int, str] = 0, ""
+        """How often the metadata has changed, and on which node last (C6)."""
 
 
 class Producers:
@@ -113,6 +115,10 @@ class Producers:
         """How often a consumer was told that its set has changed."""
         self.unsaved: dict[str, None] = {}
         """Those whose metadata changed since it was last written down."""
+        self.changed: Callable[[str], None] | None = None
+        """Who else must know what producers here say of themselves; None: nobody, there is no cluster."""
+        self.forgotten: Callable[[str], None] | None = None
+        """And that one is about to be forgotten."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -128,11 +134,15 @@ class Producers:
     def hear(self, reading: Reading, now: float) -> Producer:
         """Merges what the reading brings, and tells those whose set changes. The producer as it is then."""
         producer = self.known.get(reading.producer)
+        is_news = producer is None
         if producer is None:
             producer = self._appear(reading.producer, self._merged({}, reading.metadata), now)
             self.unsaved[reading.producer] = None
         elif reading.metadata:
-            self._change(producer, reading.metadata)
+            after = self._merged(producer.metadata, reading.metadata)
+            is_news = self._change(producer, after, reading.metadata)
+        if is_news and self.changed is not None:
+            self.changed(reading.producer)
         producer.heard = now
         producer.value = reading.value
         return producer
@@ -141,8 +151,25 @@ class Producers:
         """A producer known from before the broker was started, and taken as it was: limits may be lower now."""
         self._appear(identity, metadata, now)
 
+    def learn(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
+        """Another node knows this of a producer, and that is newer than what is known here (C6)."""
+        producer = self.known.get(identity)
+        if producer is None:
+            producer = self._appear(identity, metadata, now)
+            self.unsaved[identity] = None
+        else:
+            self._change(producer, metadata, {**producer.metadata, **metadata})
+        producer.heard = now
+        return producer
+
     def forget(self, identity: str) -> bool:
         """The producer is gone, and leaves every set (M7). False: there is none such."""
+        if self.forgotten is not None and identity in self.known:
+            self.forgotten(identity)
+        return self.lose(identity)
+
+    def lose(self, identity: str) -> bool:
+        """The same, where those who must know of it do already."""
         producer = self.known.pop(identity, None)
         if producer is None:
             return False
@@ -151,6 +178,12 @@ class Producers:
             del self._members[standing][producer]
         self._tell((), producer.standings, identity)
         return True
+
+    def heard_since(self, then: float) -> list[str] | None:
+        """Those that have published since; None: nobody is ever forgotten for silence here."""
+        if self._ttl is None:
+            return None
+        return [producer.identity for producer in self if producer.heard > then]
 
     def expire(self, now: float) -> int:
         """Forgets those that have been silent for longer than the namespace allows. How many."""
@@ -177,12 +210,12 @@ class Producers:
         self._tell(entered, (), identity)
         return producer
 
-    def _change(self, producer: Producer, metadata: Mapping[str, Value | None]) -> None:
+    def _change(self, producer: Producer, after: dict[str, Value], keys: Iterable[str]) -> bool:
+        """The metadata is another now, under these keys at most. False: it is the same as before."""
         before = producer.metadata
-        after = self._merged(before, metadata)
-        changed = [key for key in metadata if not _same(before.get(key), after.get(key))]
+        changed = [key for key in keys if not _same(before.get(key), after.get(key))]
         if not changed:
-            return
+            return False
         producer.metadata = after
         self.unsaved[producer.identity] = None
         entered, left = self._queries.change(before, after, changed)
@@ -192,6 +225,7 @@ class Producers:
             del producer.standings[standing], self._members[standing][producer]
         self._enter(producer, entered)
         self._tell(entered, left, producer.identity)
+        return True
 
     def _enter(self, producer: Producer, standings: Iterable[Standing]) -> None:
         for standing in standings:

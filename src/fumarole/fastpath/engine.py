@@ -12,12 +12,13 @@ from fumarole.exchange.exchange import PURE, Parts
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The parts that exchanges are made of, and what stands before a session (None: nothing)."""
+    """The parts that exchanges are made of, and what stands before a session or a link (None: nothing)."""
 
     name: str
     parts: Parts
     nats_reader: Callable[[Any], Any] | None = None
     msgpack_reader: Callable[[Any], Any] | None = None
+    link_reader: Callable[[Any], Any] | None = None
 
 
 PLAIN = Engine("plain Python", PURE)
@@ -26,7 +27,7 @@ PLAIN = Engine("plain Python", PURE)
 def compiled() -> Engine | None:
     """The compiled engine, or None where it was not built."""
     try:
-        from fumarole.fastpath import index, msgpack, nats, outbox, plans
+        from fumarole.fastpath import index, link, msgpack, nats, outbox, plans
     except ImportError:
         return None
     parts = Parts(
@@ -38,7 +39,7 @@ def compiled() -> Engine | None:
         plan=plans.Plan,
         plans=plans.Plans,
     )
-    return Engine("compiled", parts, nats.NatsReader, msgpack.MsgPackReader)
+    return Engine("compiled", parts, nats.NatsReader, msgpack.MsgPackReader, link.LinkReader)
 
 
 def best() -> Engine:

@@ -159,6 +159,19 @@ cdef inline bint beginning(const unsigned char* at, const unsigned char* end) no
     )
 
 
+cdef inline bint all_here(Plan plan):
+    """Is nobody of the plan at another node? What leaves for one is the exchange's matter."""
+    cdef Py_ssize_t each
+    cdef tuple share
+    if PyTuple_GET_SIZE(plan.couriers):
+        return False
+    for each in range(PyTuple_GET_SIZE(plan.groups)):
+        share = <tuple>PyTuple_GET_ITEM(plan.groups, each)
+        if PyTuple_GET_SIZE(<tuple>PyTuple_GET_ITEM(share, 1)) != PyTuple_GET_SIZE(<tuple>PyTuple_GET_ITEM(share, 2)):
+            return False
+    return True
+
+
 cdef class MsgPackReader:
     """Stands before a session and takes its bytes."""
 
@@ -339,6 +352,10 @@ cdef class MsgPackReader:
         cdef Consumer consumer
         cdef object publication = None
         cdef tuple consumers = plan.consumers, groups = plan.groups
+        if not all_here(plan):
+            publication = self.publication(identity, value, raw, length)
+            self.work += <Py_ssize_t>self.exchange.publish(plan, publication, self.session) + 1
+            return 0
         for each in range(PyTuple_GET_SIZE(consumers)):
             consumer = <Consumer>PyTuple_GET_ITEM(consumers, each)
             if consumer.outlet is not self.session or self.echo:
@@ -360,14 +377,17 @@ cdef class MsgPackReader:
         self.work += routed + 1
         return 0
 
+    cdef object publication(self, identity, value, const char* raw, Py_ssize_t length):
+        reading = Reading(identity, {}, value, PyBytes_FromStringAndSize(raw, length))
+        return published(reading, reading_topic(identity))
+
     cdef object deliver(self, Consumer consumer, identity, value, const char* raw, Py_ssize_t length, object publication):
         """One reading to one consumer. Of another door, or with diffs to catch up on: its outlet gets the publication (made once)."""
         cdef Outbox outbox = consumer.readings
         cdef char* place
         if outbox is None or outbox.late:
             if publication is None:
-                reading = Reading(identity, {}, value, PyBytes_FromStringAndSize(raw, length))
-                publication = published(reading, reading_topic(identity))
+                publication = self.publication(identity, value, raw, length)
             consumer.outlet.accept(consumer, publication)
             return publication
         consumer.accepted += 1

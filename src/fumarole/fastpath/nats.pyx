@@ -24,27 +24,16 @@ from fumarole.fastpath.plans cimport Group, Plan, Plans, fumarole_strict
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
 from fumarole.core.topic import Grammar
+from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
 from fumarole.protocols.nats import OK as PURE_OK, PONG as PURE_PONG
 from fumarole.sessions.stream import State
 
 cdef Py_ssize_t FRAMING = PURE_FRAMING
 cdef bytes OK = PURE_OK
 cdef bytes PONG = PURE_PONG
+cdef bytes BEFORE_GROUP = PURE_BEFORE_GROUP
 cdef object CLOSED = State.CLOSED
 cdef object STRICT = Grammar.STRICT
-
-cdef extern from *:
-    """
-    /* What parsing an operation can find instead of its length. */
-    #define INCOMPLETE 0
-    #define ODD -1
-    /* Ten milliseconds or so, in messages; what handing over an operation takes, and the session's own unit, in the same. */
-    #define WORK_AT_ONCE 50000
-    #define WORK_OF_A_HAND_OVER 50
-    #define WORK_OF_THE_SESSION 3
-    """
-    const Py_ssize_t INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION
-
 
 cdef extern from *:
     """
@@ -55,53 +44,12 @@ cdef extern from "<string.h>" nogil:
     void* memmem(const void* text, size_t length, const void* part, size_t part_length)
 
 
-cdef struct Operation:
-    # A PUB or HPUB as it stands in the buffer.
-    const char* topic
-    Py_ssize_t topic_length
-    const char* reply
-    Py_ssize_t reply_length
-    const char* tail            # from the first size to the end: sizes, line end, headers, payload, line end
-    Py_ssize_t tail_length
-    Py_ssize_t headers          # bytes of headers; -1: it is a PUB
-    Py_ssize_t total            # bytes of headers and payload
-    Py_ssize_t length           # of the whole operation
-
-
-cdef inline Py_ssize_t number(const char** at, const char* end) noexcept:
-    """The digits at this place, written the one way; -1: there are none, too many, or others follow."""
-    cdef const char* p = at[0]
-    cdef Py_ssize_t value = 0, digits = 0
-    while p < end and c"0" <= p[0] <= c"9":
-        value = value * 10 + (p[0] - c"0")
-        p += 1
-        digits += 1
-        if digits > 9:
-            return -1
-    if digits == 0 or (digits > 1 and at[0][0] == c"0"):
-        return -1
-    at[0] = p
-    return value
-
-
 cdef inline bint is_subscription(const char* line) noexcept:
     return line[0] == c"S" or line[0] == c"U"
 
 
 cdef class NatsReader:
     """Stands before a session and takes its bytes."""
-
-    cdef object session
-    cdef Outbox outbox
-    cdef Plans plans
-    cdef Counters counters
-    cdef bint verbose, echo, strict, waiting, closed
-    cdef Py_ssize_t control_line, payload_limit
-    cdef char* pending          # the beginning of an operation whose end has not come yet
-    cdef Py_ssize_t pending_length, pending_capacity
-    cdef Py_ssize_t needed      # how long it will be; 0: its line is not even complete
-    cdef Py_ssize_t work        # done since the loop was last given a turn: about so many messages
-    cdef bytes rest             # what was put off for the next turn; None: nothing
 
     def __init__(self, session):
         self.session = session
@@ -233,7 +181,7 @@ cdef class NatsReader:
             size = ODD if self.plans is None else self.parse(at, end, &operation)
             if size == INCOMPLETE:
                 break
-            if size == ODD and end - at >= 6 and memcmp(at, b"PING\r\n", 6) == 0:
+            if size == ODD and end - at >= 6 and memcmp(at, b"PING\r\n", 6) == 0 and self.session.is_confirmed():
                 self.outbox.push(PONG)
                 at += 6
                 continue
@@ -291,7 +239,7 @@ cdef class NatsReader:
             p += 1
         operation.reply_length = 0
         operation.tail = p
-        if not self.sizes(&p, line_end, headers, operation):
+        if not sizes(&p, line_end, headers, operation):
             p = operation.reply = operation.tail
             while p < line_end and fumarole_strict[<unsigned char>p[0]]:
                 p += 1
@@ -301,7 +249,7 @@ cdef class NatsReader:
             while p[0] == c" ":
                 p += 1
             operation.tail = p
-            if not self.sizes(&p, line_end, headers, operation):
+            if not sizes(&p, line_end, headers, operation):
                 return ODD
         if operation.total > self.payload_limit or operation.headers > operation.total or operation.headers == 0:
             return ODD
@@ -317,29 +265,18 @@ cdef class NatsReader:
         operation.tail_length = p + 2 - operation.tail
         return operation.length
 
-    cdef inline bint sizes(self, const char** at, const char* line_end, bint headers, Operation* operation) noexcept:
-        """The one size of a PUB or the two of an HPUB, up to the end of the line."""
-        operation.headers = -1
-        operation.total = number(at, line_end)
-        if headers and operation.total >= 0:
-            if at[0][0] != c" ":
-                return False
-            at[0] += 1
-            operation.headers = operation.total
-            operation.total = number(at, line_end)
-        return operation.total >= 0 and at[0] == line_end
-
     cdef int publish(self, Plan plan, Operation* operation) except -1:
-        cdef Py_ssize_t routed = 0, each, weight
+        cdef Py_ssize_t routed = 0, forwarded = 0, each, weight
         cdef tuple share
         cdef Consumer consumer
         cdef object publication = None
         # A plan may be renewed while its messages are handed out; what it was then is what counts.
-        cdef tuple consumers = plan.consumers, groups = plan.groups
+        cdef tuple consumers = plan.consumers, groups = plan.groups, couriers = plan.couriers
+        cdef dict chosen = None     # nodes that serve a group, and the key of the one copy that each gets
         for each in range(PyTuple_GET_SIZE(consumers)):
             consumer = <Consumer>PyTuple_GET_ITEM(consumers, each)
             if consumer.outbox is not self.outbox or self.echo:
-                publication = self.deliver(consumer, operation, publication)
+                publication = self.deliver(consumer, consumer.key, operation, publication)
                 routed += 1
         if PyTuple_GET_SIZE(groups):
             weight = operation.topic_length + operation.reply_length + operation.total + FRAMING
@@ -348,14 +285,33 @@ cdef class NatsReader:
                 consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(
                     <tuple>PyTuple_GET_ITEM(share, 1), weight, self.session
                 )
-                if consumer is not None:
-                    publication = self.deliver(consumer, operation, publication)
+                if consumer is None:
+                    continue
+                if consumer.courier is None:
+                    publication = self.deliver(consumer, consumer.key, operation, publication)
                     routed += 1
+                else:
+                    if chosen is None:
+                        chosen = {courier: (<Consumer>courier).key for courier in couriers}
+                    consumer = consumer.courier
+                    chosen[consumer] = chosen.get(consumer, consumer.key) + BEFORE_GROUP + (
+                        (<Group>PyTuple_GET_ITEM(share, 0)).name.encode()
+                    )
+        if chosen is not None:
+            for courier, key in chosen.items():
+                publication = self.deliver(courier, key, operation, publication)
+                forwarded += 1
+        else:
+            for each in range(PyTuple_GET_SIZE(couriers)):
+                consumer = <Consumer>PyTuple_GET_ITEM(couriers, each)
+                publication = self.deliver(consumer, consumer.key, operation, publication)
+                forwarded += 1
         self.counters.received += 1
         self.counters.received_bytes += operation.total
         self.counters.routed += routed
-        self.work += routed
-        if routed == 0:
+        self.counters.forwarded += forwarded
+        self.work += routed + forwarded
+        if routed + forwarded == 0:
             self.counters.unheard += 1
             if operation.reply_length:
                 self.session.nobody_heard(
@@ -365,7 +321,7 @@ cdef class NatsReader:
             self.outbox.push(OK)
         return 0
 
-    cdef object deliver(self, Consumer consumer, Operation* operation, object publication):
+    cdef object deliver(self, Consumer consumer, bytes key, Operation* operation, object publication):
         """One message to one consumer. Where the frame cannot be made here, its outlet gets the publication (made once)."""
         cdef Outbox outbox = consumer.outbox
         cdef Py_ssize_t sid_length, length
@@ -375,7 +331,7 @@ cdef class NatsReader:
                 publication = self.publication(operation)
             consumer.outlet.accept(consumer, publication)
             return publication
-        sid_length = PyBytes_GET_SIZE(consumer.key)
+        sid_length = PyBytes_GET_SIZE(key)
         length = 6 + operation.topic_length + sid_length + operation.tail_length + (operation.headers >= 0)
         if operation.reply_length:
             length += operation.reply_length + 1
@@ -391,7 +347,7 @@ cdef class NatsReader:
             place += operation.topic_length
             place[0] = c" "
             place += 1
-            memcpy(place, PyBytes_AS_STRING(consumer.key), sid_length)
+            memcpy(place, PyBytes_AS_STRING(key), sid_length)
             place += sid_length
             place[0] = c" "
             place += 1

@@ -7,6 +7,8 @@ cdef class Counters:
     cdef public long long unheard
     cdef public long long overflowed
     cdef public long long refused
+    cdef public long long forwarded
+    cdef public long long strayed
 
 
 cdef class Consumer:
@@ -19,6 +21,9 @@ cdef class Consumer:
     cdef public long long accepted
     cdef public long long dropped
     cdef public long long limit
+    cdef public Consumer courier
+    cdef public Py_ssize_t count
+    cdef public bint resting
     cdef Outbox outbox      # its outlet's, where NATS frames are made here; None: the outlet makes its own
     cdef Outbox readings    # its outlet's, where readings are written here as they came; None: the outlet does it
 
@@ -51,6 +56,7 @@ cdef class Outbox:
     cdef public object owner
     cdef public Py_ssize_t size
     cdef public bint overflowed
+    cdef public bint doubted
     cdef public bint takes_headers
     cdef public bint late           # something that may not be lost waits for room: no message may overtake it
     cdef char* reserve(self, Py_ssize_t length, Consumer consumer) except? NULL

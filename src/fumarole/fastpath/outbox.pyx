@@ -135,6 +135,7 @@ cdef class Consumer:
         self.group = group
         self.key = key
         self.sees = sees
+        self.count = 1
         self.outbox = outlet.outbox if getattr(outlet, "takes_nats_frames", False) else None
         self.readings = outlet.outbox if getattr(outlet, "takes_readings", False) else None
 
@@ -156,7 +157,7 @@ cdef class Outbox:
         self.counters = counters
 
     def has_room(self, Py_ssize_t weight):
-        return self.size + weight <= self.limit and not self.overflowed
+        return self.size + weight <= self.limit and not self.overflowed and not self.doubted
 
     def push(self, bytes frame, Consumer consumer=None):
         cdef Py_ssize_t length = PyBytes_GET_SIZE(frame)

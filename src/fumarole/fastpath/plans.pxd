@@ -33,6 +33,7 @@ cdef class Plan:
     cdef public tuple consumers
     cdef public tuple groups
     cdef public tuple nodes
+    cdef public tuple couriers
     cdef public long long version
     cdef public long long filled
     cdef public object topic

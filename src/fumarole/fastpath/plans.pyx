@@ -99,16 +99,20 @@ cdef inline bint may_hear(Consumer member, object origin) except -1:
 
 
 cdef inline bint has_room(Consumer member, Py_ssize_t weight) except -1:
-    if member.outbox is not None:
-        return member.outbox.size + weight <= member.outbox.limit and not member.outbox.overflowed
+    cdef Outbox outbox = member.outbox
+    if member.resting:
+        return False
+    if outbox is not None:
+        return outbox.size + weight <= outbox.limit and not outbox.overflowed and not outbox.doubted
     return member.outlet.has_room(weight)
 
 
 cdef class Plan:
-    def __init__(self, tuple consumers=(), tuple groups=(), tuple nodes=()):
+    def __init__(self, tuple consumers=(), tuple groups=(), tuple nodes=(), tuple couriers=()):
         self.consumers = consumers
         self.groups = groups
         self.nodes = nodes
+        self.couriers = couriers
         self.version = self.filled = -1
 
 
@@ -225,6 +229,7 @@ cdef class Plans:
         """Exchange.plan, for the usual case: nobody who matches is of a group or may be shown only a part."""
         cdef list nodes = self.index.match(topic.split("."))
         cdef list consumers = []
+        cdef list couriers = []
         cdef Node node
         cdef Consumer consumer
         cdef Plan plan
@@ -239,8 +244,11 @@ cdef class Plans:
             for consumer in node.values or ():
                 if consumer.sees is not None or consumer.group:
                     return self.exchange.plan(topic)
-                consumers.append(consumer)
-        plan = Plan(tuple(consumers), (), found)
+                if consumer.courier is None:
+                    consumers.append(consumer)
+                elif consumer.courier not in couriers:
+                    couriers.append(consumer.courier)
+        plan = Plan(tuple(consumers), (), found, tuple(couriers))
         plan.version = plan.filled = self.index.version
         if len(self.shared) >= SHARED_PLANS_KEPT:
             self.shared.clear()

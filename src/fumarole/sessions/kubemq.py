@@ -144,6 +144,13 @@ class KubemqSession:
 
         Raises Fault, also where nobody can hear.
         """
+        response = self.prepare(request, now, answered)
+        if response is None:
+            self.send_request(request)
+        return response
+
+    def prepare(self, request: Request, now: float, answered: Callable[[Publication], None]) -> Response | None:
+        """The first half of `ask`: the answer is expected. It may come by any node, so all must know that (C2)."""
         try:
             kubemq.check_request(request)
             if not request.RequestID:
@@ -152,9 +159,18 @@ class KubemqSession:
                 return self._manage(request, now)
             self._check_channel(request.Channel)
             inbox = self._service.inbox(self._exchange)
-            reply = inbox.expect(answered)
-            self._question = inbox, reply
-            routed = self._publish(kubemq.request_publication(request, reply), request.Channel)
+            self._question = inbox, inbox.expect(answered)
+        except Fault:
+            self._exchange.counters.refused += 1
+            self._forget_question()
+            raise
+        return None
+
+    def send_request(self, request: Request) -> None:
+        """The other half. Raises Fault, also where nobody can hear."""
+        assert self._question is not None
+        try:
+            routed = self._publish(kubemq.request_publication(request, self._question[1]), request.Channel)
         except Fault:
             self._exchange.counters.refused += 1
             self._forget_question()
@@ -162,7 +178,6 @@ class KubemqSession:
         if not routed:
             self._forget_question()
             raise Fault(f"{kubemq.TIMED_OUT}: nobody is subscribed to this channel")  # R1: at once
-        return None
 
     def respond(self, response: Response) -> None:
         """Raises Fault; that nobody waits for it any more is no fault."""

@@ -67,6 +67,8 @@ class MsgPackSession(StreamSession):
         """It has said a reading, and may go on with more of them."""
         self._late = Diff()
         """What the subscriber has not been told yet, for want of room."""
+        self._confirmed = False
+        """Has the subscriber been told its set? Before that it is told nothing else (D5)."""
 
     def receive_data(self, data: bytes) -> None:
         self.heard = True
@@ -116,7 +118,7 @@ class MsgPackSession(StreamSession):
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1
-        if self._late and not self._catch_up():
+        if not self._confirmed or (self._late and not self._catch_up()):
             consumer.dropped += 1
             assert self.exchange is not None
             self.exchange.counters.overflowed += 1
@@ -127,8 +129,9 @@ class MsgPackSession(StreamSession):
         self.outbox.push(form[1], consumer)
 
     def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
-        self._late.add(new, gone)
-        self._catch_up()
+        if self._confirmed:
+            self._late.add(new, gone)
+            self._catch_up()
 
     def _catch_up(self) -> bool:
         """Sends what is late, if there is room. True: nothing is late any more."""
@@ -238,7 +241,18 @@ class MsgPackSession(StreamSession):
             raise Denied(f"you may not subscribe to {pattern[:64]}")
         consumer = self.exchange.consumer(self, pattern, group or "", KEY, sees)
         self._consumers[KEY] = consumer
-        members = self.exchange.subscribe(consumer, query, pattern=parsed)
+        self.outbox.late = True
+        self.exchange.subscribe(consumer, query, pattern=parsed)
+        confirmations = self.node.confirmations
+        confirmations.after(confirmations.ticket(), lambda: self._confirm(consumer))
+
+    def _confirm(self, consumer: Consumer) -> None:
+        """The subscription is in force everywhere (C2): its set, as it is now."""
+        if self.state is State.CLOSED or self.exchange is None:
+            return
+        members = [] if consumer.standing is None else list(self.exchange.producers.members(consumer))
+        self._confirmed = True
+        self.outbox.late = False
         first = pack({"New": members, "Del": []})
         if len(first) > 2 * self.exchange.outbox_limit:
             self.fail(f"{len(members)} producers match, which is more than can be listed; narrow the query")

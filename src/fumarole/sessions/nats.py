@@ -52,7 +52,16 @@ class NatsSession(StreamSession):
         self._no_responders = False
         self._quiet_since = now
         self._pings = 0
+        self._peer = peer
         self.outbox.push(nats.info(self._info(peer)))
+
+    def inform(self, lame_duck: bool = False) -> None:
+        """Where the client may go from here has changed, or it should go there now."""
+        if self.state is State.OPEN:
+            options = self._info(self._peer)
+            if lame_duck:
+                options["ldm"] = True
+            self.outbox.push(nats.info(options))
 
     # The verbs of the pump.
 
@@ -168,7 +177,9 @@ class NatsSession(StreamSession):
     def _control(self, event: nats.Event) -> None:
         match event:
             case nats.Ping():
-                self.outbox.push(nats.PONG)
+                # C2: the PONG after a SUB confirms it. Nothing else waits for it: not what the client publishes
+                # meanwhile, nor what it is sent.
+                self.node.confirmations.after(self._ticket, self._pong)
             case nats.Pong():
                 pass
             case nats.Subscribe():
@@ -240,7 +251,12 @@ class NatsSession(StreamSession):
             consumer = exchange.consumer(self, pattern_text, group, event.sid, sees)
             self._consumers[event.sid] = consumer
             exchange.subscribe(consumer, pattern=pattern)
+            self._ticket = self.node.confirmations.ticket()
             self._okay()
+
+    def _pong(self) -> None:
+        if self.state is not State.CLOSED:
+            self.outbox.push(nats.PONG)
 
     def _unsubscribe(self, event: nats.Unsubscribe) -> None:
         consumer = self._consumers.get(event.sid)
@@ -248,6 +264,7 @@ class NatsSession(StreamSession):
             consumer.limit = event.after
             if consumer.accepted >= event.after:
                 self.expire(consumer)
+                self._ticket = self.node.confirmations.ticket()
         self._okay()
 
     def _publish_many(self, event: Publishes, work: int) -> tuple[int, int]:
@@ -333,7 +350,9 @@ class NatsSession(StreamSession):
         request = services.Request(self.node, self.exchange, self._user, payload, self.now)
         answer = services.answer(_shown(event.topic), request)
         if answer is not None and event.reply:
-            self._answer(event.reply.decode(), json.dumps(answer).encode())
+            reply, text = event.reply.decode(), json.dumps(answer).encode()
+            confirmations = self.node.confirmations
+            confirmations.after(confirmations.ticket(), lambda: self._answer(reply, text))
         return answer is not None
 
     def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
@@ -352,10 +371,11 @@ class NatsSession(StreamSession):
 
     def _answer(self, reply: str, payload: bytes, block: bytes = b"") -> None:
         """An answer of the node's own: to the one who asked, and to nobody else."""
-        assert self.exchange is not None
+        if self.exchange is None:
+            return  # the client has gone meanwhile
         plan = self.exchange.plan(reply)
         own = [c for c in plan.consumers if c.outlet is self]
-        own += [c for _, members in plan.groups for c in members if c.outlet is self]
+        own += [c for _, _, members in plan.groups for c in members if c.outlet is self]
         if own:
             # Who listens to everything as well waits for the answer where it asked for it.
             self.accept(max(own, key=lambda consumer: len(consumer.pattern)), Publication(reply, payload, "", block))
@@ -383,6 +403,8 @@ class NatsSession(StreamSession):
             "client_id": self.client_id,
             "client_ip": peer.address,
         }
+        if self.node.reachable:
+            options["connect_urls"] = self.node.reachable
         if self.node.authentication:
             options["auth_required"] = True
         if peer.secure:

@@ -2,6 +2,7 @@
 
     $FUM.stats        the counters of the namespace (L3)
     $FUM.consumers    the consumers of the namespace that lost most
+    $FUM.cluster      the other nodes, and how the links to them are
     $FUM.producers    the producers, or those that a query selects
     $FUM.forget       a producer is no more (M7)
     $FUM.where        readings of the producers that a query selects, on a topic of their own
@@ -68,11 +69,21 @@ def answer(service: str, request: Request) -> dict[str, Any] | None:
 
 
 def _stats(request: Request) -> dict[str, Any]:
-    return {"node": request.node.name, "version": request.node.version, **request.exchange.report()}
+    numbers = request.exchange.report()
+    if request.node.cluster is not None:
+        request.node.cluster.sum_up(request.exchange.name, numbers)
+    return {"node": request.node.name, "version": request.node.version, **numbers}
 
 
 def _consumers(request: Request) -> dict[str, Any]:
     return request.exchange.worst_consumers()
+
+
+def _cluster(request: Request) -> dict[str, Any]:
+    node = request.node
+    if node.cluster is None:
+        return {"node": node.name, "version": node.version, "cluster": None, "peers": []}
+    return node.cluster.report()
 
 
 def _producers(request: Request) -> dict[str, Any]:
@@ -154,6 +165,7 @@ def _subscription(payload: str) -> tuple[str, str, str]:
 SERVICES: dict[str, Callable[[Request], dict[str, Any]]] = {
     f"{PREFIX}stats": _stats,
     f"{PREFIX}consumers": _consumers,
+    f"{PREFIX}cluster": _cluster,
     f"{PREFIX}producers": _producers,
     f"{PREFIX}forget": _forget,
     f"{PREFIX}where": _where,

@@ -67,6 +67,8 @@ class StreamSession(ABC):
         self.client_id = node.client_id()
         self.label = str(self.client_id)
         self._user: User | None = None
+        self._ticket = 0
+        """Of the latest change that this client has made."""
         self._consumers: dict[bytes, Consumer] = {}
         self._deadline = now + (node.limits.tls_handshake if peer.secure else node.limits.handshake)
         self.outbox = node.parts.outbox(BEFORE_JOINING, Overflow.DISCONNECT, node.parts.counters(), node.ready, owner)
@@ -135,6 +137,10 @@ class StreamSession(ABC):
         self.node.namespaces.leave(self.exchange)
         self.exchange = None
         return True
+
+    def is_confirmed(self) -> bool:
+        """Is all that the client has asked for in force (C2)?"""
+        return self.node.confirmations.is_reached(self._ticket)
 
     def has_room(self, weight: int) -> bool:
         return self.outbox.has_room(weight)

@@ -18,11 +18,22 @@ from fumarole.app.schema import is_list
 from fumarole.app.settings import Settings
 from fumarole.app.values import Address, size_text
 
-PANELS = {"limits": "Limits (sizes such as 64KiB, times such as 500ms)", "tls": "TLS"}
+PANELS = {"limits": "Limits (sizes such as 64KiB, times such as 500ms)", "tls": "TLS", "links": "Cluster"}
 HELP = {
     "--nats": "Listen for NATS clients here; may be repeated. Port 0 is any free one.",
     "--data": "Where anything durable goes.",
     "--allowed-namespaces": "Only these namespaces; may be repeated.",
+    "--node": "The name of this node in its cluster.",
+    "--cluster": "Listen for other nodes here.",
+    "--peer": "A node of the cluster to join; may be repeated, one is enough.",
+    "--workers": "Processes that share the doors, or auto: one for each core.",
+    "--links-name": "The name of the cluster.",
+    "--links-secret-file": "Its first line is what nodes prove to know.",
+    "--links-certificate": "What this node shows other nodes, PEM.",
+    "--links-key": "Its key, PEM.",
+    "--links-authority": "Who must have signed other nodes' certificates, PEM.",
+    "--links-outbox": "What may wait for one other node.",
+    "--links-silence": "After so much of it a node is gone.",
     "--log-level": "debug, info, warning or error.",
     "--log-format": "text or json.",
     "--limits-control-line": "The longest protocol line.",

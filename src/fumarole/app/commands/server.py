@@ -38,7 +38,12 @@ def serve(
 
     logs.start(settings.log)
     try:
-        uvloop.run(serve(settings, started=lambda broker: _announce(broker, ready_file)))
+        if settings.workers != 1:
+            from fumarole.app.workers import serve_with_workers
+
+            serve_with_workers(settings, uvloop.run, lambda broker: _announce(broker, ready_file))
+        else:
+            uvloop.run(serve(settings, started=lambda broker: _announce(broker, ready_file)))
     except CannotServeError as error:
         fail(str(error))
 

@@ -1,0 +1,151 @@
+"""A cluster beside one of nats-server of the same size: over a link, confirming a subscribe, joining, and all cores.
+
+Publishers are on one node and consumers on another, so that every message goes over a link. How long it takes to
+confirm a subscribe has no peer: nats-server answers before other nodes know of it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+from bench.effort import Effort
+from bench.figures import PEER, Figure, against, within
+from bench.generator import Load, run_latency, run_load
+from bench.population import patterns
+from bench.servers import Server, free_port, fumarole, fumarole_cluster, nats_cluster, settle
+
+LOADS = {
+    "over a link, 16 B": Load(1_000_000),
+    "over a link, 128 B": Load(600_000, size=128, topics=1_000),
+    "over a link, group of 4, 128 B": Load(400_000, size=128, consumers=4, group="sharing"),
+}
+WANTED_RATE = 1.5
+WANTED_LATENCY = 0.8
+QUESTIONS = 10_000
+PRESENT = 100_000
+SUBSCRIBES = 3_000
+CONFIRMED_WITHIN = 5_000.0
+"""Microseconds."""
+JOINING = 1_000_000
+JOINED_WITHIN = 30.0
+MEMORY_LIMIT = 1024.0
+START_SIZE = 40 << 20
+"""Bytes of a node that has just been started."""
+CHANGES = 50_000
+CHANGE_LIMIT = 30.0
+"""Microseconds on a processor."""
+BATCH = 1_000
+WORKER_LOADS = {
+    "one to one, 128 B": (Load(600_000, size=128, topics=1_000), 0.8),
+    "fan-out to 10, 128 B": (Load(200_000, size=128, topics=1_000, consumers=10), 0.8),
+    "group of 4, 16 B": (Load(600_000, consumers=4, group="sharing"), 0.8),
+    "every topic new, 16 B": (Load(500_000, topics=500_000), 0.8),
+    "8 publishers, 8 consumers, 64 B": (Load(400_000, size=64, publishers=8, consumers=8), 1.0),
+    "16 publishers, group of 16, 64 B": (Load(800_000, size=64, publishers=16, consumers=16, group="sharing"), 1.0),
+}
+TWO_NODES, THREE_NODES = "Cluster of two nodes", "Cluster of three nodes"
+
+
+def measure(effort: Effort) -> Iterator[Figure]:
+    with fumarole_cluster(2) as ours, nats_cluster(2) as theirs:
+        yield from _rates(ours, theirs, effort)
+        yield from _latency(ours, theirs, effort)
+    yield from _confirming(effort)
+    yield from _joining(effort)
+    yield from _workers(effort)
+
+
+def _rates(ours: list[Server], theirs: list[Server], effort: Effort) -> Iterator[Figure]:
+    for name, load in LOADS.items():
+        best = [0.0, 0.0]
+        for round_number in range(1, effort.rounds + 1):
+            for which, (publishing, consuming) in enumerate((ours, theirs)):
+                effort.tell(f"{name}: {publishing.name}, round {round_number}")
+                given = load._replace(messages=effort.share(load.messages), consumer_port=consuming.port)
+                best[which] = max(best[which], run_load(publishing.port, given).rate)
+        yield against(PEER, TWO_NODES, name, best[0], best[1], "/s", at_least=WANTED_RATE)
+
+
+def _latency(ours: list[Server], theirs: list[Server], effort: Effort) -> Iterator[Figure]:
+    best = [[float("inf")] * 2, [float("inf")] * 2]
+    for round_number in range(1, effort.rounds + 1):
+        for which, (asking, answering) in enumerate((ours, theirs)):
+            effort.tell(f"latency: {asking.name}, round {round_number}")
+            heard = run_latency(asking.port, effort.share(QUESTIONS), answering.port)
+            best[which] = [min(best[which][0], heard.p50), min(best[which][1], heard.p99)]
+    for at, quantile in enumerate(("p50", "p99")):
+        name = f"latency over a link and back, {quantile}"
+        yield against(PEER, TWO_NODES, name, best[0][at], best[1][at], "µs", at_most=WANTED_LATENCY)
+
+
+def _confirming(effort: Effort) -> Iterator[Figure]:
+    """SUB and PING on one of three nodes until the PONG: both others know by then."""
+    present = effort.share(PRESENT)
+    with fumarole_cluster(3) as nodes:
+        crowds = [_crowd(node, present // 3) for node in nodes]
+        connection = nodes[1].connect()
+        took = []
+        for number in range(effort.share(SUBSCRIBES)):
+            began = time.perf_counter()
+            connection.sendall(b"SUB plant.confirmed.%d %d\r\n" % (number, number))
+            settle(connection)
+            took.append((time.perf_counter() - began) * 1e6)
+        took.sort()
+        for quantile in (0.5, 0.99):
+            name = f"subscribe to confirmed with {present:,} consumers, p{quantile * 100:g}"
+            yield within(CONFIRMED_WITHIN, THREE_NODES, name, took[int(len(took) * quantile)], "µs")
+        for made in (connection, *crowds):
+            made.close()
+
+
+def _joining(effort: Effort) -> Iterator[Figure]:
+    """From the start of a node until it lets clients in, with very many consumers on the node that it joins."""
+    many = effort.share(JOINING)
+    first = free_port()
+    many_allowed = ("--limits-consumers-per-connection", str(JOINING))
+    with fumarole("compiled", "--node", "old", "--cluster", f"127.0.0.1:{first}", *many_allowed) as old:
+        crowd = _crowd(old, many)
+        effort.tell(f"joining a node with {many:,} consumers")
+        began = time.perf_counter()
+        joining = ("--node", "new", "--cluster", f"127.0.0.1:{free_port()}", "--peer", f"127.0.0.1:{first}")
+        with fumarole("compiled", *joining) as new:
+            took = time.perf_counter() - began
+            resident = new.resident() - START_SIZE
+            yield within(JOINED_WITHIN, TWO_NODES, f"joining where there are {many:,} consumers", took, "s")
+            yield within(MEMORY_LIMIT, TWO_NODES, "memory of a consumer on another node", resident / many, "B")
+            before = new.processor_seconds()
+            connection = old.connect()
+            changes = effort.share(CHANGES)
+            _subscribe(connection, [f"plant.change.{number}" for number in range(changes)])
+            cost = (new.processor_seconds() - before) / changes * 1e6
+            yield within(CHANGE_LIMIT, TWO_NODES, "a change, on the node that is told", cost, "µs")
+            connection.close()
+        crowd.close()
+
+
+def _workers(effort: Effort) -> Iterator[Figure]:
+    """Two workers beside one, on the same cores as the load generator. The kernel deals connections out at random."""
+    with fumarole() as one, fumarole("compiled", "--workers", "2") as two:
+        for name, (load, wanted) in WORKER_LOADS.items():
+            best = [0.0, 0.0]
+            for round_number in range(1, effort.rounds + 1):
+                for which, server in enumerate((two, one)):
+                    effort.tell(f"{name}: {'one' if which else 'two'}, round {round_number}")
+                    given = load._replace(messages=effort.share(load.messages))
+                    best[which] = max(best[which], run_load(server.port, given).rate)
+            yield against("one worker", "Two workers", name, best[0], best[1], "/s", at_least=wanted)
+
+
+def _crowd(node: Server, consumers: int) -> socket.socket:
+    connection = node.connect()
+    _subscribe(connection, list(patterns(consumers)))
+    return connection
+
+
+def _subscribe(connection: socket.socket, to: list[str]) -> None:
+    lines = [b"SUB %b %d\r\n" % (pattern.encode(), number) for number, pattern in enumerate(to)]
+    for at in range(0, len(lines), BATCH):
+        connection.sendall(b"".join(lines[at : at + BATCH]))
+    settle(connection)

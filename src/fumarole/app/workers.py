@@ -1,0 +1,162 @@
+"""All the cores of one machine: several processes that share the doors' ports and are a cluster among themselves.
+
+The kernel gives each new connection to one of the processes (SO_REUSEPORT); what belongs to a consumer of another goes
+over a Unix socket. To clients it is one node with one name. What is durable is kept by the first worker, which knows
+all that the others know.
+
+This process only watches: it holds the ports, so that all workers get the same, starts a worker again that has died,
+and passes on the request to stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fumarole.app.broker import Broker, CannotServeError, serve
+from fumarole.app.settings import Doors, Settings
+from fumarole.app.values import Address
+
+log = logging.getLogger(__name__)
+
+LOOK = 0.05
+"""Seconds between two looks at the workers."""
+RESTART = 0.5
+"""Seconds before a worker that has died is started again."""
+
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+"""An event loop, from its beginning to its end."""
+
+
+class Worker(NamedTuple):
+    """One of the processes."""
+
+    number: int
+    of: int
+    folder: Path
+    """Where their sockets are."""
+
+    def address(self, number: int) -> str:
+        return f"unix:{self.folder / str(number)}"
+
+
+def count_of(settings: Settings) -> int:
+    """How many there are to be."""
+    return settings.workers or len(os.sched_getaffinity(0))
+
+
+def serve_with_workers(settings: Settings, run: Run, announce: Callable[[Broker], None]) -> None:
+    """Runs them until SIGINT or SIGTERM. `announce` is called, in the first worker, when all let clients in."""
+    folder = Path(tempfile.mkdtemp(prefix="fumarole-"))
+    try:
+        with _held(settings.doors) as doors:
+            settings = msgspec.structs.replace(settings, doors=doors, node=settings.node or f"fumarole-{os.getpid()}")
+            _Watch(settings, folder, run, announce).watch()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _held(doors: Doors) -> Iterator[Doors]:
+    """The same doors, each with a port that nobody else can have meanwhile."""
+    held: list[socket.socket] = []
+    found: dict[str, tuple[Address, ...]] = {}
+    try:
+        for name in doors.__struct_fields__:
+            addresses = []
+            for address in getattr(doors, name):
+                family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+                holder = socket.socket(family, socket.SOCK_STREAM)
+                held.append(holder)
+                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                try:
+                    holder.bind((address.host, address.port))
+                except OSError as error:
+                    raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
+                addresses.append(Address(address.host, holder.getsockname()[1]))
+            found[name] = tuple(addresses)
+        yield Doors(**found)
+    finally:
+        for holder in held:
+            holder.close()
+
+
+class _Watch:
+    def __init__(self, settings: Settings, folder: Path, run: Run, announce: Callable[[Broker], None]) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._run = run
+        self._announce = announce
+        self._count = count_of(settings)
+        self._workers: dict[int, int] = {}
+        """Number by process id."""
+        self._stopping = False
+        self._failed = False
+
+    def watch(self) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, self._stop)
+        for worker in range(self._count):
+            self._start(worker)
+        while self._workers:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if process == 0:
+                time.sleep(LOOK)
+                continue
+            number = self._workers.pop(process)
+            code = os.waitstatus_to_exitcode(status)
+            if not self._stopping and not (self._folder / f"ready-{number}").exists():
+                self._failed = True  # it says itself why it could not start, and the next would not do better
+                self._stop()
+            elif not self._stopping:
+                log.error("worker %d ended with %d, and is started again", number, code)
+                time.sleep(RESTART)
+                self._start(number)
+        if self._failed:
+            sys.exit(1)
+
+    def _stop(self, *_: object) -> None:
+        self._stopping = True
+        for process in list(self._workers):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+
+    def _start(self, number: int) -> None:
+        process = os.fork()
+        if process:
+            self._workers[process] = number
+            return
+        code = 1
+        try:
+            for each in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(each, signal.SIG_DFL)
+            worker = Worker(number, self._count, self._folder)
+            self._run(serve(self._settings, started=lambda broker: self._started(number, broker), worker=worker))
+            code = 0
+        except CannotServeError as error:
+            log.error("worker %d: %s", number, error)
+        finally:
+            logging.shutdown()
+            os._exit(code)
+
+    def _started(self, number: int, broker: Broker) -> None:
+        (self._folder / f"ready-{number}").touch()
+        if all((self._folder / f"ready-{each}").exists() for each in range(self._count)):
+            self._announce(broker)

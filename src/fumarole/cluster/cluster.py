@@ -1,0 +1,464 @@
+"""The cluster as one node sees it: whom it knows, who is live, and what each of them has confirmed.
+
+There is no leader and no log. Every node tells every other what consumers it has: first all of them, then each change,
+on one ordered connection. A change is confirmed to a client when each live node has answered that it knows it (C2); a
+node that is not live is not waited for, and gets everything anew when it comes back. Since each node is the only one
+that speaks of its own consumers, and counts are told as they are and not as differences, nothing has to be agreed upon.
+
+    client      node a                     node b           node c
+    SUB x  ──▶  ticket 8
+                changes 8  ──────────────▶ known 8 ──▶
+                           ────────────────────────────────▶ known 8 ──▶
+    PING   ──▶  (8 not reached: the PONG is kept)
+                both have answered
+          ◀──   PONG
+
+Joining needs one address. Whoever is dialed says in its proof whom else it knows, and a node dials everybody it has
+heard of; whoever is dialed dials back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Protocol
+
+from fumarole.cluster.identity import DATA, LANES, Identity
+from fumarole.cluster.lane import Lane
+from fumarole.cluster.metadata import Metadata
+from fumarole.cluster.peer import Peer
+from fumarole.cluster.pulse import USUAL, Timing
+from fumarole.cluster.registry import Own
+from fumarole.core.publication import Publication
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.node import Node
+from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leaving, LinkError, frame, message
+
+RETRY = 0.3
+"""Seconds between two attempts to reach somebody."""
+FORGET_AFTER = 3600.0
+"""Seconds after which an address that was only heard of, and cannot be reached, is tried no more."""
+LINK_OUTBOX = 16 * 1024 * 1024
+COUNT_EVERY = 0.25
+SNAPSHOT_SLICE = 500
+"""Entries in one frame."""
+
+
+class Network(Protocol):
+    """What carries lanes: sockets, or a simulation of them."""
+
+    def dial(self, address: str, lane: str) -> None:
+        """Connects to this address. Then `Cluster.dialed` makes the lane; or `Cluster.unreachable` hears of it."""
+
+
+class Contact:
+    """An address to be dialed."""
+
+    def __init__(self, address: str, given: bool, now: float) -> None:
+        self.address = address
+        self.given = given
+        """Was it configured? Then it is never forgotten."""
+        self.next_try = now
+        self.reached = now
+        self.under_way: set[str] = set()
+        """Lanes that are being dialed or are open."""
+        self.is_own = False
+        self.node = ""
+        """Who was found there. A node may be reached by several addresses."""
+        self.attempts = 0
+        """Those that have come to an end, good or bad."""
+
+    def fail(self, lane: str, now: float) -> None:
+        self.under_way.discard(lane)
+        self.next_try = now + RETRY
+        self.attempts += 1
+
+
+class Cluster:
+    """One node's view. `tick` it, give it lanes, and it keeps the node's exchanges in step with the others'."""
+
+    def __init__(
+        self,
+        node: Node,
+        identity: Identity,
+        network: Network,
+        nonce: Callable[[], bytes],
+        now: float,
+        secret: bytes = b"",
+        timing: Timing = USUAL,
+        complain: Callable[..., None] = lambda *_: None,
+        announce: Callable[..., None] = lambda *_: None,
+        link_limit: int = LINK_OUTBOX,
+        siblings: str = "",
+    ) -> None:
+        self.node = node
+        self.identity = identity
+        self.network = network
+        self.secret = secret
+        self.timing = timing
+        self.complain = complain
+        self.announce = announce
+        self.link_limit = link_limit
+        self.now = now
+        self.own = Own()
+        self.peers: dict[str, Peer] = {}
+        self.refused = 0
+        self.lost = 0
+        """Peers that were given up."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a peer comes or goes."""
+        self.stood_still: Callable[[float], None] = lambda _: None
+        """Called after this node has slept for so long."""
+        self._siblings = siblings
+        """What the names of the other workers of this node begin with; empty: there are none."""
+        self._nonce = nonce
+        self._contacts: dict[str, Contact] = {}
+        self._leftovers: list[Peer] = []
+        """Peers that are gone, and whose consumers are not all forgotten yet."""
+        self._ticket = 0
+        self._reached = 0
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._last_tick = now
+        self._next_beat = now
+        self._next_count = now
+        self._leaving = False
+        self.metadata = Metadata(node.namespaces, identity.node, self._broadcast)
+        node.namespaces.watch(self._watch, self.metadata.described, self.metadata.forgotten)
+        node.confirmations = self
+
+    # Confirmations (C2).
+
+    def ticket(self) -> int:
+        return self._ticket
+
+    def is_reached(self, ticket: int) -> bool:
+        return ticket <= self._reached
+
+    def after(self, ticket: int, call: Callable[[], None]) -> None:
+        if ticket <= self._reached:
+            call()
+        else:
+            self._waiting.append((ticket, call))
+
+    def advance(self) -> None:
+        """Somebody has confirmed something, or is not waited for any more."""
+        known = [peer.known for peer in self.peers.values() if peer.known is not None]
+        self._reached = max(self._reached, min(known, default=self._ticket))
+        # Tickets are waited for in nearly the order in which they were given: those of different clients may cross.
+        for _ in range(len(self._waiting)):
+            ticket, call = self._waiting.popleft()
+            if ticket <= self._reached:
+                call()
+            else:
+                self._waiting.append((ticket, call))
+
+    def _watch(self, exchange: Exchange, consumer: Consumer, by: int) -> None:
+        entry = self.own.change(exchange, consumer, by)
+        if self._leaving:
+            return
+        self._ticket += 1
+        self._broadcast(Changes(self._ticket, (entry,)))
+        if not any(peer.known is not None for peer in self.peers.values()):
+            self._reached = self._ticket
+
+    def everything(self) -> Iterator[Frame]:
+        """All that this node has to say, for a peer that has just come."""
+        entries = iter(self.own)
+        while some := tuple(islice(entries, SNAPSHOT_SLICE)):
+            yield Changes(0, some)
+        yield from self.metadata.everything()
+
+    def _broadcast(self, what: Frame) -> None:
+        if self.peers:
+            said = frame(what)
+            for peer in self.peers.values():
+                if (True, DATA) in peer.lanes:
+                    peer.outbox.push(said)
+
+    # Lanes.
+
+    def hello(self, lane: str) -> Hello:
+        return self.identity.hello(lane, self._nonce())
+
+    def contact(self, address: str, given: bool = False) -> None:
+        """Somebody may be reached there."""
+        if address and address not in self._contacts and address != self.identity.address:
+            self._contacts[address] = Contact(address, given, self.now)
+
+    def addresses(self) -> tuple[str, ...]:
+        """Of every live node, for others to dial."""
+        return tuple(peer.address for peer in self.peers.values() if peer.address)
+
+    def open_doors(self, clients: tuple[str, ...]) -> None:
+        """From now on clients may come here."""
+        self.identity.clients = clients
+        self._broadcast(Doors(clients))
+
+    def dialed(self, owner: Any, address: str, lane: str) -> Lane:
+        """A connection that we asked for is there."""
+        return Lane(self, owner, dialed=address, lane=lane)
+
+    def accepted(self, owner: Any, trusted: bool = True) -> Lane:
+        """Somebody has connected."""
+        return Lane(self, owner, trusted=trusted)
+
+    def unreachable(self, address: str, lane: str) -> None:
+        """Nobody answered there."""
+        contact = self._contacts.get(address)
+        if contact is not None:
+            contact.fail(lane, self.now)
+
+    def admit(self, lane: Lane) -> None:
+        """The peer has proved that it belongs here. May it have this lane? Raises LinkError."""
+        hello = lane.other
+        assert hello is not None
+        if hello.node == self.identity.node:
+            if hello.incarnation == self.identity.incarnation:
+                self._mark_own(lane)
+                raise LinkError("this is the same node")
+            raise LinkError(f"there is another node with the name {hello.node!r}")
+        peer = self.peers.get(hello.node)
+        if peer is None:
+            return
+        if peer.hello.incarnation != hello.incarnation:
+            # Either it was started again, and the old connections will be found dead any moment, or it is another.
+            if peer.pulse.silence(self.now) < self.timing.doubt:
+                raise LinkError(f"there is a live node with the name {hello.node!r} already")
+            self.lose(peer, "it was started again")
+        elif (lane.dialed, lane.name) in peer.lanes:
+            self.lose(peer, "it has connected anew")
+
+    def _mark_own(self, lane: Lane) -> None:
+        contact = self._contacts.get(lane.address)
+        if contact is not None:
+            contact.is_own = True
+
+    def opened(self, lane: Lane, addresses: tuple[str, ...]) -> None:
+        """Both have proved themselves."""
+        assert lane.other is not None
+        hello = lane.other
+        peer = self.peers.get(hello.node)
+        if peer is None:
+            peer = self.peers[hello.node] = Peer(self, hello)
+        peer.attach(lane)
+        if lane.dialed:
+            contact = self._contacts.get(lane.address)
+            if contact is not None:
+                contact.reached = self.now
+                contact.attempts += 1
+        else:
+            peer.address = seen_from_here(hello.address, lane.remote_host)
+            self.contact(peer.address)
+        for address in addresses:
+            self.contact(address)
+        if peer.is_linked():
+            peer.tick(self.now)
+            self.changed()
+
+    def closed(self, lane: Lane) -> None:
+        """A lane is no more. Where it belonged to a peer, that is gone (C4: a connection lost is noticed at once)."""
+        contact = self._contacts.get(lane.address)
+        if lane.dialed and contact is not None:
+            contact.fail(lane.name, self.now)
+        peer = lane.peer
+        if (
+            peer is None
+            or self.peers.get(peer.name) is not peer
+            or peer.lanes.get((lane.dialed, lane.name)) is not lane
+        ):
+            return
+        if peer.leaving and (lane.dialed or lane.name != DATA):
+            del peer.lanes[lane.dialed, lane.name]  # what it has forwarded before it left is still to come
+        else:
+            self.lose(peer, "it has left" if peer.leaving else "a connection was lost")
+
+    def lose(self, peer: Peer, why: str) -> None:
+        """The peer is gone: its consumers are forgotten, and nobody waits for it."""
+        if self.peers.get(peer.name) is not peer:
+            return
+        del self.peers[peer.name]
+        self.lost += 1
+        if peer.is_linked() or peer.known is not None:
+            self.complain("node %s is gone: %s", ascii(peer.name), why)
+        peer.close()
+        self.forget(peer)
+        self.advance()
+        self.changed()
+
+    def forget(self, peer: Peer) -> None:
+        """Its consumers are no more. Very many are forgotten a part at a time, and get nothing meanwhile."""
+        if not peer.others.clear():
+            self._leftovers.append(peer)
+
+    def joined(self, peer: Peer) -> None:
+        """A peer has told us everything."""
+        self.announce("node %s is here with %d consumers", ascii(peer.name), peer.others.consumers)
+        self.changed()
+
+    def is_settled(self) -> bool:
+        """Was everybody tried, and is there nobody who was reached and has not told everything yet?"""
+        if any(contact.attempts == 0 for contact in self._contacts.values() if not contact.is_own):
+            return False
+        return all(peer.is_linked() and peer.is_settled() for peer in self.peers.values())
+
+    # Time.
+
+    def tick(self, now: float) -> None:
+        """Time passes; to be called several times between two beats."""
+        self.wake(now)
+        late = now - self._last_tick - self.timing.beat
+        if late > 0:
+            for peer in self.peers.values():
+                peer.pulse.forgive(late)
+        self._last_tick = now
+        self.node.late_after = now + self.timing.oldest
+        for peer in list(self.peers.values()):
+            if peer.pulse.silence(now) > self.timing.gone:
+                self.lose(peer, f"nothing was heard of it for {peer.pulse.silence(now):.1f} s")
+            else:
+                peer.tick(now)
+                peer.advance()
+        if now >= self._next_beat:
+            self._next_beat = now + self.timing.beat
+            for peer in self.peers.values():
+                peer.beat(now)
+        self.metadata.tick(now)
+        if self._siblings and now >= self._next_count:
+            self._next_count = now + COUNT_EVERY
+            for exchange in self.node.namespaces:
+                self._broadcast(Counts(exchange.name, numbers_of(exchange)))
+        while self._leftovers and self._leftovers[0].others.clear():
+            self._leftovers.pop(0)
+        self._dial(now)
+
+    def wake(self, now: float) -> None:
+        """Something happens at this time; to be called before anything that has come is looked at."""
+        self.now = now
+        late = now - self._last_tick - self.timing.beat
+        if late > self.timing.gone:
+            self._last_tick = now
+            self._start_again(late)
+
+    def _start_again(self, late: float) -> None:
+        """We have slept for so long that the others have given us up: what is on its way to us is of another time."""
+        self.complain("this node stood still for %.1f s, and joins again", late)
+        self.identity.incarnation += 1
+        for peer in list(self.peers.values()):
+            self.lose(peer, "this node stood still")
+        self.stood_still(late)
+
+    def _dial(self, now: float) -> None:
+        if self._leaving:
+            return
+        for contact in list(self._contacts.values()):
+            if contact.is_own or now < contact.next_try:
+                continue
+            if not contact.given and not contact.under_way and now - contact.reached > FORGET_AFTER:
+                del self._contacts[contact.address]
+                continue
+            for lane in LANES:
+                if lane not in contact.under_way and not self._is_dialed(contact, lane):
+                    contact.under_way.add(lane)
+                    self.network.dial(contact.address, lane)
+
+    def _is_dialed(self, contact: Contact, lane: str) -> bool:
+        """Is the node at this address reached, or about to be, by another of its addresses?"""
+        if not contact.node:
+            return False
+        peer = self.peers.get(contact.node)
+        if peer is not None and (True, lane) in peer.lanes:
+            return True
+        return any(other.node == contact.node and lane in other.under_way for other in self._contacts.values())
+
+    def meets(self, lane: Lane, node: str) -> None:
+        """This is who we have dialed. Raises LinkError where that was not needed."""
+        contact = self._contacts.get(lane.address)
+        if contact is None:
+            return
+        contact.node = node
+        others = (other for other in self._contacts.values() if other is not contact and other.node == node)
+        peer = self.peers.get(node)
+        is_open = peer is not None and (True, lane.name) in peer.lanes
+        if is_open or any(lane.name in other.under_way for other in others):
+            lane.close()
+
+    # Messages.
+
+    def exchange(self, name: bytes) -> Exchange | None:
+        """The exchange of a namespace; None: there is none such here, and so nobody in it."""
+        return self.node.namespaces.get(name.decode("utf-8", "replace"))
+
+    def encode(self, key: bytes, publication: Publication) -> bytes:
+        """A message on the wire."""
+        if publication.reading is not None:
+            return self.metadata.encode(key, publication)
+        return message(
+            publication.topic.encode(), key, publication.reply.encode(), publication.headers, publication.payload
+        )
+
+    # Leaving.
+
+    def leave(self) -> int:
+        """This node is about to stop: the others are to choose its consumers no more. The ticket of that."""
+        self._ticket += 1
+        self._broadcast(Leaving(self._ticket))
+        self._leaving = True
+        self.advance()
+        return self._ticket
+
+    def close(self) -> None:
+        """The end."""
+        self._leaving = True
+        for peer in list(self.peers.values()):
+            self.lose(peer, "this node stops")
+
+    # For people.
+
+    def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
+        """Adds what the other workers of this node have counted, as they last said."""
+        for peer in self.peers.values():
+            if self._siblings and peer.name.startswith(self._siblings):
+                _add(numbers, peer.counted.get(namespace, {}))
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "node": self.identity.node,
+            "cluster": self.identity.cluster,
+            "version": self.identity.version,
+            "address": self.identity.address,
+            "incarnation": self.identity.incarnation,
+            "consumers": self.own.consumers,
+            "changes": self._ticket,
+            "unconfirmed": self._ticket - self._reached,
+            "refused": self.refused,
+            "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
+        }
+
+
+def seen_from_here(address: str, host: str) -> str:
+    """Where a node is reached that says `0.0.0.0:6222`, all its addresses: at the one that it came from."""
+    said, colon, port = address.rpartition(":")
+    if said in EVERYWHERE and host:
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{said}{colon}{port}"
+
+
+EVERYWHERE = ("0.0.0.0", "[::]", "::")
+
+
+def numbers_of(exchange: Exchange) -> dict[str, int | dict[str, int]]:
+    """What an exchange has counted, without its names."""
+    return {key: value for key, value in exchange.report().items() if key not in KNOWN_EVERYWHERE}
+
+
+def _add(to: dict[str, Any], numbers: Mapping[str, int | dict[str, int]]) -> None:
+    for key, value in numbers.items():
+        if isinstance(value, dict):
+            _add(to.setdefault(key, {}), value)
+        elif isinstance(to.get(key, 0), int):
+            to[key] = to.get(key, 0) + value
+
+
+KNOWN_EVERYWHERE = frozenset({"namespace", "producers"})

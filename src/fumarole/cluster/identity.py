@@ -1,0 +1,77 @@
+"""Who belongs to the cluster: what nodes say of themselves, and how they prove it.
+
+Both ends of a new connection say hello, each with a number that was never used before. Then the one who dialed proves
+that it knows the secret: by a digest, keyed with the secret, over both hellos. If that is right, the other does the
+same, with another word in front. The secret itself is never sent; a proof is good for these two hellos only, so to have
+overheard one is of no use; and whoever only listens is shown nothing by the one who was dialed.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+
+from fumarole.protocols.link import PROTOCOL, Hello, LinkError, Proof, body
+
+DATA, BEATS = "data", "beats"
+LANES = (DATA, BEATS)
+NONCE_BYTES = 32
+LONGEST_NAME = 63
+
+
+@dataclass(slots=True)
+class Identity:
+    """What this node says of itself."""
+
+    node: str
+    cluster: str
+    version: str
+    incarnation: int
+    address: str = ""
+    clients: tuple[str, ...] = ()
+
+    def hello(self, lane: str, nonce: bytes) -> Hello:
+        return Hello(
+            PROTOCOL,
+            self.version,
+            self.cluster,
+            self.node,
+            self.incarnation,
+            self.address,
+            self.clients,
+            lane,
+            nonce,
+        )
+
+
+def check_hello(own: Hello, other: Hello) -> None:
+    """Can these two speak with each other? Raises LinkError."""
+    if other.protocol != PROTOCOL:
+        raise LinkError(
+            f"node {shown(other.node)} ({shown(other.version)}) speaks link protocol {other.protocol}, "
+            f"this is {own.version} with {PROTOCOL}"
+        )
+    if other.cluster != own.cluster:
+        raise LinkError(f"node {shown(other.node)} belongs to the cluster {shown(other.cluster)}, not {own.cluster}")
+    if not other.node or len(other.node) > LONGEST_NAME or not other.node.isprintable():
+        raise LinkError("a node without a proper name")
+    if other.lane not in LANES or len(other.nonce) != NONCE_BYTES:
+        raise LinkError("a hello that is not complete")
+
+
+def prove(secret: bytes, role: str, dialed: Hello, accepted: Hello) -> bytes:
+    """The digest that shows who dialed (or who was) to know the secret."""
+    said = b"fumarole link " + role.encode() + b"\0" + body(dialed) + b"\0" + body(accepted)
+    return hmac.digest(secret, said, "sha256")
+
+
+def check_proof(secret: bytes, role: str, dialed: Hello, accepted: Hello, proof: Proof) -> None:
+    """Raises LinkError."""
+    if not hmac.compare_digest(prove(secret, role, dialed, accepted), proof.digest):
+        other = dialed if role == "dialed" else accepted
+        raise LinkError(f"node {shown(other.node)} does not know the secret of this cluster")
+
+
+def shown(text: str) -> str:
+    """A stranger's words, fit for a log."""
+    return ascii(text[:32])

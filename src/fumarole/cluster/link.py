@@ -1,0 +1,335 @@
+"""Lanes over sockets: the listener, the dialing, the clock. All that a lane means is in the pure parts beside this."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any, cast
+
+from fumarole.cluster.cluster import LINK_OUTBOX, Cluster
+from fumarole.cluster.identity import NONCE_BYTES, Identity
+from fumarole.cluster.lane import Lane
+from fumarole.cluster.pulse import USUAL, Timing
+from fumarole.doors.complaints import Complaints
+from fumarole.doors.pump import flush
+from fumarole.exchange.node import Node
+from fumarole.exchange.outbox import Outbox
+
+log = logging.getLogger(__name__)
+
+TICK = 0.05
+DIAL_SECONDS = 1.0
+READ_BUFFER = 256 * 1024
+WRITE_CHUNK = 256 * 1024
+LAST_WORDS = 1.0
+"""Seconds that a refusal gets to leave."""
+UNIX = "unix:"
+"""What the address of a socket in the file system begins with."""
+
+_buffer = memoryview(bytearray(READ_BUFFER))
+
+
+class Link:
+    """The network of a `Cluster`: `open` it, and in the end `close` it."""
+
+    def __init__(
+        self,
+        node: Node,
+        identity: Identity,
+        secret: bytes = b"",
+        timing: Timing = USUAL,
+        make_reader: Callable[[Lane], Any] | None = None,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        siblings: str = "",
+        outbox: int = LINK_OUTBOX,
+    ) -> None:
+        self.node = node
+        self.make_reader = make_reader
+        self.is_guarded = bool(secret) or server_tls is not None
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._server: asyncio.Server | None = None
+        self._dialing: set[asyncio.Task[None]] = set()
+        self._connections: set[Connection] = set()
+        self._clock: asyncio.Task[None] | None = None
+        self.cluster = Cluster(
+            node,
+            identity,
+            self,
+            partial(os.urandom, NONCE_BYTES),
+            monotonic(),
+            secret,
+            timing,
+            Complaints(log),
+            log.info,
+            siblings=siblings,
+            link_limit=outbox,
+        )
+        node.wake = self.cluster.wake
+        self._changed = asyncio.Event()
+        self.cluster.changed = self._change
+        self.on_change: Callable[[], None] = lambda: None
+
+    async def open(self, address: str, peers: tuple[str, ...]) -> None:
+        """Listens, and begins to look for the others. Raises OSError where the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        make = lambda: Connection(self)  # noqa: E731
+        if address.startswith(UNIX):
+            self._server = await loop.create_unix_server(make, address.removeprefix(UNIX))
+            self.cluster.identity.address = address
+        else:
+            host, port = split_address(address)
+            self._server = await loop.create_server(make, host, port, ssl=self._server_tls)
+            if port == 0:
+                port = self._server.sockets[0].getsockname()[1]
+            self.cluster.identity.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        for peer in peers:
+            self.cluster.contact(peer, given=True)
+        self._clock = asyncio.create_task(self._tick())
+
+    async def join(self, seconds: float) -> bool:
+        """Waits until this node and all that it can reach know each other's consumers. False: not in this time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self.cluster.is_settled():
+                    self._changed.clear()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), TICK)
+        return self.cluster.is_settled()
+
+    def tell_clients(self, clients: tuple[str, ...]) -> None:
+        """The doors are open: there is where clients of other nodes may come."""
+        self.cluster.open_doors(clients)
+        flush(self.node.ready)
+
+    async def leave(self, seconds: float) -> None:
+        """Tells the others that this node stops, and waits until they know."""
+        known = asyncio.Event()
+        self.cluster.after(self.cluster.leave(), known.set)
+        flush(self.node.ready)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(known.wait(), seconds)
+
+    async def close(self, seconds: float) -> None:
+        """What has been forwarded leaves; then all connections end."""
+        if self._server is not None:
+            self._server.close()
+        deadline = monotonic() + seconds
+        while any(peer.outbox.size for peer in self.cluster.peers.values()) and monotonic() < deadline:
+            flush(self.node.ready)
+            await asyncio.sleep(TICK / 5)
+        if self._clock is not None:
+            self._clock.cancel()
+        for connection in list(self._connections):
+            connection.end_well()
+        await asyncio.sleep(0)
+        self.cluster.close()
+        for task in self._dialing:
+            task.cancel()
+        for connection in list(self._connections):
+            connection.abort()
+
+    # The network of the cluster.
+
+    def dial(self, address: str, lane: str) -> None:
+        task = asyncio.create_task(self._dial(address, lane))
+        self._dialing.add(task)
+        task.add_done_callback(self._dialing.discard)
+
+    async def _dial(self, address: str, lane: str) -> None:
+        loop = asyncio.get_running_loop()
+        make = lambda: Connection(self, address, lane)  # noqa: E731
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                if address.startswith(UNIX):
+                    await loop.create_unix_connection(make, address.removeprefix(UNIX))
+                else:
+                    host, port = split_address(address)
+                    await loop.create_connection(
+                        make, host, port, ssl=self._client_tls, server_hostname=host if self._client_tls else None
+                    )
+        except ssl.SSLError as error:
+            self.cluster.complain("peer at %s: TLS failed: %s", address, error.reason or type(error).__name__)
+            self.cluster.unreachable(address, lane)
+        except (OSError, ValueError):
+            self.cluster.unreachable(address, lane)
+
+    def connected(self, connection: Connection) -> None:
+        self._connections.add(connection)
+
+    def disconnected(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    def _change(self) -> None:
+        self._changed.set()
+        self.on_change()
+
+    async def _tick(self) -> None:
+        while True:
+            now = monotonic()
+            self.cluster.tick(now)
+            for connection in list(self._connections):
+                connection.tick(now)
+            flush(self.node.ready)
+            await asyncio.sleep(TICK)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One socket and its lane. Owns the outbox that leaves by it."""
+
+    def __init__(self, link: Link, address: str = "", lane: str = "") -> None:
+        self._link = link
+        self._dialed = address, lane
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.lane: Lane = cast(Lane, None)
+        self._reader: Any = None
+        self._outbox: Outbox = cast(Outbox, None)
+        self._send: Callable[[int], bool] | None = None
+        self._descriptor = -1
+        self._paused = False
+        self._was_open = False
+        self._over = False
+        self._last_words: float | None = None
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        cluster = self._link.cluster
+        plain = transport.get_extra_info("socket")
+        if plain is not None and plain.family in (socket.AF_INET, socket.AF_INET6):
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(cluster.timing.silence * 1000))
+        if plain is not None and transport.get_extra_info("sslcontext") is None:
+            self._descriptor = plain.fileno()
+        self._link.connected(self)
+        cluster.now = monotonic()
+        if self._dialed[0]:
+            self.lane = cluster.dialed(self, *self._dialed)
+        else:
+            peer = transport.get_extra_info("peername")
+            host = peer[0] if isinstance(peer, tuple) else ""
+            self.lane = cluster.accepted(self, self._link.is_guarded or not host or is_loopback(host))
+            self.lane.remote_host = host
+        self.adopt(self.lane.outbox)
+        make = self._link.make_reader
+        self._reader = self.lane if make is None else make(self.lane)
+        flush(self._link.node.ready)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._link.cluster.wake(monotonic())
+        self._reader.receive_data(_buffer[:nbytes])
+        self._after()
+
+    def _after(self) -> None:
+        flush(self._link.node.ready)
+        if self._reader.unfinished and not self._transport.is_closing():
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._transport.is_closing():
+            return
+        self._reader.go_on()
+        self._after()
+        if not self._reader.unfinished:
+            self._transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        self.lane.receive_eof()
+        flush(self._link.node.ready)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._paused = True
+        self._link.disconnected(self)
+        self._link.cluster.now = monotonic()
+        self.lane.close()
+        flush(self._link.node.ready)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.flush()
+
+    # What outboxes and lanes call.
+
+    def adopt(self, outbox: Outbox) -> None:
+        """From now on it is this outbox that leaves here."""
+        self._outbox = outbox
+        self._send = getattr(outbox, "send", None) if self._descriptor >= 0 else None
+        self._transport.set_write_buffer_limits(high=0 if self._send else WRITE_CHUNK)
+
+    def flush(self) -> None:
+        if self._over:
+            return
+        closing = self.lane.close_expected()
+        if self._outbox.overflowed and not closing:
+            self.lane.fail("the link does not take what is to be sent")
+            return
+        if closing and self.lane.peer is not None:
+            self.abort()
+            return
+        while self._outbox.size and not self._paused:
+            if self._send is not None and self._send(self._descriptor):
+                break
+            self._transport.write(self._outbox.take(WRITE_CHUNK))
+        if closing and not self._outbox.size and not self._paused:
+            self._over = True
+            self._transport.close()
+
+    def tick(self, now: float) -> None:
+        self.lane.tick(now)
+        if self.lane.close_expected() and not self._over:
+            self._last_words = self._last_words or now + LAST_WORDS
+            if now > self._last_words:
+                self.abort()
+
+    def end_well(self) -> None:
+        """This node stops: what is in the socket may still arrive."""
+        self._over = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Nothing that is under way is to arrive: it belongs to a time that is over."""
+        self._over = True
+        plain = self._transport.get_extra_info("socket")
+        if plain is not None and not self._transport.is_closing():
+            with contextlib.suppress(OSError):
+                plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """HOST:PORT or [v6]:PORT."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def remove_socket(address: str) -> None:
+    """What a process that was killed has left behind."""
+    if address.startswith(UNIX):
+        Path(address.removeprefix(UNIX)).unlink(missing_ok=True)

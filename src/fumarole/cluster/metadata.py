@@ -1,0 +1,156 @@
+"""What producers say of themselves, on every node (C6).
+
+Whoever hears a reading that changes a producer's metadata tells the others all of it, with a version: how often it has
+changed, and where last. The newer one holds, and of two with the same number the one from the node whose name comes
+later; so all nodes come to the same, in whatever order they hear of it. (A producer that speaks to two nodes at once
+may lose a key that only the older one of the two had. Sensors speak to one.)
+
+A producer that was forgotten leaves its version behind for a while, so that a node that was away does not bring it
+back.
+
+Readings go only to the nodes that have somebody for them, like all messages, and on the same ordered connection: so a
+node knows the new metadata before the reading that brought it (M5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from fumarole.core.errors import FumaroleError
+from fumarole.core.publication import Publication
+from fumarole.exchange.exchange import Exchange, Tired
+from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.producers import Reading, check_identity
+from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame
+
+SLICE = 500
+GRAVES_KEPT = 100_000
+GRAVE_SECONDS = 600.0
+HEARD_EVERY = 1.0
+
+Version = tuple[int, str]
+
+
+class Metadata:
+    """This node's part in it."""
+
+    def __init__(self, namespaces: Namespaces, node: str, say: Callable[[Frame], None]) -> None:
+        self._namespaces = namespaces
+        self._node = node
+        self._say = say
+        self._graves: dict[tuple[str, str], tuple[Version, float]] = {}
+        self._told_heard = 0.0
+        self.now = 0.0
+
+    # What this node tells.
+
+    def described(self, exchange: Exchange, identity: str) -> None:
+        """A producer here has said something new of itself."""
+        producer = exchange.producers.get(identity)
+        assert producer is not None
+        grave = self._graves.pop((exchange.name, identity), None)
+        newest = max(producer.version, grave[0] if grave is not None else (0, ""))
+        producer.version = newest[0] + 1, self._node
+        self._say(Producers(exchange.name, (Described(identity, *producer.version, producer.metadata),)))
+
+    def forgotten(self, exchange: Exchange, identity: str) -> None:
+        producer = exchange.producers.get(identity)
+        assert producer is not None
+        version = producer.version[0] + 1, self._node
+        self._bury(exchange.name, identity, version)
+        self._say(Producers(exchange.name, (Described(identity, *version, None),)))
+
+    def everything(self) -> Iterator[Producers]:
+        """All that is known, for a node that has just come."""
+        for exchange in list(self._namespaces):
+            producers = iter(list(exchange.producers))
+            while some := tuple(islice(producers, SLICE)):
+                yield Producers(exchange.name, tuple(Described(p.identity, *p.version, p.metadata) for p in some))
+        graves = iter(list(self._graves.items()))
+        while gone := tuple(islice(graves, SLICE)):
+            for (namespace, identity), (version, _) in gone:
+                yield Producers(namespace, (Described(identity, *version, None),))
+
+    def tick(self, now: float) -> None:
+        """Now and then says who has published: others must not forget them for their silence."""
+        self.now = now
+        if now - self._told_heard < HEARD_EVERY:
+            return
+        since, self._told_heard = self._told_heard, now
+        for exchange in self._namespaces:
+            heard = exchange.producers.heard_since(since)
+            for at in range(0, len(heard or ()), SLICE):
+                self._say(Heard(exchange.name, tuple((heard or [])[at : at + SLICE])))
+        while self._graves and next(iter(self._graves.values()))[1] < now - GRAVE_SECONDS:
+            del self._graves[next(iter(self._graves))]
+
+    def encode(self, key: bytes, publication: Publication) -> bytes:
+        """A reading on the wire."""
+        reading: Reading = publication.reading
+        return frame(
+            Spoken(
+                key,
+                publication.topic,
+                publication.reply,
+                publication.headers,
+                publication.payload,
+                reading.producer,
+                dict(reading.metadata),
+                reading.value,
+                reading.raw,
+            )
+        )
+
+    # What this node hears.
+
+    def learn(self, said: Producers) -> None:
+        try:
+            exchange = self._namespaces.restore(said.namespace)
+        except FumaroleError:
+            return
+        for described in said.producers:
+            self._learn(exchange, described)
+        self._namespaces.release(exchange)
+
+    def _learn(self, exchange: Exchange, described: Described) -> None:
+        try:
+            identity = check_identity(described.identity)
+        except FumaroleError:
+            return
+        version = described.version, described.node
+        producer, grave = exchange.producers.get(identity), self._graves.get((exchange.name, identity))
+        known = producer.version if producer is not None else grave[0] if grave is not None else (-1, "")
+        if version <= known:
+            return
+        if described.metadata is None:
+            self._bury(exchange.name, identity, version)
+            exchange.producers.lose(identity)
+        else:
+            self._graves.pop((exchange.name, identity), None)
+            exchange.producers.learn(identity, described.metadata, self.now).version = version
+
+    def heard(self, said: Heard) -> None:
+        exchange = self._namespaces.get(said.namespace)
+        for identity in said.identities if exchange is not None else ():
+            producer = exchange.producers.get(identity) if exchange is not None else None
+            if producer is not None:
+                producer.heard = max(producer.heard, self.now)
+
+    def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], tired: Tired) -> None:
+        """A reading that was heard elsewhere, to those who are here. Raises FumaroleError."""
+        reading = Reading(said.producer, said.metadata, said.value, said.raw)
+        publication = Publication(said.topic, said.payload, said.reply, said.headers, reading)
+        topic, plans = said.topic.encode(), exchange.plans()
+        plan = plans.find(topic)
+        producer = exchange.producers.get(said.producer)
+        if producer is not None:
+            producer.heard, producer.value = self.now, said.value
+            plan = exchange.plan_for(producer, topic, plans)
+        exchange.deliver(plan, publication, groups, tired)
+
+    def _bury(self, namespace: str, identity: str, version: Version) -> None:
+        if len(self._graves) >= GRAVES_KEPT:
+            del self._graves[next(iter(self._graves))]
+        self._graves.pop((namespace, identity), None)
+        self._graves[namespace, identity] = version, self.now

@@ -1,0 +1,263 @@
+"""Another node, as this one sees it: its four lanes, its pulse, its consumers, and what it knows of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from fumarole.cluster.identity import BEATS, DATA
+from fumarole.cluster.lane import Lane
+from fumarole.cluster.pulse import Lateness, Pulse
+from fumarole.cluster.registry import Others
+from fumarole.core.publication import Publication
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.outbox import Outbox, Overflow
+from fumarole.protocols.link import (
+    Beat,
+    Changes,
+    Counts,
+    Doors,
+    Echo,
+    Frame,
+    Heard,
+    Hello,
+    Known,
+    Leaving,
+    LinkError,
+    Mark,
+    Producers,
+    Refusal,
+    Rest,
+    Spoken,
+    Whole,
+    frame,
+)
+
+if TYPE_CHECKING:
+    from fumarole.cluster.cluster import Cluster
+
+SNAPSHOT_AHEAD = 1024 * 1024
+"""Bytes of a snapshot that wait in the outbox; the rest waits where it is."""
+
+
+class Nobody:
+    """The owner of an outbox that no connection empties yet."""
+
+    def flush(self) -> None:
+        """There is nobody to send anything to."""
+
+
+class Peer:
+    """An outlet of the exchange: what its consumers get leaves here, on the data lane that we dialed."""
+
+    takes_nats_frames = True
+    """The compiled loop writes into its outbox as into a client's."""
+    echo = True
+
+    def __init__(self, cluster: Cluster, hello: Hello) -> None:
+        node = cluster.node
+        self.cluster = cluster
+        self.hello = hello
+        self.name = self.label = hello.node
+        self.clients = hello.clients
+        self.address = hello.address
+        """Where others reach it."""
+        self.lanes: dict[tuple[bool, str], Lane] = {}
+        """By whether we dialed it, and its name."""
+        self.pulse = Pulse(cluster.now)
+        self.lateness = Lateness()
+        self.counters = node.parts.counters()
+        """What its outbox had no room for."""
+        self.outbox: Outbox = node.parts.outbox(
+            cluster.link_limit, Overflow.DROP_OLDEST, self.counters, node.ready, Nobody()
+        )
+        self.outbox.takes_headers = True
+        self.outbox.doubted = True
+        self.others = Others(node.namespaces, node.limits, self)
+        self.known: int | None = None
+        """The latest of our changes that it has confirmed; None: it has not been told all of them yet."""
+        self.is_whole = False
+        """Has it told us everything?"""
+        self.leaving = False
+        self.received = 0
+        """Messages that it forwarded to us."""
+        self.too_old = 0
+        self.counted: dict[str, dict[str, int | dict[str, int]]] = {}
+        """By namespace, what it has counted; only workers of one node tell each other."""
+        self.resting: dict[tuple[str, str], float] = {}
+        self._snapshot: Iterator[Frame] | None = None
+
+    # An outlet of the exchange.
+
+    def has_room(self, weight: int) -> bool:
+        return self.outbox.has_room(weight)
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:  # noqa: ARG002
+        """Nobody is handed a message for a consumer elsewhere: couriers are."""
+        raise AssertionError(consumer.pattern)
+
+    def forward(self, courier: Consumer, key: bytes, publication: Publication) -> None:
+        """One copy, for all its consumers and those groups that it was chosen for."""
+        courier.accepted += 1
+        self.outbox.push(self.cluster.encode(key, publication), courier)
+
+    def tell(self, consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+        """It knows its producers itself (C6)."""
+
+    # Lanes.
+
+    def is_settled(self) -> bool:
+        """Does each know all that the other has?"""
+        return self.is_whole and self.known is not None and self.known > NOT_YET
+
+    def is_linked(self) -> bool:
+        """Can both say what they have to say?"""
+        return len(self.lanes) == 4
+
+    def attach(self, lane: Lane) -> None:
+        """A lane has been opened."""
+        self.lanes[lane.dialed, lane.name] = lane
+        lane.peer = self
+        if lane.dialed and lane.name == DATA:
+            self._begin(lane)
+        elif not lane.dialed and lane.name == DATA:
+            lane.exchange = self.cluster.exchange(b"default")
+            assert lane.exchange is not None
+            lane.plans = lane.exchange.plans()
+
+    def _begin(self, lane: Lane) -> None:
+        """From here on the outbox of this peer leaves by this lane: first all that we have, then what changes."""
+        rest, owner = lane.outbox.take(), lane.outbox.owner
+        self.outbox.owner = owner
+        if self.outbox.size:
+            self.outbox.clear()
+        if rest:
+            self.outbox.push(rest)
+        lane.outbox = self.outbox
+        owner.adopt(self.outbox)
+        self.outbox.push(frame(Mark(self.cluster.now)))
+        self._snapshot = self.cluster.everything()
+        self.advance()
+
+    def advance(self) -> bool:
+        """Goes on with the snapshot while there is room. True: there is more."""
+        while self._snapshot is not None and self.outbox.size < SNAPSHOT_AHEAD:
+            some = next(self._snapshot, None)
+            if some is not None:
+                self.say(some)
+            else:
+                self._snapshot = None
+                self.say(Whole(self.cluster.ticket()))
+                # From here on it is waited for: what changes now may reach it only after it has let clients in.
+                self.known = NOT_YET
+        return self._snapshot is not None
+
+    def say(self, what: Frame) -> None:
+        """On our data lane, if there is one."""
+        if (True, DATA) in self.lanes:
+            self.outbox.push(frame(what))
+
+    def beat(self, now: float) -> None:
+        lane = self.lanes.get((True, BEATS))
+        if lane is not None:
+            lane.push(Beat(now))
+        self.say(Mark(now))
+
+    def close(self) -> None:
+        """It is gone, or is taken for it: nothing that is under way from it or to it counts any more."""
+        for lane in list(self.lanes.values()):
+            lane.close()
+        self.lanes.clear()
+        self.outbox.owner = Nobody()
+        self.outbox.doubted = True
+        self.outbox.govern(0, Overflow.DROP_NEWEST, self.counters)
+        self.outbox.clear()
+
+    # What it says.
+
+    def take(self, lane: Lane, said: Frame) -> None:
+        """A frame on an open lane. Raises LinkError."""
+        now = self.cluster.now
+        match said:
+            case Mark(time):
+                lane.marked = time
+            case Beat(time):
+                self.lateness.beat(time, now)
+                lane.push(Echo(time))
+            case Echo(time):
+                self.pulse.echo(time, now)
+            case Changes(ticket, entries):
+                for entry in entries:
+                    self.others.apply(entry)
+                self._answer(lane, ticket)
+            case Whole(ticket):
+                self.is_whole = True
+                lane.push(Known(ticket))
+                self.cluster.joined(self)
+            case Known(ticket):
+                self.known = ticket if self.known is None else max(self.known, ticket)
+                self.cluster.advance()
+            case Leaving(ticket):
+                self.leaving = self.outbox.doubted = True  # from here on no group chooses it
+                self.cluster.forget(self)
+                self._answer(lane, ticket)
+            case Counts(namespace, numbers):
+                if len(self.counted) < MOST_COUNTED or namespace in self.counted:
+                    self.counted[namespace] = numbers
+            case Doors(clients):
+                self.clients = clients
+                self.cluster.changed()
+            case Rest(namespace, group, seconds):
+                self._rest(namespace, group, min(seconds, LONGEST_REST))
+            case Refusal(reason):
+                self.cluster.complain("%s ended the link: %s", lane.whom(), ascii(reason[:128]))
+                lane.close()
+            case Producers():
+                self.cluster.metadata.learn(said)
+            case Heard():
+                self.cluster.metadata.heard(said)
+            case Spoken():
+                lane.deliver_reading(said)
+            case _:
+                raise LinkError("a frame that has no place here")
+
+    def _answer(self, lane: Lane, ticket: int) -> None:
+        if ticket and self.is_whole:
+            lane.push(Known(ticket))
+
+    def _rest(self, namespace: str, group: str, seconds: float) -> None:
+        self.resting[namespace, group] = self.cluster.now + seconds
+        for member in self.others.members(namespace, group):
+            member.resting = True
+
+    def tick(self, now: float) -> None:
+        is_quiet = self.pulse.silence(now) > self.cluster.timing.doubt
+        self.outbox.doubted = is_quiet or self.leaving or not self.is_linked()
+        for (namespace, group), until in list(self.resting.items()):
+            if now > until:
+                del self.resting[namespace, group]
+                for member in self.others.members(namespace, group):
+                    member.resting = False
+
+    def report(self, now: float) -> dict[str, Any]:
+        """For people and scripts."""
+        state = "doubted" if self.outbox.doubted else "live" if self.is_settled() else "joining"
+        return {
+            "node": self.name,
+            "version": self.hello.version,
+            "address": self.address,
+            "state": "leaving" if self.leaving else state,
+            "silence": round(self.pulse.silence(now), 3),
+            "round_trip": round(self.pulse.round_trip, 6),
+            "consumers": self.others.consumers,
+            "behind": None if self.known is None else self.cluster.ticket() - self.known,
+            "outbox": self.outbox.size,
+            "forwarded": sum(courier.accepted for _, courier in self.others.couriers()),
+            "received": self.received,
+            "dropped": {"outbox full": self.counters.overflowed, "too old": self.too_old},
+        }
+
+
+LONGEST_REST = 1.0
+MOST_COUNTED = 10_000
+NOT_YET = -1

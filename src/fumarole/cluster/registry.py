@@ -1,0 +1,177 @@
+"""Who the consumers of a cluster are, as one node knows them (C1).
+
+`Own` counts the consumers of this node. Those that are alike (namespace, pattern, group, query, permissions) are one
+entry with a number, and it is entries that are replicated: always with the number as it is now, never as a difference,
+so that hearing of the same entry twice, in the snapshot and as a change, does no harm in any order.
+
+`Others` holds what one peer has said of its own. Each of its entries is a consumer of the exchange here, which stands
+for all those there; what it gets goes through the peer's courier, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fumarole.core.errors import FumaroleError
+from fumarole.core.limits import Limits
+from fumarole.core.query.parse import parse
+from fumarole.core.query.tree import show
+from fumarole.core.topic import parse_pattern
+from fumarole.exchange.consumer import Consumer, Outlet
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.permissions import Permissions
+from fumarole.protocols.link import Entry
+
+Key = tuple[str, str, str] | tuple[str, str, str, str, tuple[str, ...] | None, tuple[str, ...]]
+"""Namespace, pattern, group; and, where there is any of it, query, what it may see, what it may not."""
+
+
+class Own:
+    """The consumers of this node, counted."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Key, int] = {}
+        self.consumers = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        """All entries; those that come or go meanwhile may be among them or not."""
+        for key in list(self._counts):
+            count = self._counts.get(key)
+            if count:
+                yield _entry(key, count)
+
+    def change(self, exchange: Exchange, consumer: Consumer, by: int) -> Entry:
+        """One came or went. The entry as it is now."""
+        key = _key(exchange, consumer)
+        count = self._counts.get(key, 0) + by
+        if count:
+            self._counts[key] = count
+        else:
+            del self._counts[key]
+        self.consumers += by
+        return _entry(key, count)
+
+    def clear(self) -> None:
+        self._counts.clear()
+        self.consumers = 0
+
+
+def _key(exchange: Exchange, consumer: Consumer) -> Key:
+    if consumer.standing is None and consumer.sees is None:
+        return exchange.name, consumer.pattern, consumer.group
+    query = "" if consumer.standing is None else show(consumer.standing.query)
+    sees = consumer.sees or Permissions()
+    return exchange.name, consumer.pattern, consumer.group, query, sees.allow, sees.deny
+
+
+def _entry(key: Key, count: int) -> Entry:
+    if len(key) == 3:
+        return Entry(key[0], key[1], key[2], count)
+    return Entry(key[0], key[1], key[2], count, key[3], key[4], key[5])
+
+
+def _key_of(entry: Entry) -> Key:
+    if not entry.query and entry.allow is None and not entry.deny:
+        return entry.namespace, entry.pattern, entry.group
+    return entry.namespace, entry.pattern, entry.group, entry.query, entry.allow, entry.deny
+
+
+class Others:
+    """The consumers of one peer, in the exchanges of this node."""
+
+    def __init__(self, namespaces: Namespaces, limits: Limits, outlet: Outlet) -> None:
+        self._namespaces = namespaces
+        self._limits = limits
+        self._outlet = outlet
+        self._entries: dict[Key, Consumer] = {}
+        self._exchanges: dict[Key, Exchange] = {}
+        self._couriers: dict[str, Consumer] = {}
+        self._permissions: dict[tuple[tuple[str, ...] | None, tuple[str, ...]], Permissions] = {}
+        self.consumers = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> dict[Key, int]:
+        """What is known, for comparing."""
+        return {key: consumer.count for key, consumer in self._entries.items()}
+
+    def couriers(self) -> Iterator[tuple[str, Consumer]]:
+        """By namespace."""
+        return iter(self._couriers.items())
+
+    def members(self, namespace: str, group: str) -> Iterator[Consumer]:
+        """Those of a group."""
+        return (c for key, c in self._entries.items() if key[2] == group and key[0] == namespace)
+
+    def apply(self, entry: Entry) -> None:
+        """The peer has so many of these now. What may not be here (another namespace, a broken query) is left out."""
+        key = _key_of(entry)
+        consumer = self._entries.get(key)
+        if consumer is not None:
+            self.consumers += entry.count - consumer.count
+            if entry.count == 0:
+                self._remove(key, consumer)
+            elif entry.count != consumer.count and consumer.group:
+                exchange = self._exchanges[key]
+                self._leave(exchange, consumer)  # plans are made anew: the choice is balanced by the count
+                consumer.count = entry.count
+                self._subscribe(exchange, consumer, entry)
+            else:
+                consumer.count = entry.count
+        elif entry.count > 0:
+            self._add(key, entry)
+
+    def clear(self) -> bool:
+        """Forgets some. True: none is left."""
+        for key in list(self._entries)[:AT_ONCE]:
+            self._remove(key, self._entries[key])
+        if not self._entries:
+            self.consumers = 0
+        return not self._entries
+
+    def _add(self, key: Key, entry: Entry) -> None:
+        try:
+            exchange = self._namespaces.restore(entry.namespace)
+            consumer = exchange.consumer(self._outlet, entry.pattern, entry.group, b"", self._sees(entry))
+            consumer.count = entry.count
+            consumer.courier = self._courier(exchange)
+            self._subscribe(exchange, consumer, entry)
+        except FumaroleError:
+            return
+        self._entries[key] = consumer
+        self._exchanges[key] = exchange
+        self.consumers += entry.count
+
+    def _subscribe(self, exchange: Exchange, consumer: Consumer, entry: Entry) -> None:
+        query = parse(entry.query, self._limits) if entry.query else None
+        exchange.subscribe(consumer, query, pattern=parse_pattern(entry.pattern, exchange.grammar))
+
+    def _remove(self, key: Key, consumer: Consumer) -> None:
+        exchange = self._exchanges.pop(key)
+        del self._entries[key]
+        self._leave(exchange, consumer)
+        self._namespaces.release(exchange)
+
+    def _leave(self, exchange: Exchange, consumer: Consumer) -> None:
+        exchange.unsubscribe(consumer)
+
+    def _courier(self, exchange: Exchange) -> Consumer:
+        courier = self._couriers.get(exchange.name)
+        if courier is None:
+            courier = exchange.consumer(self._outlet, "", "", exchange.name.encode())
+            self._couriers[exchange.name] = courier
+        return courier
+
+    def _sees(self, entry: Entry) -> Permissions | None:
+        if entry.allow is None and not entry.deny:
+            return None
+        rules = entry.allow, entry.deny
+        if rules not in self._permissions:
+            self._permissions[rules] = Permissions(*rules)
+        return self._permissions[rules]
+
+
+AT_ONCE = 20_000
+"""Entries of a peer that is gone: more of them are forgotten a part at a time, so that others are not held up."""

@@ -1,0 +1,85 @@
+# cython: language_level=3
+from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
+from fumarole.fastpath.plans cimport Plan, Plans
+
+
+cdef extern from *:
+    """
+    /* What parsing an operation can find instead of its length. */
+    #define INCOMPLETE 0
+    #define ODD -1
+    /* Ten milliseconds or so, in messages; what handing over an operation takes, and the session's own unit, in the same. */
+    #define WORK_AT_ONCE 50000
+    #define WORK_OF_A_HAND_OVER 50
+    #define WORK_OF_THE_SESSION 3
+    """
+    const Py_ssize_t INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION
+
+
+cdef struct Operation:
+    # A PUB or HPUB as it stands in the buffer.
+    const char* topic
+    Py_ssize_t topic_length
+    const char* reply
+    Py_ssize_t reply_length
+    const char* tail            # from the first size to the end: sizes, line end, headers, payload, line end
+    Py_ssize_t tail_length
+    Py_ssize_t headers          # bytes of headers; -1: it is a PUB
+    Py_ssize_t total            # bytes of headers and payload
+    Py_ssize_t length           # of the whole operation
+
+
+cdef inline Py_ssize_t number(const char** at, const char* end) noexcept:
+    """The digits at this place, written the one way; -1: there are none, too many, or others follow."""
+    cdef const char* p = at[0]
+    cdef Py_ssize_t value = 0, digits = 0
+    while p < end and c"0" <= p[0] <= c"9":
+        value = value * 10 + (p[0] - c"0")
+        p += 1
+        digits += 1
+        if digits > 9:
+            return -1
+    if digits == 0 or (digits > 1 and at[0][0] == c"0"):
+        return -1
+    at[0] = p
+    return value
+
+
+cdef inline bint sizes(const char** at, const char* line_end, bint headers, Operation* operation) noexcept:
+    """The one size of a message without headers or the two of one with them, up to the end of the line."""
+    operation.headers = -1
+    operation.total = number(at, line_end)
+    if headers and operation.total >= 0:
+        if at[0][0] != c" ":
+            return False
+        at[0] += 1
+        operation.headers = operation.total
+        operation.total = number(at, line_end)
+    return operation.total >= 0 and at[0] == line_end
+
+
+cdef class NatsReader:
+    cdef object session
+    cdef Outbox outbox
+    cdef Plans plans
+    cdef Counters counters
+    cdef bint verbose, echo, strict, waiting, closed
+    cdef Py_ssize_t control_line, payload_limit
+    cdef char* pending          # the beginning of an operation whose end has not come yet
+    cdef Py_ssize_t pending_length, pending_capacity
+    cdef Py_ssize_t needed      # how long it will be; 0: its line is not even complete
+    cdef Py_ssize_t work        # done since the loop was last given a turn: about so many messages
+    cdef bytes rest             # what was put off for the next turn; None: nothing
+    cdef int refresh(self) except -1
+    cdef int end_of_waiting(self) except -1
+    cdef int consume(self, const char* data, Py_ssize_t length) except -1
+    cdef int keep(self, const char* data, Py_ssize_t length) except -1
+    cdef Py_ssize_t complete(self, const char* data, Py_ssize_t length) except -1
+    cdef Py_ssize_t run(self, const char* data, Py_ssize_t length) except -1
+    cdef Plan learn(self, Operation* operation)
+    cdef Py_ssize_t parse(self, const char* at, const char* end, Operation* operation) noexcept
+    cdef int publish(self, Plan plan, Operation* operation) except -1
+    cdef object deliver(self, Consumer consumer, bytes key, Operation* operation, object publication)
+    cdef object publication(self, Operation* operation)
+    cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1
+    cdef int give(self, bytes data) except -1

@@ -1,0 +1,221 @@
+"""Random schedules of clients and faults over a whole cluster. A seed that fails is named, and replays exactly.
+
+`make soak` runs thousands; here are enough to notice a mistake. That a mistake would be noticed is tried too: each of the
+bugs below, put back, must be found within a few seeds.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fumarole.cluster.cluster import Cluster
+from fumarole.cluster.lane import Lane
+from fumarole.cluster.peer import Peer
+from fumarole.cluster.pulse import Pulse
+from fumarole.exchange.exchange import Exchange
+from fumarole.fastpath.engine import PLAIN, compiled
+from tests.cluster.simulation import World
+
+SEEDS = 24
+SEEDS_FOR_A_BUG = 25
+
+
+def played(seed: int, nodes: int = 3, seconds: float = 12.0, **more: Any) -> World:
+    world = World(seed, nodes, **more)
+    world.start()
+    world.play(seconds)
+    return world
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_happens(seed: int) -> None:
+    assert played(seed).faults() == [], f"World({seed}) replays this"
+
+
+@pytest.mark.parametrize("nodes", [2, 5, 8])
+def test_of_any_size(nodes: int) -> None:
+    assert played(1000 + nodes, nodes, 6.0).faults() == []
+
+
+def test_a_seed_replays_exactly() -> None:
+    one, two = (played(7, seconds=5.0) for _ in range(2))
+    assert [ear.heard for ear in one.history.ears] == [ear.heard for ear in two.history.ears]
+    assert sum(len(ear.heard) for ear in one.history.ears) > 100
+
+
+def test_without_faults_nothing_is_lost() -> None:
+    world = World(3, 4)
+    world.start()
+    world.play(20.0, faults=0.0)
+    assert world.history.touched == []
+    assert world.faults() == []
+    assert sum(len(ear.heard) for ear in world.history.ears) > 1000
+
+
+@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_a_group_is_balanced_over_its_members_wherever_they_are(engine: Any) -> None:
+    world = World(5, 3, engine)
+    world.start()
+    ears = [world.hosts[name].subscribe("a.>", "g") for name in ("n0", "n0", "n1", "n2")]
+    world.run(1.0)
+    for number in range(4000):
+        world.hosts[f"n{number % 3}"].publish("a.x")
+        world.run(0.001)
+    world.run(1.0)
+    heard = [len(ear.heard) for ear in ears]
+    assert sum(heard) == 4000
+    assert all(abs(count - 1000) <= 50 for count in heard)  # within 5 %
+
+
+@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_one_copy_to_each_node_that_has_somebody(engine: Any) -> None:
+    """C3, by the links' own counters: many consumers and two groups on one node are one copy; no copy goes elsewhere."""
+    world = World(6, 3, engine)
+    world.start()
+    there = world.hosts["n1"]
+    ears = [there.subscribe(*what) for what in (("a.x", ""), ("a.*", ""), (">", ""), ("a.x", "g"), ("*.x", "h"))]
+    world.run(1.0)
+    for _ in range(100):
+        world.hosts["n0"].publish("a.x")
+        world.run(0.001)
+    world.run(1.0)
+    assert [len(ear.heard) for ear in ears] == [100] * 5
+    forwarded = {peer["node"]: peer["forwarded"] for peer in world.hosts["n0"].cluster.report()["peers"]}
+    assert forwarded == {"n1": 100, "n2": 0}
+    received = {peer["node"]: peer["received"] for peer in there.cluster.report()["peers"]}
+    assert received == {"n0": 100, "n2": 0}
+    assert [peer["forwarded"] for peer in there.cluster.report()["peers"]] == [0, 0]  # one hop
+
+
+@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_a_group_turns_away_from_members_that_are_nearly_full(engine: Any) -> None:
+    """G3: the other node says so before anything is lost, and the choice falls on others until it has room again."""
+    world = World(12, 3, engine)
+    world.start()
+    slow, quick = (world.hosts[name].subscribe("a.>", "g") for name in ("n1", "n2"))
+    world.run(1.0)
+    slow.room = 10_000
+    for _ in range(1000):
+        world.hosts["n0"].publish("a.x")
+        world.run(0.001)
+    world.run(1.0)
+    assert len(slow.heard) < 50
+    assert len(slow.heard) + len(quick.heard) == 1000
+    slow.room = 1 << 30
+    world.run(1.0)
+    for _ in range(1000):
+        world.hosts["n0"].publish("a.x")
+        world.run(0.001)
+    world.run(1.0)
+    assert 450 < len(slow.heard) < 600
+
+
+def test_a_pause_of_a_second_evicts_nobody() -> None:
+    world = World(8, 3)
+    world.start()
+    for name in ("n0", "n1", "n2") * 3:
+        world.pause(world.hosts[name], 1.0)
+        world.run(2.0)
+    assert [host.cluster.lost for host in world.running] == [0, 0, 0]
+
+
+def test_a_node_that_leaves_takes_nothing_with_it() -> None:
+    world = World(9, 3)
+    world.start()
+    ears = [world.hosts[name].subscribe("a.x", "g") for name in ("n1", "n2")]
+    world.run(1.0)
+    for number in range(300):
+        world.hosts["n0"].publish("a.x")
+        world.run(0.001)
+        if number == 100:
+            world.hosts["n1"].cluster.leave()
+            world.hosts["n1"].flush()
+    world.run(1.0)
+    assert sum(len(ear.heard) for ear in ears) == 300
+    assert 0 < len(ears[0].heard) < 100
+
+
+def test_a_stranger_and_a_wrong_secret_stay_outside() -> None:
+    world = World(10, 3)
+    world.hosts["n2"].secret = b"another"
+    world.start()
+    assert sorted(world.hosts["n0"].cluster.peers) == ["n1"]
+    assert world.hosts["n2"].cluster.peers == {}
+    assert world.hosts["n0"].cluster.refused + world.hosts["n1"].cluster.refused > 0
+
+
+def test_twenty_nodes_find_each_other() -> None:
+    world = World(11, 20, PLAIN)
+    world.start()
+    world.hosts["n3"].subscribe("a.x", "")
+    world.run(1.0)
+    assert world.registry_faults() == []
+
+
+# The checker is checked.
+
+
+def heartbeats_do_not_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Pulse, "silence", lambda self, now: 0.0)
+
+
+def no_fence_before_what_is_old(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lane, "is_stale", lambda self: False)
+    patch.setattr(Cluster, "wake", lambda self, now: setattr(self, "now", now))
+
+
+def confirmed_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cluster, "after", lambda self, ticket, call: call())
+
+
+def a_last_leave_overtakes_a_first_join(patch: pytest.MonkeyPatch) -> None:
+    """Of changes that follow each other closely, the former is told after the latter."""
+    real: Callable[..., None] = Cluster._watch
+    kept: dict[Cluster, tuple[Any, ...]] = {}
+
+    def watch(self: Cluster, exchange: Exchange, consumer: Any, by: int) -> None:
+        if by < 0 and self not in kept:
+            kept[self] = exchange, consumer, by
+            return
+        real(self, exchange, consumer, by)
+        if self in kept:
+            real(self, *kept.pop(self))
+
+    patch.setattr(Cluster, "_watch", watch)
+
+
+def a_forwarded_message_is_forwarded_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Exchange, "deliver", lambda self, plan, publication, *_: self.publish(plan, publication))
+
+
+def a_lost_peer_is_remembered(patch: pytest.MonkeyPatch) -> None:
+    def lose(self: Cluster, peer: Peer, why: str) -> None:
+        if self.peers.pop(peer.name, None) is not None:
+            peer.close()
+            self.advance()
+
+    patch.setattr(Cluster, "lose", lose)
+
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+BUGS: dict[Bug, str] = {
+    heartbeats_do_not_count: "C2",
+    no_fence_before_what_is_old: "S9",
+    confirmed_at_once: "S6/S8",
+    a_last_leave_overtakes_a_first_join: "S7",
+    a_forwarded_message_is_forwarded_again: "S1",
+    a_lost_peer_is_remembered: "S7",
+}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=[bug.__name__ for bug in BUGS])
+def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    kinds: Counter[str] = Counter()
+    for seed in range(SEEDS_FOR_A_BUG):
+        kinds.update(fault.split()[0] for fault in played(seed, engine=PLAIN).faults())
+        if BUGS[bug] in kinds:
+            return
+    pytest.fail(f"not found in {SEEDS_FOR_A_BUG} seeds; only {kinds}")

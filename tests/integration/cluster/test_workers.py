@@ -1,0 +1,112 @@
+"""`--workers`: several processes behind one port, to clients one node."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster.clients import Client
+from tests.integration.cluster.nodes import ROOT
+
+CLIENTS = 12
+
+
+class Workers:
+    def __init__(self, folder: Path, count: int) -> None:
+        ready = folder / "ready"
+        self.log = folder / "log"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
+        environment["PYTHONPATH"] = str(ROOT / "src")
+        command = [
+            sys.executable,
+            "-m",
+            "fumarole.app.cli",
+            "serve",
+            "--nats",
+            "127.0.0.1:0",
+            "--data",
+            str(folder / "data"),
+        ]
+        command += ["--workers", str(count), "--node", "many", "--ready-file", str(ready)]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        deadline = time.monotonic() + 20
+        while not ready.exists():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+        self.port = int(ready.read_text().split()[0].rpartition(":")[2])
+
+    def children(self) -> list[int]:
+        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(word) for word in text.split()]
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Workers]:
+    started = Workers(tmp_path, 3)
+    try:
+        yield started
+        started.process.terminate()
+        assert started.process.wait(15) == 0, started.log.read_text()
+        assert "Traceback" not in started.log.read_text()
+    finally:
+        started.process.kill()
+        started.process.wait()
+
+
+def test_one_node_to_clients(workers: Workers) -> None:
+    clients = [Client("127.0.0.1", workers.port) for _ in range(CLIENTS)]
+    assert {client.info["server_name"] for client in clients} == {"many"}
+    assert not any("connect_urls" in client.info for client in clients)
+    for number, client in enumerate(clients):
+        client.say(b"SUB a.> %d\r\nSUB shared.* g %d\r\n" % (number, 100 + number))
+        client.flush()
+    clients[0].say(b"PUB a.b 2\r\nhi\r\n")
+    for number, client in enumerate(clients):
+        client.hear_until(b"MSG a.b %d 2\r\nhi\r\n" % number)
+    for _ in range(240):
+        clients[1].say(b"PUB shared.x 0\r\n\r\n")
+    clients[1].say(b"PUB a.end 0\r\n\r\n")
+    heard = [client.hear_until(b"MSG a.end %d 0\r\n\r\n" % number) for number, client in enumerate(clients)]
+    heard = [before + client.flush() for before, client in zip(heard, clients, strict=True)]
+    assert sum(text.count(b"MSG shared.x") for text in heard) == 240
+    assert stats(clients[2])["delivered"] == CLIENTS * 2 + 240
+    assert stats(clients[3])["connections"] == CLIENTS
+    for client in clients:
+        client.close()
+
+
+def stats(client: Client) -> dict[str, Any]:
+    """Of all workers together; they tell each other now and then."""
+    time.sleep(0.8)
+    client.say(b"SUB inbox 999\r\nPUB $FUM.stats inbox 0\r\n\r\n")
+    client.hear_until(b"MSG inbox 999 ")
+    seen: dict[str, Any] = json.loads(client.hear_until(b"}\r\n").partition(b"\r\n")[2])
+    return seen
+
+
+def test_a_worker_that_dies_is_started_again(workers: Workers) -> None:
+    before = workers.children()
+    os.kill(before[1], signal.SIGKILL)
+    deadline = time.monotonic() + 15
+    while len(set(workers.children()) - {before[1]}) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    clients = [Client("127.0.0.1", workers.port) for _ in range(CLIENTS)]
+    for client in clients:
+        client.say(b"SUB a 1\r\n")
+        client.flush()
+    clients[0].say(b"PUB a 2\r\nhi\r\n")
+    for client in clients:
+        client.hear_until(b"MSG a 1 2\r\nhi\r\n")
+        client.close()
