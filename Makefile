@@ -9,7 +9,7 @@ COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-test run test check bench fuzz lock clean
+.PHONY: help setup setup-test run test check bench fuzz soak lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -36,6 +36,9 @@ bench: setup ## every figure, measured beside its peer
 
 fuzz: setup ## random bytes against the parsers, for long
 	@$(BIN)/python tests/fuzz/run.py
+
+soak: setup-test ## a thousand clients of a bridge that come and go, for a minute
+	@$(BIN)/python -m tests.integration.bridge.churn
 
 lock: ## choose the newest packages that pyproject.toml allows, into requirements.lock
 	@scripts/step "Making build/uv" $(PYTHON) -m venv build/uv

@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench import churn, figures, growth, idle, kubemq, latency, slow, throughput
+from bench import bridge, churn, figures, growth, idle, kubemq, latency, slow, throughput
 from bench.effort import Effort
 from bench.figures import Figure
 from bench.generator import ServerFaultError
@@ -33,6 +33,7 @@ CLAIMS = {
     "churn": churn.measure,
     "slow": slow.measure,
     "kubemq": kubemq.measure,
+    "bridge": bridge.measure,
 }
 ROUNDS = 5
 

@@ -449,7 +449,12 @@ class AmqpSide:
         assert self._publishing is not None
         self._quick = await _channel(self._publishing, confirmed=False)
         # The end of this channel is noticed at once, not with the next message.
-        self._quick.closing.add_done_callback(lambda closing: (closing.exception(), self._out_wanted.set()))
+        self._quick.closing.add_done_callback(self._quick_ended)
+
+    def _quick_ended(self, closing: asyncio.Future[Any]) -> None:
+        if not closing.cancelled():
+            closing.exception()
+        self._out_wanted.set()
 
     async def _reopen_quick(self) -> None:
         """An exchange was there, and is not any more. What was meant for that channel goes with it."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import aio_pika
 import msgpack
@@ -217,7 +218,7 @@ def test_more_topics_than_a_client_may_have(bridge: RunningBridge) -> None:
 
 async def test_what_an_amqp_publisher_may_do(bridge: RunningBridge, channel: aio_pika.abc.AbstractChannel) -> None:
     """Keys and properties that no library of ours would write: the message is delivered, or dropped and counted."""
-    underlay = await channel.get_underlay_channel()
+    underlay: Any = await channel.get_underlay_channel()
     lists = {
         "text that is not UTF-8": b"\x80\x00\x02\xff\xfe",
         "a time beyond all years": b"\x00\x40" + b"\x7f" * 8,
@@ -254,7 +255,7 @@ def test_a_stranger_is_not_answered(start_bridge: StartBridge, tmp_path: Path) -
     bridge = start_bridge("--curve-key", keys["bridge"][1], "--curve-clients", str(clients))
     public = zmq.auth.load_certificate(keys["bridge"][0])[0]
 
-    def curve(name: str) -> dict[str, object]:
+    def curve(name: str) -> dict[str, Any]:
         own_public, own_secret = zmq.auth.load_certificate(keys[name][1])
         return {"curve_serverkey": public, "curve_publickey": own_public, "curve_secretkey": own_secret}
 
