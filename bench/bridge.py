@@ -1,8 +1,9 @@
 """Messages a second through the bridge, beside a bare aio-pika consumer or publisher at the same RabbitMQ.
 
 The bare ones do what aio-pika's guide shows: `exchange.publish` in a loop without confirmations, and a callback for
-each message without acknowledgements. On the other side of both is the same: towards the consumer a publisher that writes
-frames made beforehand, behind the publisher a queue that is counted. All have a process of their own and run on uvloop.
+each message without acknowledgements. On the other side of both is the same: towards the consumer a publisher that
+writes frames made beforehand, behind the publisher a queue that is counted. All have a process of their own and run on
+uvloop.
 
     python bench/bridge.py PART ARGUMENTS…      the parts, each in a process: see `PARTS`
 """
@@ -198,7 +199,7 @@ async def _take_zeromq(endpoint: str, url: str, exchange: str, count: int) -> fl
     await socket.send_multipart([b"bind", b"", KEY.encode()])
     await socket.send_multipart([b"flush", b"1"])
     assert await socket.recv_multipart() == [b"done", b"1"]
-    plain = zmq.Socket.shadow(socket.underlying)
+    plain: Any = zmq.Socket.shadow(socket.underlying)
 
     async def take() -> None:
         taken = 0
