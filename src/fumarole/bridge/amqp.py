@@ -476,10 +476,10 @@ class AmqpSide:
                 continue
             client = next(iter(self._careful))
             row = self._careful[client]
-            if channel.is_closed:
-                channel = await _channel(self._publishing, confirmed=True)
             refusal = await self._publish_carefully(channel, row.messages[0])
             self._take(row).done(refusal)
+            if channel.is_closed or channel._close_exception is not None:
+                channel = await _channel(self._publishing, confirmed=True)
             for _ in range(MOST_AT_ONCE):
                 if not row.messages or self._needs_care(row.messages[0]):
                     break
@@ -518,6 +518,9 @@ class AmqpSide:
             return NOBODY
         except aiormq.exceptions.ChannelNotFoundEntity:
             return f"there is no exchange {send.exchange[:80]!r}"
+        except TimeoutError:
+            # Short of memory or disk, it reads nothing from those who publish; those who consume are not disturbed.
+            return "the AMQP broker takes no messages just now; try again later"
         except (aiormq.exceptions.AMQPChannelError, aiormq.exceptions.DeliveryError) as error:
             return f"the broker refused it: {str(error)[:200]}"
         if len(self._known) >= MOST_KNOWN:
