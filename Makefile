@@ -9,7 +9,7 @@ COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-test run cluster pipeline test check bench soak fuzz faults-live lock clean
+.PHONY: help setup setup-test run cluster pipeline test check bench soak fuzz lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -43,15 +43,14 @@ check: setup ## format, lint, types, layers
 bench: setup ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
 
-soak: setup-test ## for long: the standing job killed twenty times, the cluster under every fault, thousands in the simulation
+soak: setup-test ## for long: Spark jobs killed again and again, nodes under every fault, a bridge whose clients come and go
 	@$(BIN)/pytest -q -m soak tests
+	@$(BIN)/python -m tests.pipeline.live.faults 20
 	@$(BIN)/python tests/integration/cluster/soak.py
+	@$(BIN)/python -m tests.integration.bridge.churn
 
 fuzz: setup ## random bytes against the parsers, for long
 	@$(BIN)/python tests/fuzz/run.py
-
-faults-live: setup ## the driver of a live Spark query killed again and again; nothing lost or twice
-	@$(BIN)/python -m tests.pipeline.live.faults 20
 
 lock: ## choose the newest packages that pyproject.toml allows, into requirements.lock
 	@scripts/step "Making build/uv" $(PYTHON) -m venv build/uv

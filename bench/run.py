@@ -42,6 +42,7 @@ CLAIMS = (
     "live",
     "pipeline",
     "cluster",
+    "bridge",
 )
 """Each a module beside this one, with a function `measure`."""
 ROUNDS = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pamqp.commands
 import pamqp.frame
@@ -14,8 +15,8 @@ from fumarole.bridge.frames import RAW, Deliveries, publication
 PROPERTIES = encode_properties({"content_type": "text/plain", "message_id": "m"}, {"a": [1, 0.5]})
 
 
-def frames_of(data: bytes) -> list[tuple[int, object]]:
-    found = []
+def frames_of(data: bytes) -> list[tuple[int, Any]]:
+    found: list[tuple[int, Any]] = []
     while data:
         length, channel, frame = pamqp.frame.unmarshal(data)
         found.append((channel, frame))
@@ -31,11 +32,11 @@ def test_a_publication_is_what_another_library_reads(size: int) -> None:
     method, header, *bodies = [frame for _, frame in frames_of(data)]
     assert isinstance(method, pamqp.commands.Basic.Publish)
     assert (method.exchange, method.routing_key, method.mandatory) == ("amq.topic", "ž.b", False)
-    assert header.body_size == size  # type: ignore[attr-defined]
-    assert header.properties.content_type == "text/plain"  # type: ignore[attr-defined]
-    assert header.properties.headers == {"a": [1, 0.5]}  # type: ignore[attr-defined]
-    assert b"".join(each.value for each in bodies) == body  # type: ignore[attr-defined]
-    assert all(len(each.value) <= 120 for each in bodies)  # type: ignore[attr-defined]
+    assert header.body_size == size
+    assert header.properties.content_type == "text/plain"
+    assert header.properties.headers == {"a": [1, 0.5]}
+    assert b"".join(each.value for each in bodies) == body
+    assert all(len(each.value) <= 120 for each in bodies)
 
 
 def delivery(key: bytes, body: bytes, properties: bytes = PROPERTIES, channel: int = 3) -> bytes:
@@ -60,10 +61,10 @@ def test_deliveries_however_they_are_cut(step: int) -> None:
     deliveries = Deliveries()
     out = b"".join(deliveries.receive_data(STREAM[at : at + step]) for at in range(0, len(STREAM), step))
     frames = [frame for _, frame in frames_of(out)]
-    assert [frame.routing_key for frame in frames[::3]] == ["a.b", "c"]  # type: ignore[attr-defined]
-    raw = [bytes(frame.properties.headers[RAW]) for frame in frames[1::3]]  # type: ignore[attr-defined]
+    assert [frame.routing_key for frame in frames[::3]] == ["a.b", "c"]
+    raw = [bytes(frame.properties.headers[RAW]) for frame in frames[1::3]]
     assert raw == [PROPERTIES, b"\x80\x00\x02\xff\xff"]
-    assert [frame.value for frame in frames[2::3]] == [b"one", b"two"]  # type: ignore[attr-defined]
+    assert [frame.value for frame in frames[2::3]] == [b"one", b"two"]
     assert deliveries.left_out == 2
 
 

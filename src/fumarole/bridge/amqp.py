@@ -449,7 +449,12 @@ class AmqpSide:
         assert self._publishing is not None
         self._quick = await _channel(self._publishing, confirmed=False)
         # The end of this channel is noticed at once, not with the next message.
-        self._quick.closing.add_done_callback(lambda closing: (closing.exception(), self._out_wanted.set()))
+        self._quick.closing.add_done_callback(self._quick_ended)
+
+    def _quick_ended(self, closing: asyncio.Future[Any]) -> None:
+        if not closing.cancelled():
+            closing.exception()
+        self._out_wanted.set()
 
     async def _reopen_quick(self) -> None:
         """An exchange was there, and is not any more. What was meant for that channel goes with it."""
@@ -471,10 +476,10 @@ class AmqpSide:
                 continue
             client = next(iter(self._careful))
             row = self._careful[client]
-            if channel.is_closed:
-                channel = await _channel(self._publishing, confirmed=True)
             refusal = await self._publish_carefully(channel, row.messages[0])
             self._take(row).done(refusal)
+            if channel.is_closed or channel._close_exception is not None:
+                channel = await _channel(self._publishing, confirmed=True)
             for _ in range(MOST_AT_ONCE):
                 if not row.messages or self._needs_care(row.messages[0]):
                     break
@@ -513,6 +518,9 @@ class AmqpSide:
             return NOBODY
         except aiormq.exceptions.ChannelNotFoundEntity:
             return f"there is no exchange {send.exchange[:80]!r}"
+        except TimeoutError:
+            # Short of memory or disk, it reads nothing from those who publish; those who consume are not disturbed.
+            return "the AMQP broker takes no messages just now; try again later"
         except (aiormq.exceptions.AMQPChannelError, aiormq.exceptions.DeliveryError) as error:
             return f"the broker refused it: {str(error)[:200]}"
         if len(self._known) >= MOST_KNOWN:

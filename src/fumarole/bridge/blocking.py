@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class BlockingBridgeClient:
-    """Takes what `BridgeClient` takes. A handler is called in the client's thread. Threads may share a client."""
+    """Takes what `BridgeClient` takes. A handler is called in another thread. Threads may share a client."""
 
     def __init__(self, endpoint: str = "tcp://localhost:5555", **options: Any) -> None:
         self._endpoint = endpoint
@@ -44,7 +44,14 @@ class BlockingBridgeClient:
         return self
 
     async def _opened(self) -> BridgeClient:
-        return await BridgeClient(self._endpoint, **self._options).open()
+        options = dict(self._options)
+        handler = options.pop("handler", None)
+
+        async def handle(message: Message) -> None:
+            # In a thread of its own, so that it may use this client as anybody else.
+            await asyncio.to_thread(handler, message)
+
+        return await BridgeClient(self._endpoint, handler=None if handler is None else handle, **options).open()
 
     def close(self) -> None:
         """Ends the binds and the connection."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import aio_pika
 import msgpack
@@ -21,6 +22,7 @@ from fumarole.bridge.amqp import ReadyProperties
 from fumarole.bridge.frames import publication
 from tests.integration.bridge.bridges import Dealer, RunningBridge, dealers, pack
 from tests.integration.bridge.conftest import StartBridge
+from tests.integration.bridge.rabbitmq import RabbitMq
 from tests.integration.oracle import LOG_LINES, MEMORY_MARGIN, MIB, STANDSTILL
 
 GOOD = pack(b"x")
@@ -215,9 +217,8 @@ def test_more_topics_than_a_client_may_have(bridge: RunningBridge) -> None:
         assert attacker.flush() == []
 
 
-async def test_what_an_amqp_publisher_may_do(bridge: RunningBridge, channel: aio_pika.abc.AbstractChannel) -> None:
+async def test_what_an_amqp_publisher_may_do(bridge: RunningBridge, rabbitmq: RabbitMq) -> None:
     """Keys and properties that no library of ours would write: the message is delivered, or dropped and counted."""
-    underlay = await channel.get_underlay_channel()
     lists = {
         "text that is not UTF-8": b"\x80\x00\x02\xff\xfe",
         "a time beyond all years": b"\x00\x40" + b"\x7f" * 8,
@@ -225,6 +226,9 @@ async def test_what_an_amqp_publisher_may_do(bridge: RunningBridge, channel: aio
     }
     with watched(bridge) as attacker:
         attacker.bind("", "evil.#")
+        connection = await aio_pika.connect(rabbitmq.url)
+        channel = await connection.channel(publisher_confirms=False)
+        underlay: Any = await channel.get_underlay_channel()
         for body, property_list in lists.items():
             await underlay.basic_publish(
                 body.encode(), exchange="amq.topic", routing_key="evil.a", properties=ReadyProperties(property_list)
@@ -233,6 +237,7 @@ async def test_what_an_amqp_publisher_may_do(bridge: RunningBridge, channel: aio
         await underlay.write_queue.put(ChannelFrame(frames, False))
         await underlay.basic_publish(b"good", exchange="amq.topic", routing_key="evil.b")
         heard = [each["payload"] for _, each in attacker.messages(3)]
+        await connection.close()
         attacker.say(b"unbind", b"", b"evil.#")
         attacker.flush()
     assert heard == [b"text that is not UTF-8", b"a time beyond all years", b"good"]
@@ -254,7 +259,7 @@ def test_a_stranger_is_not_answered(start_bridge: StartBridge, tmp_path: Path) -
     bridge = start_bridge("--curve-key", keys["bridge"][1], "--curve-clients", str(clients))
     public = zmq.auth.load_certificate(keys["bridge"][0])[0]
 
-    def curve(name: str) -> dict[str, object]:
+    def curve(name: str) -> dict[str, Any]:
         own_public, own_secret = zmq.auth.load_certificate(keys[name][1])
         return {"curve_serverkey": public, "curve_publickey": own_public, "curve_secretkey": own_secret}
 

@@ -208,7 +208,10 @@ async def test_random_patterns_and_keys_as_rabbitmqs_own_topic_exchange(channel:
     """T8: our answer equals RabbitMQ's."""
     chance = random.Random(7)
     exchange = await channel.declare_exchange("random-topics", "topic", auto_delete=True)
-    word = lambda: chance.choice(["a", "b", "c", "*", "#", "", "a*", "#b"])  # noqa: E731
+
+    def word() -> str:
+        return chance.choice(["a", "b", "c", "*", "#", "", "a*", "#b"])
+
     patterns = sorted({".".join(word() for _ in range(chance.randint(1, 5))) for _ in range(150)} | {""})
     keys = sorted(
         {

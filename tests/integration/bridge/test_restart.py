@@ -55,7 +55,8 @@ def test_the_broker_stops_and_starts_mid_traffic(rabbitmq: RabbitMq, start_bridg
         bridge.wait_for(lambda status: status["broker"]["state"] == "connected", 30)
         client.say(b"bind", b"restart", b"always.restart.#")
         client.say(b"send", b"amq.topic", b"always.restart.a", pack(b"last"))
-        numbers, errors = [], 0
+        numbers: list[bytes] = []
+        errors = 0
         while not numbers or numbers[-1] != b"last":
             kind, *parts = client.hear()
             if kind == b"error":
