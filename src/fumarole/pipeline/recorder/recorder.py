@@ -107,13 +107,17 @@ class Recorder:
         wanted = Wanted(options.topic, options.where, options.group)
         self._writer.start()
         try:
-            async for columns in captured(self._client, wanted, stop, ready):
+            async for columns in captured(self._client, wanted, stop, ready, self._drop):
                 await self._room()
                 self._writer.add(columns)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.to_thread(self._writer.finish, self._options.patience)
+
+    def _drop(self, readings: int) -> None:
+        self._dropped_before += readings
+        self.dropped += readings
 
     async def _know_producers(self) -> None:
         """All that is known of producers, at the start and after each time the connection was lost."""
