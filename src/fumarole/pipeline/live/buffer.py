@@ -63,7 +63,11 @@ class Buffer:
 
     def open(self) -> None:
         """Takes it, with all that is there. Raises BufferError where another process has it."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._folder.stat().st_uid != os.getuid():
+            raise BufferError(
+                f"the replay buffer {self._folder} is another user's; choose a folder by the option `buffer`"
+            )
         self._lock = (self._folder / LOCK).open("ab")
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
