@@ -30,7 +30,7 @@ def driver(archive: Path, out: Path, *options: str) -> subprocess.Popen[str]:
         "--out",
         str(out),
     ]
-    settings = [*FOR_COMMANDS, "--interval", "0.1", "--batch-rows", "60"]
+    settings = [*FOR_COMMANDS, "--interval", "0.1", "--batch-rows", "300"]
     return subprocess.Popen([*command, "--master", "local[2]", *settings, *options], stderr=subprocess.PIPE, text=True)
 
 
@@ -61,7 +61,7 @@ def kill_again_and_again(archive: Path, out: Path, times: int, seed: int) -> Non
         end = time.monotonic() + chance.uniform(0, 2.5)
         while time.monotonic() < end:
             seal()
-            time.sleep(chance.uniform(0.05, 0.4))
+            time.sleep(chance.uniform(0.1, 0.8))
         running.send_signal(signal.SIGKILL)
         running.wait()
         assert running.stderr is not None
