@@ -10,12 +10,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.effort import Effort
 from bench.figures import Figure, against
-from bench.recorder import CHUNK, publish
+from bench.recorder import CHUNK, chunks, publish
 from bench.servers import CannotMeasureError, Server, fumarole
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def _spark() -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.log.level": "OFF",
+        "spark.ui.showConsoleProgress": "false",
     }
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     pipeline.register(spark)
@@ -71,6 +73,7 @@ def _source(spark: SparkSession, server: Server, folder: Path, messages: int) ->
     rows = reader.option("buffer", str(folder / "buffer")).option("partitions", 2).load()
     writing = rows.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
     query = writing.trigger(processingTime="1 second").start()
+    ready = chunks()
     done = 0
     counted: set[int] = set()
     try:
@@ -79,7 +82,7 @@ def _source(spark: SparkSession, server: Server, folder: Path, messages: int) ->
         time.sleep(2.0)
         with server.connect() as connection:
             began = time.monotonic()
-            publish(connection, messages, OFFERED)
+            publish(connection, islice(cycle(ready), messages // CHUNK), OFFERED)
             while done < messages:
                 if time.monotonic() - began > PATIENCE or query.exception() is not None:
                     raise CannotMeasureError(f"{messages:,} were published, {done:,} came; {query.exception()}")

@@ -100,6 +100,11 @@ class Client:
         return self._link.options.identity.name
 
     @property
+    def losses(self) -> int:
+        """Connections that were lost so far: what was published meanwhile has not been heard here."""
+        return self._link.losses
+
+    @property
     def max_payload(self) -> int:
         """The largest payload, with headers, that the server accepts."""
         return self._link.max_payload

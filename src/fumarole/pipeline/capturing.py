@@ -26,10 +26,19 @@ class Wanted:
 
 
 def captured(
-    client: Client, wanted: Wanted, stop: asyncio.Event, on_ready: Callable[[], Awaitable[None]]
+    client: Client,
+    wanted: Wanted,
+    stop: asyncio.Event,
+    on_ready: Callable[[], Awaitable[None]],
+    on_dropped: Callable[[int], None] = lambda _: None,
 ) -> AsyncIterator[Columns]:
-    """What comes from the moment in which `on_ready` is called, until it is told to stop and all was taken."""
-    return (_readings if wanted.where else _messages)(client, wanted, stop, on_ready)
+    """What comes from the moment in which `on_ready` is called, until it is told to stop and all was taken.
+
+    `on_dropped` is told of readings that came faster than they were taken; of other messages the broker knows.
+    """
+    if wanted.where:
+        return _readings(client, wanted, stop, on_ready, on_dropped)
+    return _messages(client, wanted, stop, on_ready)
 
 
 async def _messages(
@@ -56,12 +65,20 @@ async def _drain_after(stop: asyncio.Event, capture: Capture) -> None:
 
 
 async def _readings(
-    client: Client, wanted: Wanted, stop: asyncio.Event, on_ready: Callable[[], Awaitable[None]]
+    client: Client,
+    wanted: Wanted,
+    stop: asyncio.Event,
+    on_ready: Callable[[], Awaitable[None]],
+    on_dropped: Callable[[int], None],
 ) -> AsyncIterator[Columns]:
     async with client.where(wanted.where, topic=wanted.topic, group=wanted.group) as readings:
         await on_ready()
+        told = 0
         while not (stop.is_set() and not readings.buffered):
             batch = await _some(readings, stop)
+            if readings.dropped > told:
+                on_dropped(readings.dropped - told)
+                told = readings.dropped
             if batch:
                 yield columns_of(batch, microseconds())
 

@@ -15,13 +15,13 @@ def main(url: str, folder: str, once: bool) -> None:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.log.level": "OFF",
+        "spark.ui.showConsoleProgress": "false",
     }
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
     pipeline.register(spark)
     reader = spark.readStream.format("fumarole").option("servers", url).option("topic", "n.*")
-    rows = (
-        reader.option("buffer", f"{folder}/buffer").option("partitions", 2).option("maxRowsPerTrigger", 20_000).load()
-    )
+    reader = reader.option("buffer", f"{folder}/buffer").option("partitions", 2)
+    rows = (reader if once else reader.option("maxRowsPerTrigger", 100_000)).load()
     writing = rows.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
     trigger = writing.trigger(availableNow=True) if once else writing.trigger(processingTime="0 seconds")
     trigger.option("path", f"{folder}/out").start().awaitTermination()

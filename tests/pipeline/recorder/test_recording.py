@@ -172,7 +172,8 @@ async def test_a_disk_that_takes_nothing_for_a_while(broker: RunningBroker, reco
         await client.publish_many(("full.b", str(number)) for number in range(10_000))
         await client.flush()
         recording.wait_for("NOTHING CAN BE WRITTEN: File too large")
-        assert len(visible(tmp_path)) == len(recording.confirmed)
+        assert all(pq.read_metadata(path).num_rows > 0 for path in visible(tmp_path))
+        assert len(sealed(tmp_path, "default")) == len(recording.confirmed)
         resource.prlimit(recording.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
         recording.wait_until(lambda: recording.messages == 10_001)
     assert recording.stop() == 0
@@ -230,7 +231,7 @@ async def test_the_example_of_the_page(broker: RunningBroker, record: Record, tm
         pytest.param(["--where", "Kind = = 1"], "at position 7", id="query"),
         pytest.param(["--name", "a/b"], "a recorder's name is letters, digits", id="name"),
         pytest.param(["--archive", "nosuch://x"], "nosuch://x cannot be opened", id="file system"),
-        pytest.param(["--archive", "/proc/nothing"], "/proc/nothing", id="folder"),
+        pytest.param(["--archive", "/proc/nothing"], "/proc/nothing cannot be written: No such file", id="folder"),
         pytest.param(["--servers", "nats://127.0.0.1:1"], "no broker at nats://127.0.0.1:1", id="no broker"),
     ],
 )

@@ -1,8 +1,8 @@
 """One recorder at work: a member of a group, its columns on their way to a writer, and the metadata of producers.
 
 The order at the start matters. Messages are captured first and all that is known of producers is asked for then: what
-changes in between is in both, and nothing is missed. It is written as changes at the time of the start, so that the
-archive stands alone.
+changes in between is in both, and nothing is missed. It is written as changes of that time, so that the archive stands
+alone; and again whenever the connection was lost, because nobody heard what changed meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from fumarole.client import Client, ClientError
-from fumarole.client.capture import Columns, microseconds
+from fumarole.client.capture import microseconds
 from fumarole.client.errors import NoResponders
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import Seal
@@ -25,6 +25,8 @@ from fumarole.pipeline.recorder.writer import Progress, Rolling, Writer
 from fumarole.pipeline.rows import snapshot_table
 
 ASK_DROPS = 2.0
+SNAPSHOT_SECONDS = 30.0
+"""What one page of producers may take: a busy recorder does not read its answers at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Recorder:
         self._client = client
         self._writer = writer
         self._options = options
-        self._began = 0
+        self._dropped_before = 0
 
     @property
     def progress(self) -> Progress:
@@ -73,7 +75,10 @@ class Recorder:
             raise PipelineError(
                 f"{client.server} is no Fumarole broker, and only of one is known what it says"
             ) from None
-        lock = take_name(root, namespace, options.name)
+        try:
+            lock = take_name(root, namespace, options.name)
+        except OSError as error:
+            raise PipelineError(f"{root.name} cannot be written: {error.strerror or error}") from None
         try:
             recovered = await asyncio.to_thread(recover, root, namespace, lock.name)
             # Also a clock that was put back must not give an epoch again.
@@ -91,32 +96,47 @@ class Recorder:
         `on_ready` is called when the broker has confirmed: from then on every message is recorded.
         """
 
+        tasks: list[asyncio.Task[None]] = []
+
         async def ready() -> None:
             on_ready()
-            await self._snapshot()
+            tasks.append(asyncio.create_task(self._know_producers()))
+            tasks.append(asyncio.create_task(self._know_drops()))
 
-        self._began = microseconds()
         options = self._options
         wanted = Wanted(options.topic, options.where, options.group)
         self._writer.start()
-        asking = asyncio.create_task(self._ask_drops())
         try:
-            async for columns in captured(self._client, wanted, stop, ready):
-                await self._give(columns)
+            async for columns in captured(self._client, wanted, stop, ready, self._drop):
+                await self._room()
+                self._writer.add(columns)
         finally:
-            asking.cancel()
+            for task in tasks:
+                task.cancel()
             await asyncio.to_thread(self._writer.finish, self._options.patience)
 
-    async def _snapshot(self) -> None:
-        async for page in self._client.all_producers(self._options.where):
-            table = snapshot_table(((producer.id, producer.metadata) for producer in page), self._began)
+    def _drop(self, readings: int) -> None:
+        self._dropped_before += readings
+        self.dropped += readings
+
+    async def _know_producers(self) -> None:
+        """All that is known of producers, at the start and after each time the connection was lost."""
+        losses = -1
+        while True:
+            if losses != self._client.losses:
+                losses = self._client.losses
+                with contextlib.suppress(ClientError, TimeoutError):
+                    await self._snapshot(microseconds())
+                    continue
+                losses = -1  # once more
+            await asyncio.sleep(INTERVAL)
+
+    async def _snapshot(self, now: int) -> None:
+        async for page in self._client.all_producers(self._options.where, SNAPSHOT_SECONDS):
+            table = snapshot_table(((producer.id, producer.metadata) for producer in page), now)
             if table.num_rows:
                 await self._room()
                 self._writer.add_changes(table)
-
-    async def _give(self, columns: Columns) -> None:
-        await self._room()
-        self._writer.add(columns)
 
     async def _room(self) -> None:
         """A writer that is only slow is waited for; one that cannot write has to throw away."""
@@ -125,11 +145,14 @@ class Recorder:
             await asyncio.sleep(INTERVAL / 20)
         self._writer.check()
 
-    async def _ask_drops(self) -> None:
+    async def _know_drops(self) -> None:
         """The broker knows what it had to throw away. Asked now and then; no answer is no harm."""
+        losses = self._client.losses
         while True:
             await asyncio.sleep(ASK_DROPS)
+            if losses != self._client.losses:
+                losses, self._dropped_before = self._client.losses, self.dropped  # it counts anew
             with contextlib.suppress(ClientError, TimeoutError):
                 known = (await self._client.consumers())["worst"]
-                own = [each["dropped"] for each in known if each["connection"].endswith(self._client.name)]
-                self.dropped = max([self.dropped, *own])
+                own = sum(each["dropped"] for each in known if each["connection"].endswith(self._client.name))
+                self.dropped = max(self.dropped, self._dropped_before + own)

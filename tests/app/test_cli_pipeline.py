@@ -1,0 +1,92 @@
+"""What `record` shows, on a terminal and in a log; and what is said where the pipeline's packages are missing."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fumarole.app.commands import recording
+from fumarole.app.commands.recording import PlainLines, line
+from fumarole.pipeline.recorder.writer import Progress
+from tests.app.commands import SECONDS, CommandLine
+
+
+def recorder(**progress: Any) -> Any:
+    """A recorder in a certain state."""
+    made = Progress(**progress)
+    return SimpleNamespace(progress=made, dropped=3, backlog=made.captured - made.confirmed - made.lost)
+
+
+def test_the_line() -> None:
+    quiet = recorder(captured=1_500, confirmed=1_000, lost=100, files=2, size=3 << 20)
+    assert line(quiet, 123_456.7) == "123,457 messages/s, 400 waiting, 1,000 on disk in 2 files (3.0 MiB), 103 dropped"
+    assert line(recorder(fault="No space left on device"), 0).endswith(
+        "; NOTHING CAN BE WRITTEN: No space left on device"
+    )
+
+
+def test_a_log_has_a_line_now_and_then_and_when_the_disk_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = PlainLines()
+    screen.show(recorder(), 1)
+    assert capsys.readouterr().err == ""
+    screen.show(recorder(fault="full"), 2)
+    screen.show(recorder(fault="full"), 3)
+    screen.show(recorder(), 4)
+    assert [said.split()[0] for said in capsys.readouterr().err.splitlines()] == ["2", "4"]
+    monkeypatch.setattr(recording, "PLAIN_INTERVAL", 0.0)
+    screen = PlainLines()
+    screen.show(recorder(), 5)
+    assert capsys.readouterr().err.startswith("5 messages/s")
+
+
+def test_a_terminal_has_a_live_line(command_line: CommandLine, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 150, 0, 0))
+    command = [sys.executable, "-m", "fumarole.app.cli", "record", "--archive", str(tmp_path), "--roll-seconds", "0.1"]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=command_line.environment(TERM="xterm")
+    )
+    os.close(theirs)
+    seen = ""
+    deadline = time.monotonic() + SECONDS
+    try:
+        while "1 on disk in 1 file" not in seen:
+            assert time.monotonic() < deadline, seen
+            seen += os.read(ours, 4_096).decode()
+            if seen.count(" records ") == 1 and "waiting" in seen:
+                command_line.run_here("pub", "a", "21.5")
+                seen += " records "
+        process.send_signal(signal.SIGINT)
+        while True:
+            try:
+                seen += os.read(ours, 4_096).decode()
+            except OSError:  # it has closed its end
+                break
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert re.search(r"1 message in 1 file, 0\.0 MiB", seen)
+
+
+@pytest.mark.parametrize("command", ["record", "pipeline replay", "pipeline verify"])
+def test_without_the_packages(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    ended = command_line.run_here(*command.split(), "--archive", "x")
+    assert (ended.code, ended.err) == (2, "the data pipeline needs more packages: pip install 'fumarole[pipeline]'\n")
