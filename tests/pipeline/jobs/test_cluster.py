@@ -19,7 +19,7 @@ from fumarole import pipeline
 from tests.pipeline.archives import FOR_COMMANDS, Recorder, change, message
 from tests.pipeline.jobs.checks import check_exact
 
-START = 40.0
+START = 120.0
 
 
 def free_port() -> int:
@@ -94,11 +94,11 @@ def cluster(folder: Path) -> Iterator[str]:
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "fumarole.app.cli", "pipeline", *arguments, *FOR_COMMANDS],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_on_a_cluster_as_on_one_machine(spark: SparkSession, tmp_path: Path) -> None:
     archive, out = tmp_path / "archive", tmp_path / "out"
     recorder = Recorder(archive)

@@ -3,7 +3,7 @@
 import random
 import shutil
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from fumarole import pipeline
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.errors import ArchiveError
+from fumarole.pipeline.jobs import standing
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.log import JobError, Log
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone
@@ -206,6 +207,26 @@ def test_what_is_refused(spark: SparkSession, done: tuple[Path, Path], tmp_path:
         pipeline.output(spark, tmp_path / "nowhere", "readings")
     with alone(out), pytest.raises(JobError, match=r"writing to .* already"), alone(out):
         pass
+
+
+def test_small_folders_become_one(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "MOST_FOLDERS", 3)
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    recorder = Recorder(archive)
+    job = StandingJob(spark, archive, out)
+    for number in range(4):
+        recorder.seal([message(60 * number + second, "a", "p", float(second)) for second in range(5)])
+        list(job.catch_up())
+    state = Log(out).state()
+    assert {table: len(state.of(table)) for table in ("readings", "rollup-1m", "rollup-1h", "islands")} == {
+        "readings": 2, "rollup-1m": 2, "rollup-1h": 2, "islands": 2,
+    }  # fmt: skip
+    check_exact(spark, archive, out)
+    assert sum(row["count"] for row in pipeline.output(spark, out, "rollup", every="1 hour").collect()) == 20
+    assert len(Log(out).written()) == 16 + 4, "for those who are reading them"
+    Log(out).sweep(state, datetime.now(UTC), timedelta(0))
+    assert len(Log(out).written()) == 8
+    check_exact(spark, archive, out)
 
 
 def test_what_a_dead_driver_left_is_swept(spark: SparkSession, done: tuple[Path, Path], tmp_path: Path) -> None:
