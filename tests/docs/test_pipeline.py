@@ -13,7 +13,7 @@ PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 CONSOLE = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_from_an_empty_folder(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "fumarole"
     program.parent.mkdir()
@@ -23,7 +23,7 @@ def test_from_an_empty_folder(tmp_path: Path) -> None:
 
     def run(*command: str) -> str:
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=100
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=200
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -16,6 +16,7 @@ FOR_LITTLE_DATA = {
     "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 """Settings of Spark with which tests take half the time: what is compiled is used only a few times."""
 FOR_COMMANDS = [text for key, value in FOR_LITTLE_DATA.items() for text in ("--conf", f"{key}={value}")]

@@ -15,3 +15,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     started = session("fumarole tests", "local[2]", {**FOR_LITTLE_DATA, "spark.local.dir": str(folder)})
     yield started
     started.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark is slow to begin, and a call to it that is cut short spoils the session for all tests after it."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))

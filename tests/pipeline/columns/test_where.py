@@ -57,7 +57,7 @@ def test_random_queries(spark: SparkSession) -> None:
     queries: dict[str, Query] = {}
     metadata: dict[str, Any] = {}
 
-    @settings(max_examples=90)
+    @settings(max_examples=60)
     @given(strategies.queries, strategies.metadata)
     def draw(query: Query, values: Mapping[str, Any]) -> None:
         queries[show(query)] = query

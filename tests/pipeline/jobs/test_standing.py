@@ -3,7 +3,7 @@
 import random
 import shutil
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from fumarole import pipeline
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.errors import ArchiveError
+from fumarole.pipeline.jobs import standing
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.log import JobError, Log
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone
@@ -122,38 +123,49 @@ def replace(file: Path) -> None:
     file.write_bytes(b"x" * file.stat().st_size)
 
 
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [(truncate, "bytes, but"), (replace, "it is not Parquet"), (Path.unlink, "there is a seal, but no file")],
-)
-def test_damaged_files_are_set_aside(
-    spark: SparkSession, tmp_path: Path, damage: Callable[[Path], None], reason: str
-) -> None:
+def test_damaged_files_are_set_aside(spark: SparkSession, tmp_path: Path) -> None:
     archive, out = tmp_path / "archive", tmp_path / "out"
     recorder = Recorder(archive)
-    (seal,) = recorder.seal([message(1, "a", "p", 1.0)])
-    recorder.seal([message(2, "a", "p", 2.0)])
-    damage(archive / "default" / seal.path)
+    damages: list[tuple[Callable[[Path], None], str]] = [
+        (truncate, "bytes, but"),
+        (replace, "it is not Parquet"),
+        (Path.unlink, "there is a seal, but no file"),
+    ]
+    names = []
+    for number, (damage, _) in enumerate(damages):
+        (seal,) = recorder.seal([message(number, "a", "p", 1.0)])
+        damage(archive / "default" / seal.path)
+        names.append(seal.name)
+    recorder.seal([message(9, "a", "p", 2.0)])
     (progress,) = catch_up(spark, archive, out)
     assert progress.rows == 1
-    assert len(progress.aside) == 1
-    assert reason in progress.aside[0]
-    assert [row["sequence"] for row in pipeline.output(spark, out, "readings").collect()] == [1]
+    for said, (_, reason) in zip(progress.aside, damages, strict=True):
+        assert reason in said
+    assert [row["sequence"] for row in pipeline.output(spark, out, "readings").collect()] == [3]
     assert catch_up(spark, archive, out) == []
-    assert [aside.name for aside in Log(out).state().aside] == [seal.name]
+    assert [aside.name for aside in Log(out).state().aside] == names
 
 
-def done(spark: SparkSession, tmp_path: Path) -> tuple[Path, Path]:
-    archive, out = tmp_path / "archive", tmp_path / "out"
-    recorder = Recorder(archive)
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An archive, and the output of a job that has done three batches of it."""
+    folder = tmp_path_factory.mktemp("made")
+    recorder = Recorder(folder / "archive")
     for number in range(3):
         recorder.seal([message(number, "a", "p", 1.0)])
-        catch_up(spark, archive, out)
-    return archive, out
+        catch_up(spark, folder / "archive", folder / "out")
+    return folder / "archive", folder / "out"
 
 
-def test_a_lost_log_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    archive, out = done(spark, tmp_path)
+@pytest.fixture
+def done(made: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Path]:
+    """The same, to be damaged."""
+    shutil.copytree(made[1], tmp_path / "out")
+    return made[0], tmp_path / "out"
+
+
+def test_a_lost_log_is_refused(spark: SparkSession, done: tuple[Path, Path], tmp_path: Path) -> None:
+    archive, out = done
     kept = tmp_path / "kept"
     shutil.copytree(out / "_log", kept)
     shutil.rmtree(out / "_log")
@@ -175,15 +187,15 @@ def test_a_lost_log_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     check_exact(spark, archive, out)
 
 
-def test_lost_output_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    archive, out = done(spark, tmp_path)
+def test_lost_output_is_refused(spark: SparkSession, done: tuple[Path, Path], tmp_path: Path) -> None:
+    archive, out = done
     shutil.rmtree(next((out / "readings").iterdir()))
     with pytest.raises(JobError, match="is gone, though the log counts on it"):
         StandingJob(spark, archive, out)
 
 
-def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    archive, out = done(spark, tmp_path)
+def test_what_is_refused(spark: SparkSession, done: tuple[Path, Path], tmp_path: Path) -> None:
+    archive, out = done
     with pytest.raises(JobError, match="a job with windows"):
         StandingJob(spark, archive, out, windows=["5 minutes"])
     Recorder(tmp_path / "other").seal([message(1)])
@@ -197,8 +209,28 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         pass
 
 
-def test_what_a_dead_driver_left_is_swept(spark: SparkSession, tmp_path: Path) -> None:
-    archive, out = done(spark, tmp_path)
+def test_small_folders_become_one(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "MOST_FOLDERS", 3)
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    recorder = Recorder(archive)
+    job = StandingJob(spark, archive, out)
+    for number in range(4):
+        recorder.seal([message(60 * number + second, "a", "p", float(second)) for second in range(5)])
+        list(job.catch_up())
+    state = Log(out).state()
+    assert {table: len(state.of(table)) for table in ("readings", "rollup-1m", "rollup-1h", "islands")} == {
+        "readings": 2, "rollup-1m": 2, "rollup-1h": 2, "islands": 2,
+    }  # fmt: skip
+    check_exact(spark, archive, out)
+    assert sum(row["count"] for row in pipeline.output(spark, out, "rollup", every="1 hour").collect()) == 20
+    assert len(Log(out).written()) == 16 + 4, "for those who are reading them"
+    Log(out).sweep(state, datetime.now(UTC), timedelta(0))
+    assert len(Log(out).written()) == 8
+    check_exact(spark, archive, out)
+
+
+def test_what_a_dead_driver_left_is_swept(spark: SparkSession, done: tuple[Path, Path], tmp_path: Path) -> None:
+    archive, out = done
     left = out / "readings/batch=000000000004-dead"
     shutil.copytree(next((out / "readings").iterdir()), left)
     assert pipeline.output(spark, out, "readings").count() == 3

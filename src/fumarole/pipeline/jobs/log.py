@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,8 @@ from fumarole.pipeline.errors import PipelineError
 LOG = "_log"
 JOB = "job.json"
 VERSION = 1
+GRACE = timedelta(hours=1)
+"""How long folders that were replaced stay, for those who are reading them."""
 _BATCH = re.compile(r"batch=(\d+)-")
 
 
@@ -90,6 +93,8 @@ class State:
     number: int = 0
     taken: set[str] = field(default_factory=set)
     folders: dict[str, Folder] = field(default_factory=dict)
+    replaced: dict[str, int] = field(default_factory=dict)
+    """Folders that were in force once, and the batch that put them out of it."""
     aside: list[Aside] = field(default_factory=list)
     messages: int = 0
     late: int = 0
@@ -99,6 +104,7 @@ class State:
         """The next batch."""
         self.number = entry.number
         self.taken.update(entry.seals)
+        self.replaced.update(dict.fromkeys(entry.replaces, entry.number))
         self.folders = {path: each for path, each in self.folders.items() if path not in entry.replaces}
         self.folders.update((each.path, each) for each in entry.folders)
         self.aside += entry.aside
@@ -195,13 +201,21 @@ class Log:
         if missing:
             raise JobError(f"{self.root.uri(missing[0])} is gone, though the log counts on it; put it back")
 
-    def sweep(self, keep: Iterable[str]) -> list[str]:
-        """Removes folders that are in no entry: a driver died while it wrote them."""
-        kept = set(keep)
-        swept = [path for path in self.written() if path not in kept]
+    def sweep(self, state: State, now: datetime, grace: timedelta = GRACE) -> list[str]:
+        """Removes what drivers that died were writing, and folders that were replaced longer ago than the grace."""
+        swept = [
+            path
+            for path in self.written()
+            if path not in state.folders
+            and (path not in state.replaced or self._committed_at(state.replaced[path]) <= now - grace)
+        ]
         for path in swept:
             self.root.system.delete_dir(self.root.at(path))
         return swept
+
+    def _committed_at(self, number: int) -> datetime:
+        found: datetime | None = self.root.system.get_file_info(self.root.at(LOG, entry_name(number))).mtime
+        return datetime.max.replace(tzinfo=UTC) if found is None else found
 
     def sync(self, paths: Iterable[str]) -> None:
         """What Spark wrote survives a power failure too, before the log says that it is there."""

@@ -29,7 +29,15 @@ from fumarole.pipeline.archive.seals import check_namespace
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.jobs.intake import Arrivals, Intake
 from fumarole.pipeline.jobs.log import LOG, Entry, Folder, Job, JobError, Log
-from fumarole.pipeline.jobs.output import ISLANDS, PARTS_SCHEMA, READINGS, READINGS_SCHEMA, folders, rollup_table
+from fumarole.pipeline.jobs.output import (
+    ISLANDS,
+    ISLANDS_SCHEMA,
+    PARTS_SCHEMA,
+    READINGS,
+    READINGS_SCHEMA,
+    folders,
+    rollup_table,
+)
 from fumarole.pipeline.reading import changes_of, messages_of
 from fumarole.pipeline.tables import IDENTITY
 from fumarole.pipeline.times import duration, microseconds, shown
@@ -41,6 +49,8 @@ WINDOWS: Final = ("1 minute", "1 hour")
 LATENESS: Final = "10 minutes"
 GRAIN: Final = timedelta(seconds=1)
 MOST_ROWS: Final = 5_000_000
+MOST_FOLDERS: Final = 48
+"""Of one table; then the small ones are made into one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,11 @@ class StandingJob:
         self._most_rows = most_rows
         self._lengths = lengths
         self._lateness = duration(lateness)
+        self._schemas = {
+            READINGS: READINGS_SCHEMA,
+            ISLANDS: ISLANDS_SCHEMA,
+            **{rollup_table(shown(length)): PARTS_SCHEMA for length in lengths},
+        }
         self.log = Log(out)
         self._begin(
             Job(
@@ -113,7 +128,7 @@ class StandingJob:
                 f"{self.log.root.name} is the output of a job with {differ[0]} {was!r}, not {asked!r}; "
                 "give the same, or another --out"
             )
-        self.log.sweep(self.state.folders)
+        self.log.sweep(self.state, datetime.now(UTC))
 
     def catch_up(self) -> Iterator[Progress]:
         """Batch after batch until everything sealed is in the output."""
@@ -127,6 +142,32 @@ class StandingJob:
             self.log.commit(entry)
             self.state.add(entry)
             yield self._progress(entry, again, intake, time.monotonic() - begin)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Many small folders of a table become one, in a batch of its own that takes nothing in."""
+        for table, schema in self._schemas.items():
+            small = [each for each in self.state.of(table) if each.rows < self._most_rows]
+            if len(small) < MOST_FOLDERS:
+                continue
+            name = self._name()
+            rows = folders(self._spark, self.log, self.state, table, schema, [each.path for each in small])
+            if table == READINGS:
+                folder, _ = self._write_readings(rows, name)
+            elif table == ISLANDS:
+                folder = self._write(rows.coalesce(1), table, name)
+            else:
+                folder = self._write_parts(rollup.merged(rows), table, name)
+            replaced = tuple(each.path for each in small)
+            entry = Entry(number=self.state.number + 1, seals=(), folders=(folder,), replaces=replaced)
+            self.log.sync([folder.path])
+            self.log.commit(entry)
+            self.state.add(entry)
+            self.log.sweep(self.state, datetime.now(UTC))
+
+    def _name(self) -> str:
+        """A folder of the next batch, never the same twice."""
+        return f"batch={self.state.number + 1:012d}-{uuid.uuid4().hex[:12]}"
 
     def _progress(self, entry: Entry, again: int, intake: Intake, seconds: float) -> Progress:
         newest = datetime.fromtimestamp(self.state.newest / 1e6, UTC)
@@ -144,7 +185,7 @@ class StandingJob:
 
     def _batch(self, intake: Intake) -> tuple[Entry, int]:
         number = self.state.number + 1
-        name = f"batch={number:012d}-{uuid.uuid4().hex[:12]}"
+        name = self._name()
         made: list[Folder] = []
         late = 0
         known = {*self.state.taken, *intake.names}
@@ -221,10 +262,13 @@ class StandingJob:
             else:  # the parts of short windows are enough to make those of long ones
                 short = folders(self._spark, self.log, self.state, first.table, PARTS_SCHEMA, [first.path])
                 shares = rollup.merged(short.withColumn("start", rollup.window_start(sf.col("start"), length)))
-            day = shares.select(*PARTS_SCHEMA.fieldNames()).withColumn("date", sf.date_format("start", "yyyy-MM-dd"))
-            folder = self._write(day, table, name, "date")
+            folder = self._write_parts(shares, table, name)
             first = first or folder
             yield folder
+
+    def _write_parts(self, shares: DataFrame, table: str, name: str) -> Folder:
+        day = shares.select(*PARTS_SCHEMA.fieldNames()).withColumn("date", sf.date_format("start", "yyyy-MM-dd"))
+        return self._write(day, table, name, "date")
 
     def _write(self, frame: DataFrame, table: str, name: str, *layout: str) -> Folder:
         seen = Observation()
