@@ -143,7 +143,7 @@ class Cluster:
             self._waiting.append((ticket, call))
 
     def advance(self) -> None:
-        """Somebody has confirmed something, or is not waited for any more."""
+        """The last who had not has confirmed something, or is not waited for any more."""
         known = [peer.known for peer in self.peers.values() if peer.known is not None]
         self._reached = max(self._reached, min(known, default=self._ticket))
         # Tickets are waited for in nearly the order in which they were given: those of different clients may cross.
@@ -281,7 +281,7 @@ class Cluster:
         del self.peers[peer.name]
         self.lost += 1
         if peer.is_linked() or peer.known is not None:
-            self.complain("node %s is gone: %s", ascii(peer.name), why)
+            self.announce("node %s is gone: %s", ascii(peer.name), why)
         peer.close()
         self.forget(peer)
         self.advance()

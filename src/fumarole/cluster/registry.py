@@ -11,6 +11,7 @@ for all those there; what it gets goes through the peer's courier, once.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
@@ -125,7 +126,7 @@ class Others:
 
     def clear(self) -> bool:
         """Forgets some. True: none is left."""
-        for key in list(self._entries)[:AT_ONCE]:
+        for key in list(islice(self._entries, AT_ONCE)):
             self._remove(key, self._entries[key])
         if not self._entries:
             self.consumers = 0
@@ -173,5 +174,5 @@ class Others:
         return self._permissions[rules]
 
 
-AT_ONCE = 20_000
+AT_ONCE = 5_000
 """Entries of a peer that is gone: more of them are forgotten a part at a time, so that others are not held up."""
