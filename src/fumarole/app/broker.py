@@ -183,11 +183,12 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    await broker.start()
-    # What is here now stays; what messages leave behind is freed by counting, so looking for cycles can be rare.
-    gc.collect()
-    gc.freeze()
+    # What messages leave behind is freed by counting, so looking for cycles can be rare.
     gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.collect()
+    await broker.start()
+    # What is here now stays. It is not searched once more: others may have told of a million consumers.
+    gc.freeze()
     log.info("fumarole %s, hot path: %s", __version__, broker.engine.name)
     if started is not None:
         started(broker)

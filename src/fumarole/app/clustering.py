@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import ssl
 import time
@@ -67,7 +68,13 @@ class Clustering:
             self._link.cluster.identity.address,
             guard,
         )
-        if not await self._link.join(JOIN_SECONDS):
+        # All that is made here stays: to look for garbage among it would stop the heartbeats.
+        gc.disable()
+        try:
+            joined = await self._link.join(JOIN_SECONDS)
+        finally:
+            gc.enable()
+        if not joined:
             log.warning("not all of the cluster could be heard in %g s; going on without", JOIN_SECONDS)
         if settings.peer and not self._link.cluster.peers:
             log.warning("no other node could be reached; they are tried again all the time")

@@ -38,6 +38,8 @@ from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leavin
 
 RETRY = 0.3
 """Seconds between two attempts to reach somebody."""
+SURE = 20
+"""Attempts after which somebody who was there is taken to be there no more."""
 FORGET_AFTER = 3600.0
 """Seconds after which an address that was only heard of, and cannot be reached, is tried no more."""
 LINK_OUTBOX = 16 * 1024 * 1024
@@ -67,13 +69,24 @@ class Contact:
         self.is_own = False
         self.node = ""
         """Who was found there. A node may be reached by several addresses."""
-        self.attempts = 0
-        """Those that have come to an end, good or bad."""
+        self.failures: int | None = None
+        """Attempts that have failed since somebody was reached last; None: there was no attempt yet."""
+        self.is_open = False
+        """Is there somebody, or was there when we looked last?"""
 
     def fail(self, lane: str, now: float) -> None:
         self.under_way.discard(lane)
         self.next_try = now + RETRY
-        self.attempts += 1
+        self.failures = (self.failures or 0) + 1
+        if self.failures > SURE:
+            self.is_open = False
+
+    def succeed(self, now: float) -> None:
+        self.reached, self.failures, self.is_open = now, 0, True
+
+    def is_settled(self) -> bool:
+        """Is it known whether there is somebody, and if so, is the link to it not just about to be made again?"""
+        return self.is_own or (self.failures is not None and not (self.is_open and self.failures))
 
 
 class Cluster:
@@ -143,7 +156,7 @@ class Cluster:
             self._waiting.append((ticket, call))
 
     def advance(self) -> None:
-        """Somebody has confirmed something, or is not waited for any more."""
+        """The last who had not has confirmed something, or is not waited for any more."""
         known = [peer.known for peer in self.peers.values() if peer.known is not None]
         self._reached = max(self._reached, min(known, default=self._ticket))
         # Tickets are waited for in nearly the order in which they were given: those of different clients may cross.
@@ -246,8 +259,7 @@ class Cluster:
         if lane.dialed:
             contact = self._contacts.get(lane.address)
             if contact is not None:
-                contact.reached = self.now
-                contact.attempts += 1
+                contact.succeed(self.now)
         else:
             peer.address = seen_from_here(hello.address, lane.remote_host)
             self.contact(peer.address)
@@ -281,7 +293,7 @@ class Cluster:
         del self.peers[peer.name]
         self.lost += 1
         if peer.is_linked() or peer.known is not None:
-            self.complain("node %s is gone: %s", ascii(peer.name), why)
+            self.announce("node %s is gone: %s", ascii(peer.name), why)
         peer.close()
         self.forget(peer)
         self.advance()
@@ -299,7 +311,7 @@ class Cluster:
 
     def is_settled(self) -> bool:
         """Was everybody tried, and is there nobody who was reached and has not told everything yet?"""
-        if any(contact.attempts == 0 for contact in self._contacts.values() if not contact.is_own):
+        if not all(contact.is_settled() for contact in self._contacts.values()):
             return False
         return all(peer.is_linked() and peer.is_settled() for peer in self.peers.values())
 

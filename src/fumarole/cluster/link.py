@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 TICK = 0.05
 DIAL_SECONDS = 1.0
+LONG_BATCH = 0.02
+"""Seconds after which it is the others' turn."""
 READ_BUFFER = 256 * 1024
 WRITE_CHUNK = 256 * 1024
 LAST_WORDS = 1.0
@@ -198,7 +200,8 @@ class Connection(asyncio.BufferedProtocol):
         self._send: Callable[[int], bool] | None = None
         self._descriptor = -1
         self._paused = False
-        self._was_open = False
+        self._busy = 0.0
+        """Seconds spent on it since others had their turn."""
         self._over = False
         self._last_words: float | None = None
 
@@ -231,22 +234,29 @@ class Connection(asyncio.BufferedProtocol):
         return _buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._link.cluster.wake(monotonic())
+        began = monotonic()
+        self._link.cluster.wake(began)
         self._reader.receive_data(_buffer[:nbytes])
-        self._after()
+        self._after(began)
 
-    def _after(self) -> None:
+    def _after(self, began: float) -> None:
         flush(self._link.node.ready)
-        if self._reader.unfinished and not self._transport.is_closing():
+        self._busy += monotonic() - began
+        if (self._busy > LONG_BATCH or self._reader.unfinished) and not self._transport.is_closing():
+            # A lane that always has more to read is read many times in a row; now it is the others' turn, and the
+            # heartbeats'.
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
+        self._busy = 0.0
         if self._transport.is_closing():
             return
-        self._reader.go_on()
-        self._after()
-        if not self._reader.unfinished:
+        if self._reader.unfinished:
+            began = monotonic()
+            self._reader.go_on()
+            self._after(began)
+        if not self._reader.unfinished and not self._busy > LONG_BATCH:
             self._transport.resume_reading()
 
     def eof_received(self) -> bool:
@@ -311,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         self._over = True
         plain = self._transport.get_extra_info("socket")
         if plain is not None and not self._transport.is_closing():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # it may just have been closed
                 plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
 

@@ -79,7 +79,8 @@ class Metadata:
             return
         since, self._told_heard = self._told_heard, now
         for exchange in self._namespaces:
-            heard = exchange.producers.heard_since(since)
+            # Sessions know the time only as of their last tick, so what they heard may look a little older than it is.
+            heard = exchange.producers.heard_since(since - HEARD_EVERY)
             for at in range(0, len(heard or ()), SLICE):
                 self._say(Heard(exchange.name, tuple((heard or [])[at : at + SLICE])))
         while self._graves and next(iter(self._graves.values()))[1] < now - GRAVE_SECONDS:

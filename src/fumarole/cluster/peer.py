@@ -195,8 +195,10 @@ class Peer:
                 lane.push(Known(ticket))
                 self.cluster.joined(self)
             case Known(ticket):
-                self.known = ticket if self.known is None else max(self.known, ticket)
-                self.cluster.advance()
+                before = NOT_YET if self.known is None else self.known
+                self.known = max(before, ticket)
+                if not self.cluster.is_reached(before + 1):  # others cannot have been the last
+                    self.cluster.advance()
             case Leaving(ticket):
                 self.leaving = self.outbox.doubted = True  # from here on no group chooses it
                 self.cluster.forget(self)

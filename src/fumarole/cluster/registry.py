@@ -11,12 +11,13 @@ for all those there; what it gets goes through the peer's courier, once.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import show
-from fumarole.core.topic import parse_pattern
+from fumarole.core.topic import parse_wildcards
 from fumarole.exchange.consumer import Consumer, Outlet
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import Namespaces
@@ -85,7 +86,6 @@ class Others:
         self._limits = limits
         self._outlet = outlet
         self._entries: dict[Key, Consumer] = {}
-        self._exchanges: dict[Key, Exchange] = {}
         self._couriers: dict[str, Consumer] = {}
         self._permissions: dict[tuple[tuple[str, ...] | None, tuple[str, ...]], Permissions] = {}
         self.consumers = 0
@@ -114,8 +114,8 @@ class Others:
             if entry.count == 0:
                 self._remove(key, consumer)
             elif entry.count != consumer.count and consumer.group:
-                exchange = self._exchanges[key]
-                self._leave(exchange, consumer)  # plans are made anew: the choice is balanced by the count
+                exchange = self._exchange(key)
+                exchange.unsubscribe(consumer)  # plans are made anew: the choice is balanced by the count
                 consumer.count = entry.count
                 self._subscribe(exchange, consumer, entry)
             else:
@@ -125,7 +125,7 @@ class Others:
 
     def clear(self) -> bool:
         """Forgets some. True: none is left."""
-        for key in list(self._entries)[:AT_ONCE]:
+        for key in list(islice(self._entries, AT_ONCE)):
             self._remove(key, self._entries[key])
         if not self._entries:
             self.consumers = 0
@@ -133,7 +133,7 @@ class Others:
 
     def _add(self, key: Key, entry: Entry) -> None:
         try:
-            exchange = self._namespaces.restore(entry.namespace)
+            exchange = self._namespaces.get(entry.namespace) or self._namespaces.restore(entry.namespace)
             consumer = exchange.consumer(self._outlet, entry.pattern, entry.group, b"", self._sees(entry))
             consumer.count = entry.count
             consumer.courier = self._courier(exchange)
@@ -141,21 +141,23 @@ class Others:
         except FumaroleError:
             return
         self._entries[key] = consumer
-        self._exchanges[key] = exchange
         self.consumers += entry.count
 
     def _subscribe(self, exchange: Exchange, consumer: Consumer, entry: Entry) -> None:
         query = parse(entry.query, self._limits) if entry.query else None
-        exchange.subscribe(consumer, query, pattern=parse_pattern(entry.pattern, exchange.grammar))
+        # Its characters were looked at where the client is.
+        exchange.subscribe(consumer, query, pattern=parse_wildcards(entry.pattern))
 
     def _remove(self, key: Key, consumer: Consumer) -> None:
-        exchange = self._exchanges.pop(key)
+        exchange = self._exchange(key)
         del self._entries[key]
-        self._leave(exchange, consumer)
+        exchange.unsubscribe(consumer)
         self._namespaces.release(exchange)
 
-    def _leave(self, exchange: Exchange, consumer: Consumer) -> None:
-        exchange.unsubscribe(consumer)
+    def _exchange(self, key: Key) -> Exchange:
+        exchange = self._namespaces.get(key[0])
+        assert exchange is not None  # it does not end while somebody is in it
+        return exchange
 
     def _courier(self, exchange: Exchange) -> Consumer:
         courier = self._couriers.get(exchange.name)
@@ -173,5 +175,5 @@ class Others:
         return self._permissions[rules]
 
 
-AT_ONCE = 20_000
+AT_ONCE = 5_000
 """Entries of a peer that is gone: more of them are forgotten a part at a time, so that others are not held up."""

@@ -246,7 +246,6 @@ class LinkProtocol:
         """Has the peer proved that it belongs here?"""
         self._largest = largest_payload
         self._data = bytearray()
-        self._at = 0
         self._wanted = 0
 
     def receive_data(self, data: bytes) -> None:

@@ -24,9 +24,6 @@ STOP_SECONDS = 15.0
 class Network:
     """Loopback: every node has a port of its own."""
 
-    def __init__(self) -> None:
-        self._next = 0
-
     def host(self, number: int) -> str:
         return "127.0.0.1"
 
@@ -38,7 +35,6 @@ class Namespaces(Network):
     """A machine for each node. Needs root, `ip` and `nft`."""
 
     def __init__(self, nodes: int) -> None:
-        super().__init__()
         self._mark = f"{os.getpid() % 10000}"
         self._net = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
         self._bridge = f"fumbr{self._mark}"
