@@ -7,7 +7,7 @@ one of the same run: the peer's, the undisturbed one, or else a limit.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -83,17 +83,33 @@ def within(limit: float, claim: str, name: str, ours: float, unit: str, note: st
     return against(LIMIT, claim, name, ours, limit, unit, at_most=1.0, note=note)
 
 
-class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one run."""
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What one of the modules here measured in one go."""
 
+    name: str
     date: str
     commit: str
-    peer: str
     rounds: int
-    machine: Machine
     others: float
     """Cores that other processes kept busy meanwhile."""
     figures: list[Figure]
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest run of each."""
+
+    peer: str
+    machine: Machine
+    runs: list[Run]
+
+    @property
+    def figures(self) -> list[Figure]:
+        return [figure for run in self.runs for figure in run.figures]
+
+    def and_then(self, run: Run, order: Sequence[str]) -> Results:
+        """With this run in place of the one before."""
+        runs = {each.name: each for each in self.runs} | {run.name: run}
+        return msgspec.structs.replace(self, runs=[runs[name] for name in order if name in runs])
 
 
 def this_commit() -> str:
@@ -172,19 +188,24 @@ def as_markdown(results: Results) -> str:
     machine = results.machine
     met, count = sum(figure.met for figure in results.figures), len(results.figures)
     lines = [
-        f"Measured {results.date}, commit {results.commit}, beside {results.peer}, the best of {results.rounds}",
-        f"alternating rounds, on {machine.cores} cores of {machine.processor}, {machine.memory_gib:g} GiB, Linux",
-        f"{machine.kernel}, Python {machine.python}. Others kept {results.others:.1f} cores busy meanwhile.",
-        f"{met} of {count} figures are as wanted. `make bench` measures again;",
-        "[docs/benchmarks.md](../docs/benchmarks.md) says how.",
+        f"Measured beside {results.peer} on {machine.cores} cores of {machine.processor}, {machine.memory_gib:g} GiB,",
+        f"Linux {machine.kernel}, Python {machine.python}. {met} of {count} figures are as wanted.",
+        "`make bench` measures again; [docs/benchmarks.md](../docs/benchmarks.md) says how.",
         "",
         *comparison(results),
     ]
-    for claim, figures in by_claim(results.figures).items():
-        columns = (claim, *COLUMNS[1:])
-        lines += ["", _row(columns), "|---|---:|---:|---:|---|---|"]
-        lines += [_row(cells(figure)) for figure in figures]
-        lines += [f"\n{note}" for note in dict.fromkeys(figure.note for figure in figures) if note]
+    for run in results.runs:
+        lines += [
+            "",
+            f"## {run.name}",
+            f"{run.date}, commit {run.commit}, the best of {run.rounds} rounds.",
+            f"Others kept {run.others:.1f} cores busy meanwhile.",
+        ]
+        for claim, figures in by_claim(run.figures).items():
+            columns = (claim, *COLUMNS[1:])
+            lines += ["", _row(columns), "|---|---:|---:|---:|---|---|"]
+            lines += [_row(cells(figure)) for figure in figures]
+            lines += [f"\n{note}" for note in dict.fromkeys(figure.note for figure in figures) if note]
     return "\n".join(lines) + "\n"
 
 

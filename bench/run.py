@@ -1,7 +1,7 @@
 """Runs the measurements and shows, and writes down, what came of them.
 
 python bench/run.py                      all of it; writes results.json and results.md beside this file
-python bench/run.py throughput churn     some of it; shown only
+python bench/run.py throughput churn     some of it; the other results stay as they are
 python bench/run.py --quick              a tenth of the work; shown only
 """
 
@@ -53,17 +53,17 @@ BUSY = 0.2
 def main() -> int:
     asked = _asked()
     console = Console()
-    others = Others()
-    names = asked.claims or list(CLAIMS)
     try:
-        measured = _measure(names, asked, console)
+        measured = _measure(asked.claims or list(CLAIMS), asked, console)
     except (CannotMeasureError, ServerFaultError) as error:
         console.print(f"[red]{escape(str(error))}", highlight=False)
         return 1
     except KeyboardInterrupt:
-        console.print("Stopped; nothing was written down.")
+        console.print("Stopped.")
         return 130
-    _finish(console, measured, asked, others, whole=set(names) == set(CLAIMS) and not asked.quick)
+    missed = sum(not figure.met for figure in measured)
+    console.print(f"{len(measured) - missed} of {len(measured)} are as wanted.", highlight=False)
+    console.print("Nothing was written down." if asked.quick else "Written to bench/results.json and bench/results.md.")
     return 0
 
 
@@ -91,12 +91,34 @@ def _measure(names: list[str], asked: argparse.Namespace, console: Console) -> l
         for name in names:
             tell = lambda text, name=name: progress.update(task, description=escape(f"{name}: {text}"))  # noqa: E731
             measure = import_module(f"bench.{name}").measure
+            others = Others()
             found = list(measure(Effort(asked.rounds, asked.quick, tell)))
             for table in _tables(found):
                 console.print(table)
+            if others.cores() > BUSY:
+                console.print(f"[yellow]Others kept {others.cores():.1f} cores busy meanwhile: this is unsteady.")
+            if not asked.quick:
+                _write(name, asked.rounds, others.cores(), found)
             measured += found
             progress.advance(task)
     return measured
+
+
+def _write(name: str, rounds: int, others: float, found: list[Figure]) -> None:
+    """What was just measured takes the place of what was measured before."""
+    folder = Path(__file__).parent
+    run = figures.Run(
+        name=name,
+        date=figures.now(),
+        commit=figures.this_commit(),
+        rounds=rounds,
+        others=round(others, 2),
+        figures=found,
+    )
+    path = folder / "results.json"
+    before = figures.read(path).runs if path.exists() else []
+    results = figures.Results(peer=peer_version(), machine=this_machine(), runs=before)
+    figures.write(results.and_then(run, CLAIMS), folder)
 
 
 def _tables(found: list[Figure]) -> list[Table]:
@@ -111,30 +133,6 @@ def _tables(found: list[Figure]) -> list[Table]:
             table.caption = escape(" ".join(notes))
         tables.append(table)
     return tables
-
-
-def _finish(
-    console: Console, measured: list[Figure], asked: argparse.Namespace, others: Others, *, whole: bool
-) -> None:
-    missed = sum(not figure.met for figure in measured)
-    console.print(f"{len(measured) - missed} of {len(measured)} are as wanted.", highlight=False)
-    if others.cores() > BUSY:
-        console.print(f"[yellow]Others kept {others.cores():.1f} cores busy meanwhile: these figures are unsteady.")
-    if not whole:
-        console.print("Only a whole run, without --quick, is written down.")
-        return
-    folder = Path(__file__).parent
-    results = figures.Results(
-        date=figures.now(),
-        commit=figures.this_commit(),
-        peer=peer_version(),
-        rounds=asked.rounds,
-        machine=this_machine(),
-        others=others.cores(),
-        figures=measured,
-    )
-    figures.write(results, folder)
-    console.print(f"Written to {folder.name}/results.json and {folder.name}/results.md.")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import figures
-from bench.figures import Figure, Results, against, within
+from bench.figures import Figure, Results, Run, against, within
 from bench.generator import Load, ServerFaultError, run_latency, run_load
 from bench.machine import Others, this_machine
 
@@ -144,20 +144,33 @@ def test_latency_notices_too(serve: Callable[[Tamper], int]) -> None:
         run_latency(serve(lambda number, frame: [frame, frame] if number == 300 else [frame]), 50)
 
 
-def example() -> Results:
-    return Results(
+def run(name: str, *measured: Figure) -> Run:
+    return Run(
+        name=name,
         date="2026-01-31 12:00 UTC",
         commit="0123456789ab",
-        peer="nats-server 2.15.1",
         rounds=5,
-        machine=this_machine(),
         others=0.5,
-        figures=[
-            against("nats-server", "Throughput, compiled", "one to one", 6_000_000, 1_000_000, "/s", at_least=2.0),
-            against("nats-server", "Throughput, plain Python", "one to one", 200_000, 1_000_000, "/s", at_least=0.25),
-            within(25 * 1024, "Idle connections", "each", 12_800, "KiB", "A note."),
-        ],
+        figures=list(measured),
     )
+
+
+IDLE = within(25 * 1024, "Idle connections", "each", 12_800, "KiB", "A note.")
+
+
+def example() -> Results:
+    throughput = run(
+        "throughput",
+        against("nats-server", "Throughput, compiled", "one to one", 6_000_000, 1_000_000, "/s", at_least=2.0),
+        against("nats-server", "Throughput, plain Python", "one to one", 200_000, 1_000_000, "/s", at_least=0.25),
+    )
+    return Results(peer="nats-server 2.15.1", machine=this_machine(), runs=[throughput, run("idle", IDLE)])
+
+
+def test_a_run_takes_the_place_of_the_one_before() -> None:
+    again = run("idle", IDLE, IDLE)
+    assert example().and_then(again, ["idle", "throughput"]).runs == [again, example().runs[0]]
+    assert example().and_then(run("slow"), ["throughput", "idle", "slow"]).runs == [*example().runs, run("slow")]
 
 
 def test_results_are_written_and_read(tmp_path: Path) -> None:
