@@ -9,22 +9,23 @@ COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-test run cluster pipeline test check bench soak fuzz lock clean
+.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check bench soak fuzz lock clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 setup: .venv/.installed ## make .venv with the fumarole command in it
 
-setup-test: setup $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) ## the same, with what only the tests need
-	@scripts/debian-packages test
+setup-pipeline: setup .venv/.pipeline ## the same, with Spark
 	@scripts/debian-packages pipeline
+
+setup-test: setup-pipeline $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) ## the same, with what only the tests need
+	@scripts/debian-packages test
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
 
-pipeline: setup ## broker, stations, recorders, Spark job and report, the whole story; the page is build/pipeline/report.html
-	@scripts/debian-packages pipeline
+pipeline: setup-pipeline ## broker, stations, recorders, Spark job and report, the whole story; the page is build/pipeline/report.html
 	@rm -rf build/pipeline
 	@$(BIN)/fumarole pipeline demo --folder build/pipeline
 
@@ -34,13 +35,13 @@ cluster: setup ## three nodes with the demonstration spread over them; kill one 
 test: setup-test check ## every check and every test
 	@$(BIN)/pytest -q
 
-check: setup ## format, lint, types, layers
+check: setup .venv/.pipeline ## format, lint, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/pytest -q tests/test_layers.py
 
-bench: setup ## every figure, measured beside its peer
+bench: setup-test ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
 
 soak: setup-test ## for long: Spark jobs killed again and again, nodes under every fault, a bridge whose clients come and go
@@ -52,11 +53,14 @@ soak: setup-test ## for long: Spark jobs killed again and again, nodes under eve
 fuzz: setup ## random bytes against the parsers, for long
 	@$(BIN)/python tests/fuzz/run.py
 
-lock: ## choose the newest packages that pyproject.toml allows, into requirements.lock
+lock: ## choose the newest packages that pyproject.toml allows, into requirements*.lock
 	@scripts/step "Making build/uv" $(PYTHON) -m venv build/uv
 	@scripts/step "Fetching uv" build/uv/bin/pip install --upgrade uv
 	@scripts/step "Choosing versions" build/uv/bin/uv pip compile pyproject.toml --group dev --universal \
 		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" -o requirements.lock
+	@scripts/step "Choosing versions for the pipeline" build/uv/bin/uv pip compile pyproject.toml --group dev --extra pipeline \
+		--constraint requirements.lock --universal --python-version 3.11 --generate-hashes --upgrade --no-annotate \
+		--custom-compile-command "make lock" -o requirements-pipeline.lock
 	@for version in $(KUBEMQ_CLIENTS); do echo kubemq==$$version | scripts/step "Choosing versions for kubemq $$version" \
 		build/uv/bin/uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
 		--custom-compile-command "make lock" -o $(KUBEMQ_TESTS)/requirements-$$version.lock || exit 1; done
@@ -66,12 +70,16 @@ clean: ## remove everything that was made here
 	rm -f src/fumarole/fastpath/*.so src/fumarole/protocols/*_pb2.py*
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# Set-up in two steps, each repeated only when a file it is made from has changed.
+# Set-up in steps, each repeated only when a file it is made from has changed.
 
 .venv/.packages: requirements.lock
 	@scripts/debian-packages build
 	@scripts/step "Making .venv" $(PYTHON) -m venv .venv
 	@scripts/step "Fetching Python packages" $(BIN)/pip install --disable-pip-version-check -r requirements.lock
+	@touch $@
+
+.venv/.pipeline: requirements-pipeline.lock .venv/.packages
+	@scripts/step "Fetching Spark and its companions" $(BIN)/pip install --disable-pip-version-check -r requirements-pipeline.lock
 	@touch $@
 
 .venv/.installed: .venv/.packages pyproject.toml setup.py $(COMPILED_FROM)
