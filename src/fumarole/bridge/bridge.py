@@ -89,6 +89,8 @@ class Bridge:
         self.calls = Calls()
         self.listeners: list[Callable[[str, bytes, bytes], None]] = []
         """Told of every message to the topic exchange: key, property list, body."""
+        self.more_status: dict[str, Callable[[], Any]] = {}
+        """What others add to `report`."""
         self._always = set(options.topics)
         for topic in options.topics:
             parse_amqp(topic)
@@ -382,4 +384,5 @@ class Bridge:
                 "late reply": counts.late_replies,
                 "broker lost": self.amqp.lost,
             },
+            **{name: tell() for name, tell in self.more_status.items()},
         }

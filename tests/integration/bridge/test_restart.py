@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import aio_pika
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from tests.integration.bridge.bridges import RunningBridge, dealers, pack
 from tests.integration.bridge.churn import churn
 from tests.integration.bridge.conftest import StartBridge
-from tests.integration.bridge.rabbitmq import RabbitMq
+from tests.integration.bridge.rabbitmq import RabbitMq, free_ports
 from tests.integration.oracle import MIB
 
 
@@ -101,3 +104,30 @@ def test_clients_that_bind_renew_and_vanish(rabbitmq: RabbitMq, start_bridge: St
     assert result.bound == result.wanted
     assert result.left == []
     assert result.grown <= 32 * MIB
+
+
+def test_several_bridges_of_a_file_side_by_side(rabbitmq: RabbitMq, tmp_path: Path) -> None:
+    config, ready = tmp_path / "bridges.toml", tmp_path / "ready"
+    ports = free_ports(2)
+    config.write_text(
+        "".join(
+            f'[[bridges]]\nname = "{name}"\namqp = "{rabbitmq.url}"\nrouter = "tcp://127.0.0.1:{port}"\ntopics = ["{name}.#"]\n'
+            for name, port in zip(("one", "two"), ports, strict=True)
+        )
+    )
+    command = [sys.executable, "-m", "fumarole.app.cli", "bridge", "--config", str(config), "--ready-file", str(ready)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        endpoints = [f"tcp://127.0.0.1:{port}" for port in ports]
+        for name, endpoint in zip(("one", "two"), endpoints, strict=True):
+            with dealers(endpoint) as (client,):
+                while client.ask(b"flush", b"f")[0] != b"done":
+                    time.sleep(0.05)
+                client.bind("", f"{name}.a")
+                client.say(b"send", b"amq.topic", f"{name}.a".encode(), pack(b"1"))
+                assert [key for key, _ in client.messages(1)] == [f"{name}.a"]
+        assert ready.read_text().split() == endpoints
+    finally:
+        process.terminate()
+        assert "Traceback" not in process.communicate(timeout=10)[1]
+    assert process.returncode == 0
