@@ -100,7 +100,7 @@ async def test_a_missing_exchange_is_made(rabbitmq: RabbitMq, start_bridge: Star
 def test_clients_that_bind_renew_and_vanish(rabbitmq: RabbitMq, start_bridge: StartBridge) -> None:
     """A smaller copy of `make soak`."""
     bridge = start_bridge("--ttl", "2")
-    result = churn(bridge, rabbitmq, clients=60, topics=10, seconds=5.0, ttl=2.0)
+    result = churn(bridge, rabbitmq, clients=50, topics=10, seconds=3.0, ttl=2.0)
     assert result.bound == result.wanted
     assert result.left == []
     assert result.grown <= 32 * MIB
