@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -11,11 +13,13 @@ from pathlib import Path
 import aio_pika
 import pytest
 
+from fumarole.bridge.bridge import Bridge, BridgeOptions
+from fumarole.bridge.zeromq import RouterOptions
 from tests.integration.bridge.bridges import RunningBridge, dealers, pack
 from tests.integration.bridge.churn import churn
 from tests.integration.bridge.conftest import StartBridge
 from tests.integration.bridge.rabbitmq import RabbitMq, free_ports
-from tests.integration.oracle import MIB
+from tests.integration.oracle import MEMORY_MARGIN
 
 
 @pytest.mark.timeout(120)
@@ -103,7 +107,7 @@ def test_clients_that_bind_renew_and_vanish(rabbitmq: RabbitMq, start_bridge: St
     result = churn(bridge, rabbitmq, clients=50, topics=10, seconds=3.0, ttl=2.0)
     assert result.bound == result.wanted
     assert result.left == []
-    assert result.grown <= 32 * MIB
+    assert result.grown <= MEMORY_MARGIN
 
 
 def test_several_bridges_of_a_file_side_by_side(rabbitmq: RabbitMq, tmp_path: Path) -> None:
@@ -131,3 +135,29 @@ def test_several_bridges_of_a_file_side_by_side(rabbitmq: RabbitMq, tmp_path: Pa
         process.terminate()
         assert "Traceback" not in process.communicate(timeout=10)[1]
     assert process.returncode == 0
+
+
+async def test_clients_that_come_and_go_leave_no_objects_behind(rabbitmq: RabbitMq) -> None:
+    """Memory as the system counts it has a margin; objects have none."""
+    bridge = Bridge(BridgeOptions("counted", rabbitmq.url, RouterOptions("tcp://127.0.0.1:*")))
+    bridge.start()
+
+    def come_and_go(number: int) -> None:
+        with dealers(bridge.router.endpoint) as (client,):
+            topics = [f"gone.{number}.{topic}" for topic in range(10)]
+            while client.ask(b"flush", b"f")[0] != b"done":
+                time.sleep(0.02)
+            client.bind("", *topics)
+            client.say(b"unbind", b"", *map(str.encode, topics))
+            client.flush()
+
+    counts = []
+    for turn in range(4):
+        for number in range(25):
+            await asyncio.to_thread(come_and_go, 100 * turn + number)
+        await asyncio.sleep(0.2)
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+    await bridge.stop()
+    assert counts[3] - counts[1] < 100  # a leak of one object for each topic would be 500
+    assert bridge.report()["routes"]["count"] == 0
