@@ -23,18 +23,22 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import aio_pika
 import aiormq
-from aio_pika.abc import AbstractChannel, AbstractConnection, ConnectionParameter
+from aio_pika.abc import AbstractConnection
 from aiormq.abc import ChannelFrame, DeliveredMessage
-from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
-from pamqp import commands
 from yarl import URL
 
+from fumarole.bridge.connections import (
+    FAILURES,
+    BridgeConnection,
+    FrameTransport,
+    ReadyProperties,
+    close_connection,
+    open_channel,
+)
 from fumarole.bridge.errors import BridgeRefusedError
 from fumarole.bridge.fields import encode_properties
 from fumarole.bridge.frames import RAW, Deliveries, publication
-from fumarole.bridge.messages import PLAIN
 from fumarole.bridge.operations import AWAY, Send
 from fumarole.bridge.xmq_routes import DIRECT, TOPIC
 from fumarole.core.limits import MIB
@@ -62,10 +66,6 @@ MOST_AT_ONCE: Final = 500
 MANY_BINDS: Final = 64
 """Binds that are sent before one is waited for."""
 
-Failure = Exception
-FAILURES: Final = (aiormq.exceptions.AMQPError, OSError, RuntimeError, TimeoutError)
-"""What the library raises when the broker, or the way to it, fails."""
-
 
 @dataclass(frozen=True, slots=True)
 class AmqpOptions:
@@ -78,65 +78,6 @@ class AmqpOptions:
     direct_queue: str
     topic_queue: str
     reply_queue: str
-
-
-class FrameStream:
-    """As much of an `asyncio.StreamReader` as the library uses, with `Deliveries` between."""
-
-    def __init__(self, source: asyncio.StreamReader, deliveries: Deliveries) -> None:
-        self._source = source
-        self._deliveries = deliveries
-        self._ready = b""
-        self._at = 0
-
-    def at_eof(self) -> bool:
-        return self._at == len(self._ready) and self._source.at_eof()
-
-    async def read(self, most: int = -1) -> bytes:
-        return await self._source.read(most)
-
-    async def readexactly(self, count: int) -> bytes:
-        while len(self._ready) - self._at < count:
-            data = await self._source.read(256 * 1024)
-            if not data:
-                raise asyncio.IncompleteReadError(self._ready[self._at :], count)
-            self._ready = self._ready[self._at :] + self._deliveries.receive_data(data)
-            self._at = 0
-        start = self._at
-        self._at += count
-        return self._ready[start : self._at]
-
-
-class FrameTransport(TransportFactory):
-    """Opens a connection whose deliveries are wrapped."""
-
-    def __init__(self, deliveries: Deliveries) -> None:
-        self._deliveries = deliveries
-
-    async def create(self, url: URL, **options: Any) -> tuple[Any, asyncio.StreamWriter]:
-        plain = TLSTransportFactory() if url.scheme == "amqps" else TCPTransportFactory()
-        reader, writer = await plain.create(url, **options)
-        return FrameStream(reader, self._deliveries), writer
-
-
-class BridgeConnection(aio_pika.Connection):
-    """One that can be told how to open its socket."""
-
-    PARAMETERS = (
-        *aio_pika.Connection.PARAMETERS,
-        ConnectionParameter(name="transport_factory", parser=lambda given: given, is_kwarg=True),
-    )
-
-
-class ReadyProperties(commands.Basic.Properties):
-    """A property list that is encoded already."""
-
-    def __init__(self, property_list: bytes, message_id: str = "") -> None:
-        super().__init__(message_id=message_id or None)
-        self._list = property_list
-
-    def marshal(self) -> bytes:
-        return self._list
 
 
 @dataclass(slots=True)
@@ -295,7 +236,7 @@ class AmqpSide:
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(CONNECT_SECONDS):
                 consuming, publishing = await self._open(stack)
-                self._consume_channel = await _channel(consuming, confirmed=False)
+                self._consume_channel = await open_channel(consuming, confirmed=False)
                 self._publishing = publishing
                 await self._open_quick()
                 for exchange, kind in ((self.options.topic_exchange, TOPIC), (self.options.direct_exchange, DIRECT)):
@@ -331,19 +272,19 @@ class AmqpSide:
             properties: Any = {"connection_name": f"fumarole bridge {self.options.name}, {what}"}
             transport = FrameTransport(self.deliveries) if what == "consuming" else None
             connection = BridgeConnection(url, client_properties=properties, transport_factory=transport)
-            stack.push_async_callback(_close, connection)
+            stack.push_async_callback(close_connection, connection)
             await connection.connect()
             opened.append(connection)
         return opened[0], opened[1]
 
     async def _declare(self, connection: AbstractConnection, exchange: str, kind: str) -> None:
         """An exchange that is there is taken as it is; one that is not is made."""
-        channel = await _channel(connection, confirmed=False)
+        channel = await open_channel(connection, confirmed=False)
         try:
             await channel.exchange_declare(exchange, passive=True, timeout=REPLY_SECONDS)
             await channel.close()
         except aiormq.exceptions.ChannelNotFoundEntity:
-            channel = await _channel(connection, confirmed=False)
+            channel = await open_channel(connection, confirmed=False)
             await channel.exchange_declare(exchange, exchange_type=kind, durable=True, timeout=REPLY_SECONDS)
             await channel.close()
 
@@ -447,7 +388,7 @@ class AmqpSide:
 
     async def _open_quick(self) -> None:
         assert self._publishing is not None
-        self._quick = await _channel(self._publishing, confirmed=False)
+        self._quick = await open_channel(self._publishing, confirmed=False)
         # The end of this channel is noticed at once, not with the next message.
         self._quick.closing.add_done_callback(self._quick_ended)
 
@@ -468,7 +409,7 @@ class AmqpSide:
 
     async def _carefully(self) -> None:
         assert self._publishing is not None
-        channel = await _channel(self._publishing, confirmed=True)
+        channel = await open_channel(self._publishing, confirmed=True)
         while True:
             await self._careful_wanted.wait()
             if not self._careful:
@@ -479,7 +420,7 @@ class AmqpSide:
             refusal = await self._publish_carefully(channel, row.messages[0])
             self._take(row).done(refusal)
             if channel.is_closed or channel._close_exception is not None:
-                channel = await _channel(self._publishing, confirmed=True)
+                channel = await open_channel(self._publishing, confirmed=True)
             for _ in range(MOST_AT_ONCE):
                 if not row.messages or self._needs_care(row.messages[0]):
                     break
@@ -533,18 +474,7 @@ REPLIES: Final = "replies"
 NOBODY: Final = "nobody can hear this: no queue is bound for that exchange and key"
 
 
-async def _channel(connection: AbstractConnection, confirmed: bool) -> Any:
-    channel: AbstractChannel = await connection.channel(publisher_confirms=confirmed, on_return_raises=confirmed)
-    return await channel.get_underlay_channel()
-
-
-async def _close(connection: AbstractConnection) -> None:
-    with contextlib.suppress(*FAILURES):
-        async with asyncio.timeout(2.0):
-            await connection.close()
-
-
 def with_reply(send: Send, reply_to: str, correlation: str, message_id: str) -> bytes:
     """The property list of a call."""
     properties = {**send.properties, "reply_to": reply_to, "correlation_id": correlation, "message_id": message_id}
-    return encode_properties(properties, send.headers) or PLAIN
+    return encode_properties(properties, send.headers)

@@ -29,7 +29,6 @@ from fumarole.bridge.operations import DONE, ERROR, MSG, REPLY, Bind, Call, Flus
 from fumarole.bridge.patterns import covers
 from fumarole.bridge.xmq_routes import DIRECT, TOPIC, Routes
 from fumarole.bridge.zeromq import Router, RouterOptions
-from fumarole.core.topic import parse_amqp
 from fumarole.fastpath import engine
 
 log = logging.getLogger(__name__)
@@ -89,9 +88,9 @@ class Bridge:
         self.calls = Calls()
         self.listeners: list[Callable[[str, bytes, bytes], None]] = []
         """Told of every message to the topic exchange: key, property list, body."""
+        self.more_status: dict[str, Callable[[], Any]] = {}
+        """What others add to `report`."""
         self._always = set(options.topics)
-        for topic in options.topics:
-            parse_amqp(topic)
         self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
         self._flushes: set[asyncio.Task[None]] = set()
@@ -382,4 +381,5 @@ class Bridge:
                 "late reply": counts.late_replies,
                 "broker lost": self.amqp.lost,
             },
+            **{name: tell() for name, tell in self.more_status.items()},
         }

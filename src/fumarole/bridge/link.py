@@ -111,6 +111,17 @@ class ExchangeLink:
         self._wanted = asyncio.Event()
         self.connected = False
         bridge.listen(self._hear, self._topics)
+        bridge.more_status["link"] = self.report
+
+    def report(self) -> dict[str, Any]:
+        """For `status`."""
+        return {
+            "namespace": self._namespace,
+            "state": "connected" if self.connected else "away",
+            "to_namespace": self.counts.to_namespace,
+            "to_amqp": self.counts.to_amqp,
+            "not_taken": self.counts.not_taken,
+        }
 
     async def run(self) -> None:
         """Connects, and again when it must."""

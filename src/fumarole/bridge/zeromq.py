@@ -81,7 +81,8 @@ class Router:
             socket.bind(options.endpoint)
         except zmq.ZMQError as error:
             self.close()
-            raise CannotBridgeError(f"cannot listen on {options.endpoint}: {error.strerror}") from None
+            reason = zmq.strerror(error.errno or 0)
+            raise CannotBridgeError(f"cannot listen on {options.endpoint}: {reason}") from None
         self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self._descriptor = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self._look)
@@ -150,7 +151,8 @@ class Router:
     def close(self) -> None:
         """What waits for clients gets half a second to leave."""
         if self._socket is not None and not self._socket.closed:
-            self._loop.remove_reader(self._descriptor)
+            if self._descriptor >= 0:
+                self._loop.remove_reader(self._descriptor)
             self._socket.close()
         if self._authenticator is not None:
             self._authenticator.stop()

@@ -16,7 +16,7 @@ import zmq
 
 from tests.integration.bridge.bridges import Dealer, RunningBridge
 from tests.integration.bridge.rabbitmq import RabbitMq
-from tests.integration.oracle import MIB
+from tests.integration.oracle import MEMORY_MARGIN, MIB
 
 RENEWALS = 4
 """In one time to live."""
@@ -100,7 +100,7 @@ def main() -> int:
         f"{'as many as' if result.bound == result.wanted else 'NOT those that'} were wanted, {len(result.left)} left; "
         f"memory {result.grown / MIB:+.1f} MiB"
     )
-    return 0 if result.bound == result.wanted and not result.left and result.grown <= 16 * MIB else 1
+    return 0 if result.bound == result.wanted and not result.left and result.grown <= MEMORY_MARGIN else 1
 
 
 if __name__ == "__main__":

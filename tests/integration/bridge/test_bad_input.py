@@ -18,7 +18,7 @@ import zmq
 import zmq.auth
 from aiormq.abc import ChannelFrame
 
-from fumarole.bridge.amqp import ReadyProperties
+from fumarole.bridge.connections import ReadyProperties
 from fumarole.bridge.frames import publication
 from tests.integration.bridge.bridges import Dealer, RunningBridge, dealers, pack
 from tests.integration.bridge.conftest import StartBridge

@@ -67,6 +67,15 @@ async def test_amqp_zeromq_and_nats_hear_each_other(
         keys = [key for key, _ in dealer.messages(4)]
         assert sorted(keys) == ["volcanoes.a", "volcanoes.b", "volcanoes.c", "volcanoes.last"]
         assert dealer.silent(0.2)
+    link = bridge.status()["link"]
+    assert {**link, "not_taken": 0} == {
+        "namespace": "linked",
+        "state": "connected",
+        "to_namespace": 3,
+        "to_amqp": 1,
+        "not_taken": 0,
+    }
+    assert link["not_taken"] == 1  # the key that is no topic
     seen: list[tuple[str, bytes]] = []
     async for message in _all(queue):
         seen.append((message.routing_key or "", message.body))

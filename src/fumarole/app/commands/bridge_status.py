@@ -44,6 +44,7 @@ def _overview(status: dict[str, Any]) -> RenderableType:
         "broker": f"{broker['address']}, {broker['state']}",
         "routes": f"{status['routes']['count']:,}, each for {status['ttl']:g} s",
         **{f"{kind} bindings": _listed(keys) for kind, keys in status["bindings"].items()},
+        **_link(status.get("link")),
         "calls": f"{status['calls']:,} under way",
         **{what: f"{status[what]:,}" for what in ("received", "delivered", "published", "refused")},
         **{f"dropped: {reason}": f"{number:,}" for reason, number in status["dropped"].items() if number},
@@ -51,6 +52,13 @@ def _overview(status: dict[str, Any]) -> RenderableType:
     for name, value in rows.items():
         table.add_row(Text(name, style="dim"), Text(printable(value)))
     return table
+
+
+def _link(link: dict[str, Any] | None) -> dict[str, str]:
+    if link is None:
+        return {}
+    crossed = f"{link['to_namespace']:,} to it, {link['to_amqp']:,} from it, {link['not_taken']:,} not taken"
+    return {"namespace": f"{link['namespace']}, {link['state']}: {crossed}"}
 
 
 def _listed(keys: list[str], most: int = 20) -> str:

@@ -29,7 +29,7 @@ def bridge(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run the bridges of this file instead, side by side.")
     ] = None,
-    name: Annotated[str | None, _option("Its name, in logs and queues. [bridge]", AMQP)] = None,
+    name: Annotated[str | None, _option("Its name, in logs and in the names of its queues.", AMQP)] = None,
     amqp: Annotated[
         str | None, _option("The AMQP broker.", AMQP, envvar="FUMAROLE_BRIDGE_AMQP", show_envvar=True)
     ] = None,
