@@ -123,7 +123,7 @@ def test_killed_at_any_moment_what_was_confirmed_is_there(
     publisher.start()
     confirmed: list[dict[str, Any]] = []
     try:
-        for _ in range(4):
+        for _ in range(3):
             recording = record(broker.url, tmp_path, "--topic", "n.*", seconds=0.1)
             wanted = chance.randrange(1, 6)
             recording.wait_until(lambda recording=recording, wanted=wanted: recording.message_files >= wanted)
@@ -148,7 +148,7 @@ def test_killed_at_any_moment_what_was_confirmed_is_there(
     found = rows(tmp_path)
     identities = {(row["recorder"], row["epoch"], row["sequence"]) for row in found}
     assert len(identities) == len(found) >= sum(seal["rows"] for seal in confirmed if seal["kind"] == "messages")
-    assert len({epoch for _, epoch, _ in identities}) == 4
+    assert len({epoch for _, epoch, _ in identities}) == 3
     bases: dict[int, set[int]] = {}
     for row in found:
         bases.setdefault(row["epoch"], set()).add(int(row["payload"]) - row["sequence"])
