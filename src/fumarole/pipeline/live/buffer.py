@@ -144,12 +144,20 @@ class Buffer:
                 found.append(Part(str(file.path), at - first, rows))
                 at += rows
         if at < end:
-            raise BufferError(
-                f"the replay buffer {self._folder} has rows {self.first:,} to {self.end:,}, and the checkpoint asks "
-                f"for {start:,} to {end:,}; a live message comes only once, so these are lost: "
-                "begin with a new checkpoint"
-            )
+            raise self._lost(start, end)
         return found
+
+    def check(self, start: int) -> None:
+        """Raises BufferError where a query that goes on from this offset would miss rows: it is not its buffer."""
+        if start > self.end:
+            raise self._lost(start, start)
+
+    def _lost(self, start: int, end: int) -> BufferError:
+        return BufferError(
+            f"the replay buffer {self._folder} has rows {self.first:,} to {self.end:,}, and the checkpoint asks for "
+            f"{start:,} to {end:,}. It is another's buffer, or was deleted, and a live message comes only once: "
+            "begin with a new checkpoint"
+        )
 
     def trim(self, end: int) -> None:
         """Rows before this offset will not be asked for again."""
