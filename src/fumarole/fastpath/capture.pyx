@@ -10,9 +10,13 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memchr, memcmp, memcpy, memmove, memset
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memchr, memcmp, memcpy, memmove
+
+from fumarole.fastpath.buffers cimport (
+    Bytes, TextColumn, add_bit, add_text, append, append_offset, free_column, taken
+)
 
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char* text, char** end, PyObject* overflow) except? -1.0
@@ -34,18 +38,6 @@ cdef extern from *:
     const double* POWERS
 
 
-cdef struct Bytes:
-    # Memory that grows.
-    char* data
-    Py_ssize_t length
-    Py_ssize_t capacity
-
-
-cdef struct TextColumn:
-    Bytes offsets
-    Bytes data
-
-
 cdef struct Slice:
     const char* at
     Py_ssize_t length
@@ -59,52 +51,6 @@ cdef struct Frame:
     Py_ssize_t length
 
 
-cdef int room(Bytes* memory, Py_ssize_t more) except -1:
-    cdef Py_ssize_t capacity
-    cdef char* grown
-    if memory.length + more > memory.capacity:
-        capacity = max(memory.capacity * 2, memory.length + more, 1024)
-        grown = <char*>realloc(memory.data, capacity)
-        if grown == NULL:
-            raise MemoryError
-        memory.data = grown
-        memory.capacity = capacity
-    return 0
-
-
-cdef inline int append(Bytes* memory, const char* data, Py_ssize_t length) except -1:
-    if memory.length + length > memory.capacity:
-        room(memory, length)
-    memcpy(memory.data + memory.length, data, length)
-    memory.length += length
-    return 0
-
-
-cdef inline int append_offset(Bytes* memory, Py_ssize_t value) except -1:
-    cdef int32_t narrow = <int32_t>value
-    return append(memory, <const char*>&narrow, 4)
-
-
-cdef inline int add_text(TextColumn* column, const char* data, Py_ssize_t length) except -1:
-    append(&column.data, data, length)
-    return append_offset(&column.offsets, column.data.length)
-
-
-cdef inline int add_bit(Bytes* bits, Py_ssize_t row, bint there) except -1:
-    cdef char empty = 0
-    if row & 7 == 0:
-        append(bits, &empty, 1)
-    if there:
-        bits.data[row >> 3] |= 1 << (row & 7)
-    return 0
-
-
-cdef bytes taken(Bytes* memory):
-    cdef bytes copy = PyBytes_FromStringAndSize(memory.data, memory.length)
-    memory.length = 0
-    return copy
-
-
 cdef inline bint is_space(char c) noexcept:
     # What str.strip takes for white space, of ASCII.
     return c == c" " or 9 <= c <= 13 or 28 <= c <= 31
@@ -114,7 +60,7 @@ cdef inline Slice stripped(const char* at, const char* end) noexcept:
     cdef Slice text
     while at < end and is_space(at[0]):
         at += 1
-    while end > at and is_space(end[-1]):
+    while end > at and is_space((end - 1)[0]):
         end -= 1
     text.at = at
     text.length = end - at
@@ -167,7 +113,7 @@ cdef bint number(Slice payload, double* value) except -1:
     cdef char copy[512]
     while p < end and (p[0] == c" " or p[0] == c"\t" or p[0] == c"\n" or p[0] == c"\r"):
         p += 1
-    while end > p and (end[-1] == c" " or end[-1] == c"\t" or end[-1] == c"\n" or end[-1] == c"\r"):
+    while end > p and ((end - 1)[0] == c" " or (end - 1)[0] == c"\t" or (end - 1)[0] == c"\n" or (end - 1)[0] == c"\r"):
         end -= 1
     begin = p
     if p < end and p[0] == c"-":
@@ -359,7 +305,7 @@ cdef class Sieve:
             return BROKEN
         frame.length = line_end + 1 - at
         p = at
-        if line_end > at and line_end[-1] == c"\r":
+        if line_end > at and (line_end - 1)[0] == c"\r":
             line_end -= 1
         while count < 7:
             space = <const char*>memchr(p, c" ", line_end - p)
@@ -534,11 +480,6 @@ cdef class Sieve:
         )
         self.begin()
         return columns
-
-
-cdef void free_column(TextColumn* column) noexcept:
-    free(column.offsets.data)
-    free(column.data.data)
 
 
 cdef inline const char* line_break(const char* at, const char* end) noexcept:

@@ -99,3 +99,14 @@ def test_two_queries_do_not_share_one(tmp_path: Path, monkeypatch: pytest.Monkey
     first.close()
     second.open()
     second.close()
+
+
+def test_a_checkpoint_that_is_ahead_of_its_buffer(tmp_path: Path) -> None:
+    """The buffer was deleted and has begun anew: rows that come now must not be taken for those of long ago."""
+    buffer = Buffer(tmp_path)
+    buffer.open()
+    buffer.append(numbers(0, 10))
+    buffer.check(10)
+    with pytest.raises(BufferError, match="has rows 0 to 10, and the checkpoint asks for 11 to 11"):
+        buffer.check(11)
+    buffer.close()

@@ -123,7 +123,7 @@ def test_killed_at_any_moment_what_was_confirmed_is_there(
     publisher.start()
     confirmed: list[dict[str, Any]] = []
     try:
-        for _ in range(5):
+        for _ in range(3):
             recording = record(broker.url, tmp_path, "--topic", "n.*", seconds=0.1)
             wanted = chance.randrange(1, 6)
             recording.wait_until(lambda recording=recording, wanted=wanted: recording.message_files >= wanted)
@@ -148,7 +148,7 @@ def test_killed_at_any_moment_what_was_confirmed_is_there(
     found = rows(tmp_path)
     identities = {(row["recorder"], row["epoch"], row["sequence"]) for row in found}
     assert len(identities) == len(found) >= sum(seal["rows"] for seal in confirmed if seal["kind"] == "messages")
-    assert len({epoch for _, epoch, _ in identities}) == 5
+    assert len({epoch for _, epoch, _ in identities}) == 3
     bases: dict[int, set[int]] = {}
     for row in found:
         bases.setdefault(row["epoch"], set()).add(int(row["payload"]) - row["sequence"])
@@ -184,20 +184,27 @@ async def test_a_disk_that_takes_nothing_for_a_while(broker: RunningBroker, reco
 async def test_a_broker_that_comes_back(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, record: Record
 ) -> None:
-    first = RunningBroker(tmp_path_factory.mktemp("first"))
-    recording = record(first.url, tmp_path)
+    folder = tmp_path_factory.mktemp("broker")
+    first = RunningBroker(folder)
+    recording = record(first.url, tmp_path, "--topic", "a")
     async with fumarole.connect(first.url) as client:
         await client.publish("a", b"1")
+        unheard = client.producer({"Room": "410"}, topic="elsewhere")
+        await unheard.publish(1)
+        await client.flush()
     first.stop()
-    again = RunningBroker(tmp_path_factory.mktemp("again"), port=first.port)
+    again = RunningBroker(folder, port=first.port)
     async with fumarole.connect(again.url) as client:
         recording.wait_for("connected again")
         await client.publish("a", b"2")
         await client.flush()
         recording.wait_until(lambda: recording.messages == 2)
+    # Who comes back asks what is known now: much may have been said meanwhile.
+    recording.wait_until(lambda: any(seal["kind"] == "changes" for seal in recording.confirmed))
     assert recording.stop() == 0
     again.stop()
     assert [(row["payload"], row["sequence"]) for row in rows(tmp_path)] == [(b"1", 0), (b"2", 1)]
+    assert [(row["producer"], row["text"]) for row in rows(tmp_path, "changes")] == [(unheard.id, "410")]
 
 
 async def test_the_example_of_the_page(broker: RunningBroker, record: Record, tmp_path: Path) -> None:

@@ -63,7 +63,11 @@ class Buffer:
 
     def open(self) -> None:
         """Takes it, with all that is there. Raises BufferError where another process has it."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._folder.stat().st_uid != os.getuid():
+            raise BufferError(
+                f"the replay buffer {self._folder} is another user's; choose a folder by the option `buffer`"
+            )
         self._lock = (self._folder / LOCK).open("ab")
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
@@ -140,12 +144,20 @@ class Buffer:
                 found.append(Part(str(file.path), at - first, rows))
                 at += rows
         if at < end:
-            raise BufferError(
-                f"the replay buffer {self._folder} has rows {self.first:,} to {self.end:,}, and the checkpoint asks "
-                f"for {start:,} to {end:,}; a live message comes only once, so these are lost: "
-                "begin with a new checkpoint"
-            )
+            raise self._lost(start, end)
         return found
+
+    def check(self, start: int) -> None:
+        """Raises BufferError where a query that goes on from this offset would miss rows: it is not its buffer."""
+        if start > self.end:
+            raise self._lost(start, start)
+
+    def _lost(self, start: int, end: int) -> BufferError:
+        return BufferError(
+            f"the replay buffer {self._folder} has rows {self.first:,} to {self.end:,}, and the checkpoint asks for "
+            f"{start:,} to {end:,}. It is another's buffer, or was deleted, and a live message comes only once: "
+            "begin with a new checkpoint"
+        )
 
     def trim(self, end: int) -> None:
         """Rows before this offset will not be asked for again."""

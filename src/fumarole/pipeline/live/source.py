@@ -151,6 +151,7 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._listener is not None:
             self._listener.check()
         begin = buffer.first if start is None else start["offset"]
+        buffer.check(begin)
         end = buffer.end if self._target is None else self._target
         if isinstance(limit, ReadMaxRows):
             end = min(end, begin + limit.max_rows)
