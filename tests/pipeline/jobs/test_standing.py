@@ -213,10 +213,9 @@ def test_small_folders_become_one(spark: SparkSession, tmp_path: Path, monkeypat
     monkeypatch.setattr(standing, "MOST_FOLDERS", 3)
     archive, out = tmp_path / "archive", tmp_path / "out"
     recorder = Recorder(archive)
-    job = StandingJob(spark, archive, out)
     for number in range(4):
         recorder.seal([message(60 * number + second, "a", "p", float(second)) for second in range(5)])
-        list(job.catch_up())
+        catch_up(spark, archive, out)
     state = Log(out).state()
     assert {table: len(state.of(table)) for table in ("readings", "rollup-1m", "rollup-1h", "islands")} == {
         "readings": 2, "rollup-1m": 2, "rollup-1h": 2, "islands": 2,
