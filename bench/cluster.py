@@ -14,7 +14,7 @@ from bench.effort import Effort
 from bench.figures import PEER, Figure, against, within
 from bench.generator import Load, run_latency, run_load
 from bench.population import patterns
-from bench.servers import Server, free_port, fumarole, fumarole_cluster, nats_cluster, settle
+from bench.servers import PATIENCE, Server, free_port, fumarole, fumarole_cluster, nats_cluster, settle
 
 LOADS = {
     "over a link, 16 B": Load(1_000_000),
@@ -110,7 +110,7 @@ def _joining(effort: Effort) -> Iterator[Figure]:
         effort.tell(f"joining a node with {many:,} consumers")
         began = time.perf_counter()
         joining = ("--node", "new", "--cluster", f"127.0.0.1:{free_port()}", "--peer", f"127.0.0.1:{first}")
-        with fumarole("compiled", *joining) as new:
+        with fumarole("compiled", *joining, start_within=PATIENCE) as new:
             took = time.perf_counter() - began
             resident = new.resident() - START_SIZE
             yield within(JOINED_WITHIN, TWO_NODES, f"joining where there are {many:,} consumers", took, "s")

@@ -83,7 +83,7 @@ def settle(connection: socket.socket) -> None:
 
 
 @contextmanager
-def fumarole(name: str = COMPILED, *flags: str) -> Iterator[Server]:
+def fumarole(name: str = COMPILED, *flags: str, start_within: float = START_WITHIN) -> Iterator[Server]:
     """Our broker, in one of its two forms."""
     if name == COMPILED and not _has_compiled():
         raise CannotMeasureError("the compiled hot path is not built; `make setup` says why")
@@ -94,7 +94,7 @@ def fumarole(name: str = COMPILED, *flags: str) -> Iterator[Server]:
         ready = Path(folder) / "ready"
         command = [str(COMMANDS / "fumarole"), "serve", "--nats", "127.0.0.1:0", "--log-level", "warning"]
         command += ["--data", str(Path(folder) / "data"), "--ready-file", str(ready), *flags]
-        with _running(name, command, environment, lambda _: _port_in_address(ready)) as server:
+        with _running(name, command, environment, lambda _: _port_in_address(ready), start_within) as server:
             yield server
 
 
@@ -161,7 +161,11 @@ def _has_compiled() -> bool:
 
 @contextmanager
 def _running(
-    name: str, command: list[str], environment: dict[str, str], port: Callable[[int], int | None]
+    name: str,
+    command: list[str],
+    environment: dict[str, str],
+    port: Callable[[int], int | None],
+    start_within: float = START_WITHIN,
 ) -> Iterator[Server]:
     with tempfile.TemporaryFile() as words:
         try:
@@ -169,7 +173,7 @@ def _running(
         except OSError as error:
             raise CannotMeasureError(f"{name} cannot be started: {error}") from None
         try:
-            found, deadline = None, time.monotonic() + START_WITHIN
+            found, deadline = None, time.monotonic() + start_within
             while found is None:
                 if process.poll() is not None or time.monotonic() > deadline:
                     words.seek(0)

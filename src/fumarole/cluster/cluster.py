@@ -172,7 +172,8 @@ class Cluster:
         if self._leaving:
             return
         self._ticket += 1
-        self._broadcast(Changes(self._ticket, (entry,)))
+        if self.peers:
+            self._broadcast(Changes(self._ticket, (entry,)))
         if not any(peer.known is not None for peer in self.peers.values()):
             self._reached = self._ticket
 
@@ -184,11 +185,10 @@ class Cluster:
         yield from self.metadata.everything()
 
     def _broadcast(self, what: Frame) -> None:
-        if self.peers:
-            said = frame(what)
-            for peer in self.peers.values():
-                if (True, DATA) in peer.lanes:
-                    peer.outbox.push(said)
+        said = frame(what)
+        for peer in self.peers.values():
+            if (True, DATA) in peer.lanes:
+                peer.outbox.push(said)
 
     # Lanes.
 

@@ -76,6 +76,8 @@ class Peer:
         self.others = Others(node.namespaces, node.limits, self)
         self.known: int | None = None
         """The latest of our changes that it has confirmed; None: it has not been told all of them yet."""
+        self.has_answered = False
+        """Has it confirmed anything?"""
         self.is_whole = False
         """Has it told us everything?"""
         self.leaving = False
@@ -108,7 +110,7 @@ class Peer:
 
     def is_settled(self) -> bool:
         """Does each know all that the other has?"""
-        return self.is_whole and self.known is not None and self.known > NOT_YET
+        return self.is_whole and self.has_answered
 
     def is_linked(self) -> bool:
         """Can both say what they have to say?"""
@@ -148,8 +150,9 @@ class Peer:
             else:
                 self._snapshot = None
                 self.say(Whole(self.cluster.ticket()))
-                # From here on it is waited for: what changes now may reach it only after it has let clients in.
-                self.known = NOT_YET
+                # From here on it is waited for: what changes now may reach it only after it has let clients in. What
+                # has changed before, it knows by then.
+                self.known = self.cluster.ticket()
         return self._snapshot is not None
 
     def say(self, what: Frame) -> None:
@@ -195,7 +198,8 @@ class Peer:
                 lane.push(Known(ticket))
                 self.cluster.joined(self)
             case Known(ticket):
-                before = NOT_YET if self.known is None else self.known
+                self.has_answered = True
+                before = self.known or 0
                 self.known = max(before, ticket)
                 if not self.cluster.is_reached(before + 1):  # others cannot have been the last
                     self.cluster.advance()
@@ -262,4 +266,3 @@ class Peer:
 
 LONGEST_REST = 1.0
 MOST_COUNTED = 10_000
-NOT_YET = -1

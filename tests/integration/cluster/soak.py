@@ -61,10 +61,10 @@ def simulate(seeds: range) -> int:
     return bad
 
 
-def grow() -> int:
+def grow(sizes: tuple[int, ...] = (10, 50, 100, 200)) -> int:
     """What a larger cluster costs: the figures of the model in docs/cluster.md."""
     bad = 0
-    for nodes in (10, 50, 200):
+    for nodes in sizes:
         world = World(nodes, nodes, PLAIN)
         began = time.monotonic()
         for number, host in enumerate(world.running):

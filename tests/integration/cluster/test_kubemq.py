@@ -1,0 +1,56 @@
+"""The KubeMQ door of three nodes: Events and groups across them, and an answer that comes by yet another node."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from fumarole.protocols.kubemq_pb2 import Request, Subscribe
+from tests.integration.cluster.nodes import Nodes, running
+from tests.integration.kubemq.calls import Calls
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    with running(tmp_path_factory.mktemp("kubemq"), 3, flags=("--kubemq", "127.0.0.1:0")) as three:
+        yield three
+
+
+@pytest.fixture
+def calls(nodes: Nodes) -> Iterator[list[Calls]]:
+    """A client of each node."""
+    with ExitStack() as open_calls:
+        ports = [int((node.log.parent / "ready").read_text().split()[1].rpartition(":")[2]) for node in nodes.nodes]
+        yield [open_calls.enter_context(Calls(port)) for port in ports]
+
+
+def test_events_and_groups(calls: list[Calls]) -> None:
+    alone = calls[1].receiver("sensors.*")
+    members = [calls[number].receiver("sensors.*", "archive") for number in (1, 2)]
+    for number in range(10):
+        assert calls[0].send("sensors.kitchen", b"%d" % number).Sent
+    assert [event.Body for event in alone.take(10)] == [b"%d" % number for number in range(10)]
+    assert sorted(event.Body for member in members for event in member.take(5)) == [
+        b"%d" % number for number in range(10)
+    ]
+    for receiver in (alone, *members):
+        receiver.cancel()
+
+
+def test_an_answer_by_another_node(calls: list[Calls]) -> None:
+    """C2: when the request arrives, every node knows where the answer is expected."""
+    responder = calls[1].responder(Subscribe.Queries, "time.utc")
+
+    def answer() -> None:
+        for _ in range(20):
+            calls[2].answer(responder.next(), b"noon")
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    for _ in range(20):
+        assert calls[0].ask(Request.Query, "time.utc").Body == b"noon"
+    answering.join(10)
+    responder.cancel()
