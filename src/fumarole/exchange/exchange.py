@@ -227,7 +227,7 @@ class Exchange:
             if outlet is not origin or outlet.echo:
                 outlet.accept(consumer, publication)
                 routed += 1
-        far: dict[Consumer, bytes] = {courier: courier.key for courier in plan.couriers}
+        far = {courier: courier.key for courier in plan.couriers} if plan.couriers else {}
         if plan.groups:
             weight = publication.weight()
             for group, members, _ in plan.groups:

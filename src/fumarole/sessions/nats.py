@@ -283,7 +283,10 @@ class NatsSession(StreamSession):
                 unheard += 1
                 unheard_bytes += len(payload)
             else:
-                work -= publish(plan, Publication(topic.decode(), payload), self)
+                publication = Publication(topic.decode(), payload)
+                before, after = nats.message_around_sid(topic, payload)
+                publication.form = FORM, before, after, before, after
+                work -= publish(plan, publication, self)
             done += 1
             work -= WORK_OF_A_PUBLISH
             if work <= 0:
