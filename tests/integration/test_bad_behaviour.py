@@ -30,16 +30,22 @@ def cut_off(target: Target, client: RawClient, batch: bytes) -> None:
 
 
 def test_a_million_subscriptions_on_one_connection(target: Target) -> None:
-    """65,536 are taken, the others refused; all are gone, and their memory with them, when the connection is."""
-    with RawClient(target.port) as client:
-        client.connect()
-        client.socket.settimeout(60)
-        refused = 0
-        for start in range(0, 1_000_000, 10_000):
-            heard = client.talk(b"".join(b"SUB a.%d %d\r\n" % (n, n) for n in range(start, start + 10_000)))
-            refused += heard.count(b"-ERR 'maximum subscriptions exceeded'\r\n")
-        assert refused == 1_000_000 - 65_536
-        assert target.settle(lambda seen: True)["consumers"]["default"] == 65_536 + 1  # and the canary's
+    """65,536 are taken, the others refused; all are gone, and their memory with them, when the connection is.
+
+    Objects so small leave holes that an allocator keeps; so it is done three times, and the second and third take none.
+    """
+    target.memory_margin = 40 * MIB
+    for count in (1_000_000, 100_000, 100_000):
+        with RawClient(target.port) as client:
+            client.connect()
+            client.socket.settimeout(60)
+            refused = 0
+            for start in range(0, count, 10_000):
+                heard = client.talk(b"".join(b"SUB a.%d %d\r\n" % (n, n) for n in range(start, start + 10_000)))
+                refused += heard.count(b"-ERR 'maximum subscriptions exceeded'\r\n")
+            assert refused == count - 65_536
+            assert target.settle(lambda seen: True)["consumers"]["default"] == 65_536 + 1  # and the canary's
+        assert target.settle(lambda seen: seen["consumers"]["default"] == 1)["consumers"]["default"] == 1
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 UNPAUSED_WRITES = {(3, 12, 1), (3, 13, 0)}
 """Versions of Python whose transports never pause a writer (CVE-2024-12254)."""
 
-GARBAGE_THRESHOLDS = 50_000, 20, 100
+GARBAGE_THRESHOLDS = 10_000, 20, 500
 """New objects between two searches for cycles; of so many searches one goes deeper, and of so many of those one goes
 through everything: with a million consumers that takes seconds."""
 

@@ -120,9 +120,12 @@ def why_no_namespaces() -> str:
             return f"there is no {command} here: apt-get install iproute2 nftables"
     if os.geteuid() != 0:
         return "network namespaces need root"
-    trial = subprocess.run(["ip", "netns", "add", "fum-trial"], capture_output=True, text=True, check=False)
+    trials = (["netns", "add", "fum-trial"], ["netns", "exec", "fum-trial", "nft", "list", "tables"])
+    complaints = [
+        subprocess.run(["ip", *trial], capture_output=True, text=True, check=False).stderr for trial in trials
+    ]
     subprocess.run(["ip", "netns", "del", "fum-trial"], capture_output=True, check=False)
-    return trial.stderr.strip()
+    return "".join(complaints).strip()
 
 
 def _run(*words: str) -> None:

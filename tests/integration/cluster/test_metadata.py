@@ -71,7 +71,7 @@ def test_a_query_on_one_node_and_a_sensor_on_the_other(nodes: Nodes) -> None:
 
 def test_readings_reach_topics_and_groups_of_the_other_node(nodes: Nodes) -> None:
     identity = str(uuid.uuid4())
-    here, there = Client(nodes[0].host, nodes[0].port), Client(nodes[0].host, nodes[0].port)
+    here, there = (Client(nodes[0].host, nodes[0].port, headers=False) for _ in range(2))
     for client in (here, there):
         client.say(b"SUB readings.> archive 1\r\nSUB readings.%b 2\r\n" % identity.encode())
         client.flush()
