@@ -408,6 +408,7 @@ def test_a_message_with_a_producer_is_a_reading(desk: Desk) -> None:
 def test_where(desk: Desk) -> None:
     """Readings and diffs as JSON on topics of their own, until nobody listens any more."""
     client, sensor = desk.connect(), desk.connect()
+    desk.connect().say("SUB elsewhere 1\r\n")
     answer = ask(client, "where", json.dumps({"where": "Kind = 'a'", "topic": "volcanoes.>"}))
     assert answer["New"] == []
     client.say(f"SUB {answer['topic']} 1\r\nSUB {answer['diffs']} 2\r\n")

@@ -26,9 +26,11 @@ class Publication:
 
     def size(self) -> int:
         """Bytes that came in: of a reading that came as MsgPack, those; else of headers and payload."""
-        came = len(self.reading.raw) if self.reading is not None else 0
-        return came or len(self.payload) + len(self.headers)
+        if self.reading is not None and self.reading.raw:
+            return len(self.reading.raw)
+        return len(self.payload) + len(self.headers)
 
     def weight(self) -> int:
         """Bytes that this takes in an outbox, reckoned generously, whatever the protocol."""
-        return len(self.topic.encode()) + len(self.reply.encode()) + self.size() + FRAMING
+        names = len(self.topic.encode()) + (len(self.reply.encode()) if self.reply else 0)
+        return names + self.size() + FRAMING

@@ -26,8 +26,9 @@ class Group:
     def choose(self, members: tuple[Consumer, ...], weight: int, origin: Outlet | None) -> Consumer | None:
         """The member that gets a message of this weight. None: only the publisher is there, and wants no echo."""
         self.turn = (self.turn + STEP) % FULL_TURN
-        member = self._pointed_at(members)
-        if _may_hear(member, origin) and _has_room(member, weight):
+        member = members[self.turn * len(members) // FULL_TURN]
+        outlet = member.outlet
+        if (outlet is not origin or outlet.echo) and not member.resting and outlet.has_room(weight):
             return member
         others = tuple(member for member in members if _may_hear(member, origin))
         healthy = tuple(member for member in others if _has_room(member, weight))

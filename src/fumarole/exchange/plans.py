@@ -76,6 +76,11 @@ class Plan:
         """Set where somebody may not be shown every topic: then it is the plan of this one only."""
 
 
+def reaches_nobody(plan: Plan) -> bool:
+    """Is it the plan of a topic that no entity matches? (One that matched may just have left: see `core.index`.)"""
+    return not (plan.consumers or plan.groups or plan.couriers)
+
+
 class Plans:
     """Topic, as bytes, to plan, for publishers of one exchange who share permissions.
 
@@ -112,18 +117,22 @@ class Plans:
         """The plan of a topic. Raises TopicError or Denied where it may not be published."""
         plan = self._right.get(topic)
         if plan is None:
-            plan = self._right[topic] = self._look_up(topic)
+            known = self._known.get(topic)
+            plan = None if known is None else self._made_right(topic, *known)
+            if plan is None:
+                return self._learn(topic)
+            self._right[topic] = plan
         return plan
 
-    def _look_up(self, topic: bytes) -> Plan:
-        known = self._known.get(topic)
-        if known is not None:
-            plan, made = known
-            if made != self._generation and self._still_holds(topic, made):
-                made = self._generation
-                self._known[topic] = plan, made
-            if made == self._generation and (plan.version == self._index.version or self._exchange.renew(plan)):
-                return plan
+    def _made_right(self, topic: bytes, plan: Plan, made: int) -> Plan | None:
+        """The plan, if it is still that of its topic, as it is now."""
+        if made != self._generation:
+            if not self._still_holds(topic, made):
+                return None
+            self._known[topic] = plan, self._generation
+        return plan if plan.version == self._index.version or self._exchange.renew(plan) else None
+
+    def _learn(self, topic: bytes) -> Plan:
         text = decode_topic(topic)
         check_topic(text, self._exchange.grammar)
         if self._permissions is not None and not self._permissions.allows(text):

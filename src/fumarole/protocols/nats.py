@@ -16,7 +16,6 @@ an error in `data_to_send` and closes; everything else is an event, and its mean
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from itertools import repeat
 from operator import add
 from typing import Any, NamedTuple
@@ -45,8 +44,8 @@ class Publish(NamedTuple):
 class Publishes(NamedTuple):
     """Many in a row that have neither reply nor headers: most of what a busy publisher sends."""
 
-    topics: Sequence[bytes]
-    payloads: Sequence[bytes]
+    topics: list[bytes]
+    payloads: list[bytes]
 
 
 class Subscribe(NamedTuple):
@@ -204,7 +203,7 @@ class Protocol(ABC):
                 raise Fault(UNKNOWN_OPERATION)
             if headers:
                 words = (*words[:-1], data[end:middle])
-            events.append(_new(kind, (*words, data[middle:last])))
+            self._add(kind, words, data[middle:last], events)
             at = last + 2
         if length - at > limit:
             raise Fault(LINE_TOO_LONG)
@@ -247,6 +246,11 @@ class Protocol(ABC):
             if len(line) <= LONGEST_HEAD_KEPT:
                 self._heads[line] = said
         return said
+
+    def _add(
+        self, kind: "type[Publish | Message]", words: tuple[bytes, ...], payload: bytes, events: list[Event]
+    ) -> None:
+        events.append(_new(kind, (*words, payload)))
 
     @abstractmethod
     def _usual(self, words: tuple[tuple[bytes, ...], ...], payloads: list[bytes], events: list[Event]) -> None:
@@ -309,15 +313,29 @@ class ServerProtocol(Protocol):
     greeted = True
     """False: nothing but CONNECT, PING and PONG is heard yet (nobody unknown gets a payload buffer)."""
 
+    def _add(
+        self, kind: type[Publish] | type[Message], words: tuple[bytes, ...], payload: bytes, events: list[Event]
+    ) -> None:
+        topic, reply, headers = words
+        if reply or headers:
+            events.append(_new(kind, (*words, payload)))
+        elif events and type(events[-1]) is Publishes:
+            events[-1].topics.append(topic)
+            events[-1].payloads.append(payload)
+        else:
+            events.append(Publishes([topic], [payload]))
+
     def _usual(self, words: tuple[tuple[bytes, ...], ...], payloads: list[bytes], events: list[Event]) -> None:
         topics, replies, _ = zip(*words, strict=True)
         if any(replies):
             events.extend(map(_new, repeat(Publish), map(add, words, zip(payloads, strict=True))))
         else:
-            events.append(Publishes(topics, payloads))
+            events.append(Publishes(list(topics), payloads))
 
     def _line(self, line: bytes) -> Event | Head:
         words = _words(line)
+        if len(words) == 3 and words[0] == b"PUB" and self.greeted:  # by far the most
+            return _new(Head, (Publish, (words[1], b"", b""), 0, _size(words[2])))
         verb = words.pop(0).upper()
         count = len(words)
         if verb == b"PUB" and count in (2, 3) and self.greeted:

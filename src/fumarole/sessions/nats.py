@@ -14,7 +14,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
-from fumarole.exchange.plans import Denied, Plans, decode_topic
+from fumarole.exchange.plans import Denied, Plans, decode_topic, reaches_nobody
 from fumarole.exchange.producers import Reading, ReadingError, check_identity, check_metadata, check_number
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish, Publishes
@@ -270,7 +270,7 @@ class NatsSession(StreamSession):
     def _publish_many(self, event: Publishes, work: int) -> tuple[int, int]:
         """As many of them as this much work is; how many, and what is left of the work."""
         exchange, plans = self._joined()
-        find, publish, nobody, verbose = plans.find, exchange.publish, exchange.nobody, self.verbose
+        find, publish, verbose = plans.find, exchange.publish, self.verbose
         done = unheard = unheard_bytes = 0
         for topic, payload in zip(*event, strict=True):
             try:
@@ -279,7 +279,7 @@ class NatsSession(StreamSession):
                 plan = None
             if plan is None or verbose or topic[0] == DOLLAR:
                 work -= self._publish(Publish(topic, b"", b"", payload))
-            elif plan is nobody:
+            elif not (plan.consumers or plan.groups or plan.couriers):  # `reaches_nobody`, without the call
                 unheard += 1
                 unheard_bytes += len(payload)
             else:
@@ -319,7 +319,7 @@ class NatsSession(StreamSession):
             return WORK_OF_A_REPORT
         if block and PRODUCER in block:
             return self._read(exchange, plans, Publication(topic.decode(), payload, reply, block))
-        if plan is exchange.nobody:
+        if reaches_nobody(plan):
             exchange.count_unheard(len(payload) + len(block))
             routed = 0
         else:

@@ -28,6 +28,7 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
+from fumarole.exchange.plans import reaches_nobody
 from fumarole.exchange.producers import check_identity
 
 PREFIX = "$FUM."
@@ -212,7 +213,7 @@ class Relay:
 
     def _tell(self) -> None:
         """The set was told when it was asked for, and what has changed since waits for the first listener."""
-        if self._untold and self._exchange.plan(self.diffs) is not self._exchange.nobody:
+        if self._untold and self._is_heard_on(self.diffs):
             told, self._untold = self._untold, {}
             new = [each for each, is_member in told.items() if is_member]
             self._publish(self.diffs, {"New": new, "Del": [each for each in told if not told[each]]}, vital=True)
@@ -229,12 +230,14 @@ class Relay:
         return True
 
     def _is_heard(self) -> bool:
-        nobody = self._exchange.nobody
-        return any(self._exchange.plan(topic) is not nobody for topic in (self.topic, self.diffs))
+        return self._is_heard_on(self.topic) or self._is_heard_on(self.diffs)
+
+    def _is_heard_on(self, topic: str) -> bool:
+        return not reaches_nobody(self._exchange.plan(topic))
 
     def _publish(self, topic: str, what: dict[str, Any], *, vital: bool = False) -> None:
         plan = self._exchange.plan(topic)
-        if plan is not self._exchange.nobody:
+        if not reaches_nobody(plan):
             publication = Publication(topic, json.dumps(what).encode())
             publication.vital = vital
             self._exchange.publish(plan, publication)
