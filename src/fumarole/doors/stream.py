@@ -16,6 +16,7 @@ from typing import Any
 
 from fumarole.doors.complaints import Complaints
 from fumarole.doors.pump import Pump, Reader, flush
+from fumarole.doors.vigil import Vigil
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.sessions.stream import Claim, Peer, StreamSession
@@ -66,6 +67,7 @@ class StreamDoor(ABC):
         self._waiting_checks = 0
         self._clock: asyncio.Task[None] | None = None
         self.address = ("", 0)
+        self.vigil = Vigil(lambda look: asyncio.get_running_loop().call_soon(look))
 
     async def open(self, host: str, port: int, shared: bool = False) -> None:
         """Listens; `shared`: as others on this machine may. Raises OSError where the address cannot be had."""
