@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from itertools import pairwise
 
 from fumarole.doors.vigil import LONGEST, ROBBED, ROBBED_REST, SHORTEST, UNPAID_REST, Vigil
 
@@ -36,7 +37,7 @@ def test_nothing_comes() -> None:
         loop.vigil.batch_done()
         lengths.append(loop.turns_awake() * A_LOOK)
     assert abs(lengths[0] - LONGEST) < 3 * A_LOOK
-    assert all(abs(after - before / 2) < 3 * A_LOOK for before, after in zip(lengths[:2], lengths[1:3], strict=True))
+    assert all(abs(after - before / 2) < 3 * A_LOOK for before, after in pairwise(lengths[:3]))
     assert lengths[3] == 0
     assert lengths[2] > SHORTEST
     for _ in range(UNPAID_REST):

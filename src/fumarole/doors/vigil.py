@@ -1,8 +1,8 @@
 """Staying awake for a moment: who is spoken to again at once should not have gone to sleep.
 
-A processor that has nothing to do goes to sleep, and to be woken takes longer than all that the exchange does for a message.
-So after each batch the loop looks again, without waiting, for a little while. That must not cost anybody much, so it
-learns whether it is of use:
+A processor that has nothing to do goes to sleep, and to be woken takes longer than all that the exchange does for a
+message. So after each batch the loop looks again, without waiting, for a little while. That must not cost anybody much,
+so it learns whether it is of use:
 
     the next batch came while it was awake        it pays: it stays as long next time
     nothing came                                  it does not: half as long next time, and soon not at all
