@@ -17,6 +17,7 @@ from fumarole.core.limits import MIB, Limits
 from fumarole.pipeline.frames import chunks, frames, slices
 from fumarole.pipeline.rows import MESSAGE_ROWS, typed
 from fumarole.protocols import nats
+from tests.desk import events_of
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\x00"), max_size=6).map(str.strip)
 names = st.text(st.sampled_from("ABCabc-_é"), min_size=1, max_size=4)
@@ -55,8 +56,7 @@ def table(given_rows: list[dict[str, Any]]) -> pa.Table:
 
 def parsed(data: bytes) -> list[nats.Publish]:
     protocol = nats.ServerProtocol(Limits())
-    protocol.receive_data(data)
-    events = protocol.events_received()
+    events = events_of(protocol, data)
     assert all(isinstance(event, nats.Publish) for event in events), events
     assert protocol.wanted() == 0
     return [event for event in events if isinstance(event, nats.Publish)]
