@@ -218,7 +218,7 @@ class Protocol(ABC):
         parts = data.split(LINE_END)
         lines, payloads = parts[:-1:2], parts[1:-1:2]
         heads = list(map(self._heads.get, lines[: len(payloads)]))
-        usual = [head for head in heads[: heads.index(None)] if head] if None in heads else heads
+        usual = self._usual_heads(heads, lines, payloads) if None in heads else heads
         if not usual:
             return 0
         _, words, headers, totals = zip(*usual, strict=True)
@@ -233,6 +233,28 @@ class Protocol(ABC):
         swept: int = sum(map(len, lines[:count])) + sum(totals) + 2 * len(LINE_END) * count
         return swept
 
+    def _usual_heads(self, heads: "list[Head | None]", lines: list[bytes], payloads: list[bytes]) -> "list[Head]":
+        """The heads up to the first line that is not usual, with those of new lines."""
+        usual: list[Head] = []
+        for head, line, payload in zip(heads, lines, payloads, strict=False):
+            if head is None:
+                head = self._new_head(line)
+                if head is None or head[3] != len(payload):
+                    break
+                self._keep(line, head)
+            usual.append(head)
+        return usual
+
+    def _new_head(self, line: bytes) -> "Head | None":  # noqa: ARG002
+        """What a new line says if it is of the most usual kind; None: it has to be looked at closely."""
+        return None
+
+    def _keep(self, line: bytes, head: "Head") -> None:
+        if len(self._heads) >= HEADS_KEPT:
+            self._heads.clear()
+        if len(line) <= LONGEST_HEAD_KEPT:
+            self._heads[line] = head
+
     def _first_seen(self, line: bytes) -> "Event | Head":
         """What a line says. One that announces a payload is remembered: it will come again and again."""
         said = self._line(line)
@@ -241,10 +263,7 @@ class Protocol(ABC):
                 raise Fault("Parser Error: headers longer than the whole message")
             if said.total > self.payload_limit:
                 raise Fault("Maximum Payload Violation")
-            if len(self._heads) >= HEADS_KEPT:
-                self._heads.clear()
-            if len(line) <= LONGEST_HEAD_KEPT:
-                self._heads[line] = said
+            self._keep(line, said)
         return said
 
     def _add(
@@ -332,10 +351,17 @@ class ServerProtocol(Protocol):
         else:
             events.append(Publishes(list(topics), payloads))
 
+    def _new_head(self, line: bytes) -> Head | None:
+        words = line.split(b" ")
+        if len(words) == 3 and words[0] == b"PUB" and words[1] and self.greeted and words[2].isdigit():
+            size = int(words[2]) if len(words[2]) <= 9 else self.payload_limit + 1
+            is_one_line = b"\n" not in line and b"\t" not in line and len(line) < self.limits.control_line
+            if is_one_line and size <= self.payload_limit:
+                return _new(Head, (Publish, (words[1], b"", b""), 0, size))
+        return None
+
     def _line(self, line: bytes) -> Event | Head:
         words = _words(line)
-        if len(words) == 3 and words[0] == b"PUB" and self.greeted:  # by far the most
-            return _new(Head, (Publish, (words[1], b"", b""), 0, _size(words[2])))
         verb = words.pop(0).upper()
         count = len(words)
         if verb == b"PUB" and count in (2, 3) and self.greeted:
