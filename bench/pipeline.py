@@ -38,7 +38,8 @@ CLAIM = "Pipeline"
 GROWTH = "Pipeline, twice the data"
 READINGS = 20_000_000
 CHANGES = 1_000_000
-COLUMN_ROWS = 4_000_000
+COLUMN_ROWS = 16_000_000
+"""So many that it is the column that takes the time, and not the beginning of a job."""
 PRODUCERS = 2_000
 RATE = 1_000
 """Readings a second of archived time."""

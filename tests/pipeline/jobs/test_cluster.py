@@ -1,6 +1,8 @@
-"""Spark's own master and two workers, from the installed package: the same tables as on one machine (P2)."""
+"""Spark's own master and two workers, from the installed package: the same tables as on one machine (P2), also when
+executors are killed (P5)."""
 
 import os
+import random
 import re
 import signal
 import socket
@@ -9,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -16,6 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fumarole import pipeline
+from fumarole.pipeline.jobs.log import Log
 from tests.pipeline.archives import FOR_COMMANDS, Recorder, change, message
 from tests.pipeline.jobs.checks import check_exact
 
@@ -50,9 +54,20 @@ def wait_for(log: Path, text: str) -> re.Match[str]:
     return found
 
 
+@dataclass
+class Cluster:
+    url: str
+    workers: list[subprocess.Popen[bytes]]
+
+    def executors(self) -> list[int]:
+        """Process ids: whatever the workers have started."""
+        children = [Path(f"/proc/{each.pid}/task").glob("*/children") for each in self.workers]
+        return [int(pid) for paths in children for path in paths for pid in path.read_text().split()]
+
+
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    started = []
+def cluster(folder: Path) -> Iterator[Cluster]:
+    started: list[subprocess.Popen[bytes]] = []
     loopback = ("--host", "127.0.0.1")
     try:
         process, log = begin(
@@ -83,7 +98,7 @@ def cluster(folder: Path) -> Iterator[str]:
             )
             started.append(process)
             wait_for(log, "Successfully registered with master")
-        yield url
+        yield Cluster(url, started[1:])
     finally:
         for process in reversed(started):
             process.send_signal(signal.SIGTERM)
@@ -91,25 +106,38 @@ def cluster(folder: Path) -> Iterator[str]:
             process.wait(20)
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fumarole.app.cli", "pipeline", *arguments, *FOR_COMMANDS],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+BATCHES = 12
 
 
 @pytest.mark.timeout(400)
-def test_on_a_cluster_as_on_one_machine(spark: SparkSession, tmp_path: Path) -> None:
-    archive, out = tmp_path / "archive", tmp_path / "out"
+def test_on_a_cluster_whose_executors_are_killed(spark: SparkSession, tmp_path: Path) -> None:
+    """One after another, by process id, at random moments of the job; what they were doing is done again elsewhere."""
+    archive, out, said = tmp_path / "archive", tmp_path / "out", tmp_path / "job.log"
     recorder = Recorder(archive)
     recorder.seal(change(0, "p", {"Room": "410"}), "changes")
-    recorder.seal([message(second, f"t.{second % 3}", "p", second / 7) for second in range(300)], most_rows=50)
-    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1")
-    with cluster(tmp_path) as url:
-        done = command("run", "--archive", str(archive), "--out", str(out), "--once", "--master", url, *conf)
-        assert done.returncode == 0, done.stderr
+    recorder.seal([message(second, f"t.{second % 3}", "p", second / 7) for second in range(300)], most_rows=25)
+    chance = random.Random(3)
+    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1", *FOR_COMMANDS)
+    run = [sys.executable, "-m", "fumarole.app.cli", "pipeline", "run", "--archive", str(archive), "--out", str(out)]
+    killed = 0
+    with cluster(tmp_path) as here, said.open("wb") as log:
+        job = subprocess.Popen([*run, "--once", "--batch-rows", "25", "--master", here.url, *conf], stderr=log)
+        deadline = time.monotonic() + START
+        while job.poll() is None:
+            assert time.monotonic() < deadline, said.read_text()
+            executors = here.executors()
+            if killed < 3 and executors and Log(out).state().number >= 2 * killed + 1:
+                time.sleep(chance.uniform(0, 0.5))
+                os.kill(chance.choice(executors), signal.SIGKILL)
+                killed += 1
+            time.sleep(0.02)
+        assert job.returncode == 0, said.read_text()
+    assert killed == 3
+    state = Log(out).state()
+    assert (state.number, state.messages) == (BATCHES, 300)
     assert check_exact(spark, archive, out) == 300
     described = pipeline.output(spark, out, "readings").collect()
     assert all(row["metadata"]["Room"]["text"] == "410" for row in described)
-    executors = [log for log in tmp_path.glob("worker-*/app-*/*/stderr") if log.stat().st_size]
-    assert len({log.parts[-4] for log in executors}) == 2, "both workers took part"
+    logs = [log for log in tmp_path.glob("worker-*/app-*/*/stderr") if log.stat().st_size]
+    assert len({log.parts[-4] for log in logs}) == 2, "both workers took part"
+    assert len(logs) >= 2 + killed, "others came in their place"
