@@ -46,6 +46,17 @@ class Watcher(Listener):
         self.story.append(publication.reading)
 
 
+class Historian(Listener):
+    """An outlet that keeps what it hears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Publication] = []
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        self.kept.append(publication)
+
+
 def watch(exchange: Exchange, where: str, pattern: str = ">", group: str = "") -> tuple[Watcher, Consumer]:
     watcher = Watcher()
     consumer = exchange.consumer(watcher, pattern, group, b"1")
@@ -147,21 +158,19 @@ def test_a_disconnect_is_no_change_but_forgetting_is(exchange: Exchange) -> None
 
 def test_a_farewell_takes_back_what_was_said(exchange: Exchange) -> None:
     """M7: for those who keep a history, one message on a topic of the exchange's own."""
-    history = Listener()
-    heard: list[Publication] = []
-    history.accept = lambda _, publication: heard.append(publication)  # type: ignore[method-assign]
+    history = Historian()
     exchange.subscribe(exchange.consumer(history, FORGOTTEN, "history", b"1"))
     read(exchange, A, Kind="t", Ünit=5)
     assert not exchange.producers.forget(B)
     assert exchange.producers.forget(A)
-    (farewell,) = heard
+    (farewell,) = history.kept
     assert (farewell.topic, farewell.payload, farewell.reading) == (FORGOTTEN, A.encode(), None)
     producer, metadata = headers.parse(farewell.headers)
     assert producer == ("Producer", A)
     assert (metadata[0], json.loads(metadata[1])) == ("Metadata", {"Kind": None, "Ünit": None})
     read(exchange, B, Kind="t")
     assert exchange.producers.lose(B), "another node has said it"
-    assert len(heard) == 1
+    assert len(history.kept) == 1
 
 
 def test_described_without_a_reading(exchange: Exchange) -> None:

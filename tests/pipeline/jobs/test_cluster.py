@@ -106,38 +106,52 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             process.wait(20)
 
 
-BATCHES = 12
+def run_and_kill(here: Cluster, archive: Path, out: Path, times: int, *options: str) -> None:
+    """Runs the job until it has caught up. So many executors are killed, by process id, each while a batch is written."""
+    chance = random.Random(3)
+    log = out.with_suffix(".log")
+    command = [sys.executable, "-m", "fumarole.app.cli", "pipeline", "run", "--once", "--master", here.url]
+    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1", *FOR_COMMANDS)
+    with log.open("wb") as said:
+        job = subprocess.Popen(
+            [*command, "--archive", str(archive), "--out", str(out), *conf, *options], stdout=said, stderr=said
+        )
+    begun: set[Path] = set()
+    killed = 0
+    while job.poll() is None:
+        batches = set(out.glob("readings/batch=*"))
+        if killed < times and batches - begun and (executors := here.executors()):
+            begun = batches
+            time.sleep(chance.uniform(0, 0.5))
+            os.kill(chance.choice(executors), signal.SIGKILL)
+            killed += 1
+        time.sleep(0.02)
+    assert job.returncode == 0, log.read_text()
+    assert killed == times
 
 
-@pytest.mark.timeout(400)
-def test_on_a_cluster_whose_executors_are_killed(spark: SparkSession, tmp_path: Path) -> None:
-    """One after another, by process id, at random moments of the job; what they were doing is done again elsewhere."""
-    archive, out, said = tmp_path / "archive", tmp_path / "out", tmp_path / "job.log"
+def check_run(spark: SparkSession, folder: Path, killed: int, *options: str) -> None:
+    archive, out = folder / "archive", folder / "out"
     recorder = Recorder(archive)
     recorder.seal(change(0, "p", {"Room": "410"}), "changes")
     recorder.seal([message(second, f"t.{second % 3}", "p", second / 7) for second in range(300)], most_rows=25)
-    chance = random.Random(3)
-    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1", *FOR_COMMANDS)
-    run = [sys.executable, "-m", "fumarole.app.cli", "pipeline", "run", "--archive", str(archive), "--out", str(out)]
-    killed = 0
-    with cluster(tmp_path) as here, said.open("wb") as log:
-        job = subprocess.Popen([*run, "--once", "--batch-rows", "25", "--master", here.url, *conf], stderr=log)
-        deadline = time.monotonic() + START
-        while job.poll() is None:
-            assert time.monotonic() < deadline, said.read_text()
-            executors = here.executors()
-            if killed < 3 and executors and Log(out).state().number >= 2 * killed + 1:
-                time.sleep(chance.uniform(0, 0.5))
-                os.kill(chance.choice(executors), signal.SIGKILL)
-                killed += 1
-            time.sleep(0.02)
-        assert job.returncode == 0, said.read_text()
-    assert killed == 3
-    state = Log(out).state()
-    assert (state.number, state.messages) == (BATCHES, 300)
-    assert check_exact(spark, archive, out) == 300
+    with cluster(folder) as here:
+        run_and_kill(here, archive, out, killed, *options)
+    assert Log(out).state().messages == check_exact(spark, archive, out) == 300
     described = pipeline.output(spark, out, "readings").collect()
     assert all(row["metadata"]["Room"]["text"] == "410" for row in described)
-    logs = [log for log in tmp_path.glob("worker-*/app-*/*/stderr") if log.stat().st_size]
+    logs = [log for log in folder.glob("worker-*/app-*/*/stderr") if log.stat().st_size]
     assert len({log.parts[-4] for log in logs}) == 2, "both workers took part"
-    assert len(logs) >= 2 + killed, "others came in their place"
+    assert len(logs) >= 2 + killed, "others came in place of those that were killed"
+
+
+@pytest.mark.timeout(400)
+def test_on_a_cluster_as_on_one_machine(spark: SparkSession, tmp_path: Path) -> None:
+    """Also when an executor is killed."""
+    check_run(spark, tmp_path, 1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_executors_killed_in_every_batch(spark: SparkSession, tmp_path: Path) -> None:
+    check_run(spark, tmp_path, 12, "--batch-rows", "25", "--conf", "spark.deploy.maxExecutorRetries=-1")
