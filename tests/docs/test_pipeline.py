@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipeline.archives import FOR_ONE_RUN
+
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 CONSOLE = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
@@ -19,10 +21,14 @@ def test_from_an_empty_folder(tmp_path: Path) -> None:
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fumarole.app.cli "$@"\n')
     program.chmod(0o755)
+    # Spark as it is, but quick to begin: everything is done once.
+    (tmp_path / "conf").mkdir()
+    settings = [f"{key} {value}" for key, value in FOR_ONE_RUN.items()]
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("\n".join(settings))
     environment = {
         **os.environ,
         "PATH": f"{program.parent}:{os.environ['PATH']}",
-        # What Java compiles is used only a few times here.
+        "SPARK_CONF_DIR": str(tmp_path / "conf"),
         "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 

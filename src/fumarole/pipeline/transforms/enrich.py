@@ -30,6 +30,7 @@ _ORDER = ("time", "epoch", "recorder", "sequence")
 _FEW = 300_000
 """So many changes are sent to all workers; of more, both sides are sorted by producer and bucket."""
 _MOST_BUCKETS = 10_000
+_IN_A_BUCKET = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None =
         described = messages.withColumn(METADATA, _nothing())
     else:
         begin, end = facts["times"]
-        count = max(1, min(_MOST_BUCKETS, facts["count"] // max(1, facts["producers"])))
+        count = max(1, min(_MOST_BUCKETS, facts["count"] // max(1, facts["producers"] * _IN_A_BUCKET)))
         buckets = _Buckets(begin, max(1, (end - begin) // count), count)
         versions = _versions(asked, sorted(facts["keys"]), buckets)
         described = _as_of(messages, sf.broadcast(versions) if facts["count"] <= _FEW else versions, buckets)
