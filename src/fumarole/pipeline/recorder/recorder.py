@@ -20,7 +20,7 @@ from fumarole.client import Client, ClientError
 from fumarole.client.capture import gather, microseconds
 from fumarole.client.errors import NoResponders, RefusedError
 from fumarole.core.publication import FORGOTTEN
-from fumarole.core.topic import Grammar, matches, parse_pattern, split
+from fumarole.core.topic import matches, parse_wildcards, split
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import Seal
 from fumarole.pipeline.archive.verifying import Recovered, recover
@@ -149,9 +149,7 @@ class Recorder:
     def _hears_farewells(self) -> bool:
         """Are they among the messages that are recorded?"""
         options = self._options
-        # A namespace may have either grammar, and this one understands the patterns of both.
-        pattern = parse_pattern(options.topic, Grammar.CHANNEL)
-        return not options.where and matches(pattern, split(FORGOTTEN))
+        return not options.where and matches(parse_wildcards(options.topic), split(FORGOTTEN))
 
     async def _know_forgotten(self) -> None:
         while True:
