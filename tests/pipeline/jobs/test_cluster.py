@@ -118,14 +118,18 @@ def run_and_kill(here: Cluster, archive: Path, out: Path, times: int, *options: 
         )
     begun: set[Path] = set()
     killed = 0
-    while job.poll() is None:
-        batches = set(out.glob("readings/batch=*"))
-        if killed < times and batches - begun and (executors := here.executors()):
-            begun = batches
-            time.sleep(chance.uniform(0, 0.5))
-            os.kill(chance.choice(executors), signal.SIGKILL)
-            killed += 1
-        time.sleep(0.02)
+    try:
+        while job.poll() is None:
+            batches = set(out.glob("readings/batch=*"))
+            if killed < times and batches - begun and (executors := here.executors()):
+                begun = batches
+                time.sleep(chance.uniform(0, 0.5))
+                os.kill(chance.choice(executors), signal.SIGKILL)
+                killed += 1
+            time.sleep(0.02)
+    finally:
+        job.kill()
+        job.wait()
     assert job.returncode == 0, log.read_text()
     assert killed == times
 

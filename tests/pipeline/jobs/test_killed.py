@@ -44,17 +44,19 @@ def kill_again_and_again(archive: Path, out: Path, times: int, seed: int) -> Non
         seal()
     for _ in range(times):
         running = driver(archive, out)
-        done, deadline = Log(out).state().number, time.monotonic() + START
-        while Log(out).state().number == done:
-            assert running.poll() is None, running.stderr and running.stderr.read()
-            assert time.monotonic() < deadline, "nothing done"
-            time.sleep(0.02)
-        end = time.monotonic() + chance.uniform(0, 2.5)
-        while time.monotonic() < end:
-            seal()
-            time.sleep(chance.uniform(0.1, 0.8))
-        running.send_signal(signal.SIGKILL)
-        running.wait()
+        try:
+            done, deadline = Log(out).state().number, time.monotonic() + START
+            while Log(out).state().number == done:
+                assert running.poll() is None, running.stderr and running.stderr.read()
+                assert time.monotonic() < deadline, "nothing done"
+                time.sleep(0.02)
+            end = time.monotonic() + chance.uniform(0, 2.5)
+            while time.monotonic() < end:
+                seal()
+                time.sleep(chance.uniform(0.1, 0.8))
+        finally:
+            running.send_signal(signal.SIGKILL)
+            running.wait()
         assert running.stderr is not None
         running.stderr.close()
         seal()
