@@ -68,9 +68,9 @@ class _Compiler:
     def column(self, query: tree.Query) -> Column:
         match query:
             case tree.And(terms):
-                return reduce(and_, map(self.column, terms))
+                return reduce(and_, map(self.column, sorted(terms, key=_cost)))
             case tree.Or(terms):
-                return reduce(or_, map(self.column, terms))
+                return reduce(or_, map(self.column, sorted(terms, key=_cost)))
             case tree.Not(term):
                 return ~self.column(term)
             case tree.Has(key):
@@ -95,6 +95,26 @@ class _Compiler:
         if key not in self._types:  # Spark would take a column of another case for it
             return _value(sf.lit(False))
         return _from_column(sf.col("`" + key.replace("`", "``") + "`"), self._types[key])
+
+
+def _cost(query: tree.Query) -> int:
+    """About what a test takes: numbers, then text, then patterns. The order of terms does not change the answer, and
+    Spark looks no further when it has it."""
+    match query:
+        case tree.And(terms) | tree.Or(terms):
+            return max(map(_cost, terms))
+        case tree.Not(term):
+            return _cost(term)
+        case tree.Compare(_, _, constant) | tree.Between(_, constant, _):
+            return int(constant.kind is tree.Kind.TEXT)
+        case tree.In(_, constants):
+            return int(any(constant.kind is tree.Kind.TEXT for constant in constants))
+        case tree.Like():
+            return 2
+        case tree.Matches():
+            return 3
+        case _:
+            return 0
 
 
 def _value(
