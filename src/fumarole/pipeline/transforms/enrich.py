@@ -30,7 +30,7 @@ from fumarole.pipeline.tables import METADATA_MAP
 _ORDER = ("time", "epoch", "recorder", "sequence")
 _FEW = 300_000
 """So many changes are sent to all workers; of more, both sides are sorted by producer and bucket."""
-_ENTRIES = ArrayType(StructType([StructField("col1", StringType()), StructField("col2", VALUE)]))
+_ENTRIES = ArrayType(StructType([StructField("key", StringType()), StructField("value", VALUE)]))
 _MOST_BUCKETS = 10_000
 _IN_A_BUCKET = 4
 """Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
@@ -110,7 +110,10 @@ def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> Dat
 
 def _held(keys: Sequence[str], values: Sequence[Column]) -> Column:
     """A map of what holds. Arrays are joined, since `filter` would be interpreted for every row."""
-    entries = [sf.array(sf.struct(sf.lit(key), value)) for key, value in zip(keys, values, strict=True)]
+    entries = [
+        sf.array(sf.struct(sf.lit(key).alias("key"), value.alias("value")))
+        for key, value in zip(keys, values, strict=True)
+    ]
     there = [value.isNotNull() & (value["kind"] != "gone") for value in values]
     none = sf.array().cast(_ENTRIES)
     held = [sf.when(holds, entry).otherwise(none) for holds, entry in zip(there, entries, strict=True)]
