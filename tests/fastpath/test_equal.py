@@ -51,6 +51,11 @@ def publish(draw: st.DrawFn) -> bytes:
     return gap.join(words).encode("latin-1") + draw(line_end).encode() + block + body + end
 
 
+many = st.builds(
+    lambda runs: b"".join(f"PUB {name} {len(body)}\r\n{body}\r\n".encode() * times for name, body, times in runs),
+    st.lists(st.tuples(topic, st.sampled_from(["", "21.5", "x" * 100]), st.integers(1, 25)), min_size=1, max_size=3),
+)
+"""In such numbers that they go through as runs (see exchange/runs.py)."""
 subscribe = st.builds(
     lambda gap, p, group, s, end: (gap.join(["SUB", p, *([group] if group else []), s]) + end).encode(),
     space,
@@ -77,7 +82,7 @@ connect = st.builds(
 rare = st.sampled_from(
     [b"PING\r\n", b"PONG\r\n", b"ping\n", b"FOO\r\n", b"\r\n", b"CONNECT {\r\n", b"P" * 250, b"PUB a\r\n"]
 )
-operation = st.one_of(publish(), publish(), publish(), subscribe, subscribe, unsubscribe, connect, rare)
+operation = st.one_of(publish(), publish(), publish(), many, subscribe, subscribe, unsubscribe, connect, rare)
 step = st.tuples(
     st.integers(0, CLIENTS - 1), st.lists(operation, min_size=1, max_size=6).map(b"".join), st.integers(0, 2**32)
 )
