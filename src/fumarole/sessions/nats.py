@@ -285,7 +285,7 @@ class NatsSession(StreamSession):
         stretches = [(plan, len(list(same))) for plan, same in groupby(plans.find_many(topics))]
         if len(stretches) * SHORTEST_RUN > len(topics):
             return self._publish_each(topics, payloads, work)
-        version, done = exchange.index.version, 0
+        done = 0
         for plan, length in stretches:
             each = WORK_OF_A_PUBLISH if plan is None else WORK_OF_A_PUBLISH + len(plan.consumers) + len(plan.groups)
             end = done + min(length, 1 + work // each)
@@ -295,8 +295,7 @@ class NatsSession(StreamSession):
             else:
                 went, work = self._publish_each(run.topics, run.payloads, work)
             done += went
-            # Who has had all that it asked for leaves with a message, and those after it may have other plans.
-            if went < length or work <= 0 or version != exchange.index.version:
+            if went < length or work <= 0:
                 break
         return done, work
 
