@@ -129,7 +129,9 @@ def test_the_same_bytes_out(rule: NamespaceRules, steps: list[tuple[int, bytes, 
     assert play(fast, rule, steps) == play(PLAIN, rule, steps)
 
 
-wide = st.sampled_from([b"SUB > 1\r\n", b"SUB a.> 2\r\n", b"SUB > g 3\r\n", b"SUB a g 12\r\n", b"SUB a 1\r\nUNSUB 1 9\r\n"])
+wide = st.sampled_from(
+    [b"SUB > 1\r\n", b"SUB a.> 2\r\n", b"SUB > g 3\r\n", b"SUB a g 12\r\n", b"SUB a 1\r\nUNSUB 1 9\r\n"]
+)
 
 
 @settings(max_examples=200)

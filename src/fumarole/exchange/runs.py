@@ -16,7 +16,7 @@ one after another). `publish_run` looks at that first, and otherwise does nothin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from fumarole.core.publication import FRAMING
 from fumarole.exchange.consumer import Consumer, Outlet
@@ -76,12 +76,12 @@ def publish_run(counters: Counters, plan: Plan, run: Run, origin: Outlet) -> boo
     routed = len(plan.groups)
     for consumer in plan.consumers:
         if may_hear(consumer, origin):
-            consumer.outlet.accept_run(consumer, run)  # type: ignore[attr-defined]
+            cast(RunOutlet, consumer.outlet).accept_run(consumer, run)
             routed += 1
     for group, members, _ in plan.groups:
         for chosen, share in run.shares(turns(group, len(members), len(run))).items():
             member = members[chosen]
-            member.outlet.accept_run(member, share)  # type: ignore[attr-defined]
+            cast(RunOutlet, member.outlet).accept_run(member, share)
     counters.received += len(run)
     counters.received_bytes += run.size()
     counters.routed += routed * len(run)

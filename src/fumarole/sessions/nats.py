@@ -280,7 +280,8 @@ class NatsSession(StreamSession):
         """As many of them as this much work is, in runs where they come so; how many, and what is left of the work."""
         exchange, plans = self._joined()
         topics, payloads = event
-        if self.verbose or exchange.grammar is not Grammar.STRICT:  # each is answered, or may be one of the node's own
+        # Where each is answered, or may be for the node itself, no two are alike.
+        if self.verbose or exchange.grammar is not Grammar.STRICT or len(topics) < SHORTEST_RUN:
             return self._publish_each(topics, payloads, work)
         stretches = [(plan, len(list(same))) for plan, same in groupby(plans.find_many(topics))]
         if len(stretches) * SHORTEST_RUN > len(topics):
