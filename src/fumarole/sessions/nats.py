@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
+from operator import is_not
 from typing import Any
 
 from fumarole.core import headers
@@ -283,11 +284,12 @@ class NatsSession(StreamSession):
         # Where each is answered, or may be for the node itself, no two are alike.
         if self.verbose or exchange.grammar is not Grammar.STRICT or len(topics) < SHORTEST_RUN:
             return self._publish_each(topics, payloads, work)
-        stretches = [(plan, len(list(same))) for plan, same in groupby(plans.find_many(topics))]
-        if len(stretches) * SHORTEST_RUN > len(topics):
+        found = plans.find_many(topics)
+        if sum(map(is_not, found, found[1:])) * SHORTEST_RUN > len(topics):
             return self._publish_each(topics, payloads, work)
         done = 0
-        for plan, length in stretches:
+        for plan, same in groupby(found):
+            length = len(list(same))
             each = WORK_OF_A_PUBLISH if plan is None else WORK_OF_A_PUBLISH + len(plan.consumers) + len(plan.groups)
             end = done + min(length, 1 + work // each)
             run = Run(topics[done:end], payloads[done:end])
