@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from fumarole.pipeline.columns.where import METADATA, VALUE
 from fumarole.pipeline.tables import METADATA_MAP
@@ -30,7 +29,6 @@ from fumarole.pipeline.tables import METADATA_MAP
 _ORDER = ("time", "epoch", "recorder", "sequence")
 _FEW = 300_000
 """So many changes are sent to all workers; of more, both sides are sorted by producer and bucket."""
-_ENTRIES = ArrayType(StructType([StructField("key", StringType()), StructField("value", VALUE)]))
 _MOST_BUCKETS = 10_000
 _IN_A_BUCKET = 4
 """Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
@@ -61,7 +59,7 @@ def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None =
         sf.count(sf.lit(1)).alias("count"),
         sf.approx_count_distinct("producer").alias("producers"),
         # A clock that was far off, now and then, must not decide how wide buckets are.
-        sf.percentile_approx(at, [0.01, 0.99], 1_000).alias("times"),
+        sf.percentile_approx(at, [0.01, 0.99]).alias("times"),
         sf.collect_set("key").alias("keys"),
     ).first()
     assert facts is not None
@@ -86,7 +84,7 @@ def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> Dat
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     value = sf.struct(*VALUE.fieldNames())
     latest = [sf.last(sf.when(sf.col("key") == key, value), ignorenulls=True).over(so_far) for key in keys]
-    found = sf.struct(*[each.alias(f"k{number}") for number, each in enumerate(latest)])
+    entries = sf.array(*[sf.struct(sf.lit(key), found) for key, found in zip(keys, latest, strict=True)])
     last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
     reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
     return (
@@ -94,7 +92,7 @@ def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> Dat
             sf.col("producer").alias("_producer"),
             sf.col("time").alias("_from"),
             sf.lead("time").over(in_order).alias("_until"),
-            found.alias("_found"),
+            entries.alias("_entries"),
         )
         # What was said at the same moment counts from that moment on, all of it.
         .where(sf.col("_until").isNull() | (sf.col("_until") > sf.col("_from")))
@@ -102,22 +100,14 @@ def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> Dat
             "_producer",
             "_from",
             "_until",
-            _held(keys, [sf.col(f"_found.k{number}") for number in range(len(keys))]).alias(METADATA),
+            sf.map_from_entries(sf.filter("_entries", _held)).cast(METADATA_MAP).alias(METADATA),
             sf.explode(sf.sequence(buckets.of(sf.col("_from")).cast("long"), reaches_to)).alias("_bucket"),
         )
     )
 
 
-def _held(keys: Sequence[str], values: Sequence[Column]) -> Column:
-    """A map of what holds. Arrays are joined, since `filter` would be interpreted for every row."""
-    entries = [
-        sf.array(sf.struct(sf.lit(key).alias("key"), value.alias("value")))
-        for key, value in zip(keys, values, strict=True)
-    ]
-    there = [value.isNotNull() & (value["kind"] != "gone") for value in values]
-    none = sf.array().cast(_ENTRIES)
-    held = [sf.when(holds, entry).otherwise(none) for holds, entry in zip(there, entries, strict=True)]
-    return sf.map_from_entries(sf.concat(*held)).cast(METADATA_MAP)
+def _held(entry: Column) -> Column:
+    return entry["col2"].isNotNull() & (entry["col2"]["kind"] != "gone")
 
 
 def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:
