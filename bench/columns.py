@@ -26,9 +26,9 @@ QUERY = "Region IN ('region1', 'region2') AND Level >= 2.5 AND NOT Region LIKE '
 def measure(effort: Effort) -> Iterator[Figure]:
     rows = effort.share(ROWS)
     words, selects = parse_pattern(PATTERN), compiled(parse(QUERY))
-    matches_udf = sf.udf(lambda topic: matches(words, split(topic)), "boolean")
-    selects_udf = sf.udf(lambda region, level: selects({"Region": region, "Level": level}), "boolean")
     with tempfile.TemporaryDirectory(dir="build") as folder, spark_in(folder) as spark:
+        matches_udf = sf.udf(lambda topic: matches(words, split(topic)), "boolean")
+        selects_udf = sf.udf(lambda region, level: selects({"Region": region, "Level": level}), "boolean")
         number = sf.col("id")
         frame = spark.range(rows, numPartitions=8).select(
             sf.concat(sf.lit("volcanoes.region"), number % 10, sf.lit(".sensor"), number % 1000).alias("topic"),
