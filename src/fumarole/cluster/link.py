@@ -83,8 +83,11 @@ class Link:
         self.cluster.changed = self._change
         self.on_change: Callable[[], None] = lambda: None
 
-    async def open(self, address: str, peers: tuple[str, ...]) -> None:
-        """Listens, and begins to look for the others. Raises OSError where the address cannot be had."""
+    async def open(self, address: str, peers: tuple[str, ...], reached_at: str = "") -> None:
+        """Listens, and begins to look for the others. Raises OSError where the address cannot be had.
+
+        Others are told to come to `reached_at`, where that is not the address itself.
+        """
         loop = asyncio.get_running_loop()
         make = lambda: Connection(self)  # noqa: E731
         if address.startswith(UNIX):
@@ -96,6 +99,7 @@ class Link:
             if port == 0:
                 port = self._server.sockets[0].getsockname()[1]
             self.cluster.identity.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.cluster.identity.address = reached_at or self.cluster.identity.address
         for peer in peers:
             self.cluster.contact(peer, given=True)
         self._clock = asyncio.create_task(self._tick())

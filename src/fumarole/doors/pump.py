@@ -62,9 +62,11 @@ class Session(Reader, Protocol):
 class Pump(asyncio.BufferedProtocol):
     """One connection."""
 
-    def __init__(self, node: Node, door: PumpOwner) -> None:
+    def __init__(self, node: Node, door: PumpOwner, adopted: bool = False) -> None:
         self._node = node
         self._door = door
+        self.adopted = adopted
+        """Did another process give it to this one?"""
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.session: Session = cast(Session, None)
         self._reader: Reader = cast(Reader, None)

@@ -104,12 +104,17 @@ class Outbox:
         self.size -= length
         return b"".join(taken)
 
-    def clear(self) -> None:
-        """Forgets everything. (Frames hold on to consumers, and those to their session, when a connection is gone.)"""
+    def clear(self) -> int:
+        """Forgets everything; how many messages there were.
+
+        (Frames hold on to consumers, and those to their session, when a connection is gone.)
+        """
+        messages = len(self._of) - self._of.count(None)
         self._held.clear()
         self._frames.clear()
         self._of.clear()
         self.size = 0
+        return messages
 
     def _make_room(self, length: int, consumer: Consumer | None) -> bool:
         if consumer is None:
