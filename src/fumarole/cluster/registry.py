@@ -138,7 +138,9 @@ class Others:
 
     def _add(self, key: Key, entry: Entry) -> None:
         try:
-            exchange = self._namespaces.get(entry.namespace) or self._namespaces.restore(entry.namespace)
+            exchange = self._namespaces.get(entry.namespace)
+            if exchange is None:
+                exchange = self._namespaces.restore(entry.namespace)
             courier = self._courier(exchange)
             consumer = exchange.consumer(
                 self._outlet, entry.pattern, entry.group, _key_of_message(courier, entry.group), self._sees(entry)

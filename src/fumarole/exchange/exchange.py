@@ -122,7 +122,7 @@ class Exchange:
             if consumer.courier is not None:
                 self.elsewhere += 1
             self._age()
-            if is_new:
+            if is_new and self._plans:
                 prefix = literal_prefix(pattern)
                 for plans in self._plans.values():
                     plans.touch(prefix)
