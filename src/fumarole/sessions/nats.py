@@ -160,7 +160,7 @@ class NatsSession(StreamSession):
                         return work
                 elif type(event) is Publish:
                     work -= publish(event) + WORK_OF_A_PUBLISH
-                    if self.state is State.CLOSED:
+                    if self.close_expected():
                         return work
                 else:
                     work -= WORK_OF_A_CONTROL
@@ -279,7 +279,7 @@ class NatsSession(StreamSession):
                 plan = None
             if plan is None or verbose or topic[0] == DOLLAR:
                 work -= self._publish(Publish(topic, b"", b"", payload))
-                if self.state is State.CLOSED:
+                if self.close_expected():
                     return len(event.topics), work
             elif not (plan.consumers or plan.groups or plan.couriers):  # `reaches_nobody`, without the call
                 unheard += 1

@@ -86,7 +86,7 @@ async def suffered_on_slow_lines(case: Case, folder: Path) -> Outcome:
 @pytest.mark.parametrize("name", SHORT)
 async def test_a_fault(name: str, tmp_path: Path) -> None:
     if CASES[name].needs_namespaces and (reason := why_no_namespaces()):
-        pytest.skip(f"no network namespaces: {reason}")
+        pytest.skip(f"network namespaces are not allowed on this machine: {reason}")
     outcome = await suffered(name, tmp_path)
     assert len(outcome.published) > 1000
     assert faults_in(outcome, name) == []
