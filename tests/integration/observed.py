@@ -1,8 +1,6 @@
 """The same broker as `fumarole serve`, with eyes inside: on SIGUSR1 it prints one line of JSON, and begins anew.
 
-    stood_still   seconds of its own CPU time that the loop once spent without looking at the clock: what made it stand still
-                  was its own work, not other processes on the machine
-    late          the same by the clock on the wall
+    stood_still   seconds that the loop once worked without looking up
     tasks         asyncio tasks there are now
     connections   connections that the node counts
     consumers     by namespace
@@ -18,43 +16,32 @@ import asyncio
 import json
 import os
 import signal
-import time
 
 import uvloop
 
 from fumarole.app import logs
 from fumarole.app.broker import Broker, serve
 from fumarole.app.configuration import load
-
-PERIOD = 0.01
+from tests.integration.standstill import Standstill
 
 
 class Eyes:
     def __init__(self) -> None:
-        self._stood_still = 0.0
-        self._late = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._standstill: Standstill | None = None
         self._broker: Broker | None = None
 
     def open(self, broker: Broker) -> None:
         self._broker = broker
-        self._task = asyncio.create_task(self._watch())
+        self._standstill = Standstill()
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._report)
         self._report()  # whoever waits for this line may send the signal
 
-    async def _watch(self) -> None:
-        while True:
-            cpu, clock = time.thread_time(), time.monotonic()
-            await asyncio.sleep(PERIOD)
-            self._stood_still = max(self._stood_still, time.thread_time() - cpu - PERIOD)
-            self._late = max(self._late, time.monotonic() - clock - PERIOD)
-
     def _report(self) -> None:
         assert self._broker is not None
+        assert self._standstill is not None
         node = self._broker.node
         report = {
-            "stood_still": round(self._stood_still, 4),
-            "late": round(self._late, 4),
+            "stood_still": round(self._standstill.take(), 4),
             "tasks": len(asyncio.all_tasks()),
             "connections": node.connections,
             "consumers": {exchange.name: len(exchange) for exchange in node.namespaces},
@@ -65,7 +52,6 @@ class Eyes:
             ),
         }
         print(json.dumps(report), flush=True)
-        self._stood_still = self._late = 0.0
 
 
 def main() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.integration.peer import DOORS, PATIENCE, Peer
-from tests.integration.running import ROOT, RunningBroker
+from tests.integration.process import ROOT
+from tests.integration.running import RunningBroker
 
 A, B = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(2))
 AT_RISK = 1.0

@@ -134,6 +134,16 @@ def test_bytes_that_come_one_by_one_are_looked_at_once() -> None:
     assert [event for event in stream.events_received() if isinstance(event, Value)]
 
 
+def test_much_is_handed_over_in_parts() -> None:
+    """Whoever asks has others to serve, too."""
+    stream = Stream()
+    stream.receive_data(b"\x01" * 10_000)
+    parts = []
+    while events := stream.events_received():
+        parts.append(len(events))
+    assert parts == [4096, 4096, 1808]
+
+
 def test_the_end() -> None:
     stream = Stream()
     stream.receive_data(b"\x01\x92")

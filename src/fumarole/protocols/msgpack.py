@@ -46,6 +46,8 @@ class Bounds(NamedTuple):
 
 
 INCOMPLETE = -1
+SWEEP = 4_096
+"""Bytes that are turned into values at once: whoever asks may have others to serve before the rest."""
 
 # What follows the first byte: how many bytes are fixed, how many say a length, and what that length counts.
 _FIXED = {
@@ -181,11 +183,13 @@ class Stream:
         self._ended = True
 
     def events_received(self) -> list[Event]:
-        """The values that are whole."""
+        """The first values that are whole; there may be more of them."""
         events: list[Event] = []
         data, at = self._pending, 0
         try:
-            while len(data) - at >= self._ruler.needed and (end := self._ruler.end(data, at)) != INCOMPLETE:
+            while (
+                at < SWEEP and len(data) - at >= self._ruler.needed and (end := self._ruler.end(data, at)) != INCOMPLETE
+            ):
                 raw = bytes(data[at:end])
                 events.append(Value(unpack(raw), raw))
                 at = end

@@ -48,9 +48,8 @@ FORGET = frozenset({"forget"})
 KEY = b"1"
 """A connection has one consumer."""
 WORK_AT_ONCE = 20_000
-"""Twenty milliseconds or so, in messages put into outboxes; and what values take besides, in the same."""
-WORK_OF_A_VALUE = 5
-WORK_OF_A_DIFF = 3
+"""Twenty milliseconds or so, in messages put into outboxes; a byte of a value, which may be an item, is the same."""
+WORK_OF_A_DIFF = 10
 
 
 class MsgPackSession(StreamSession):
@@ -161,10 +160,10 @@ class MsgPackSession(StreamSession):
                 if isinstance(event, End):
                     self.close()
                     return
-                work -= self._value(event) + WORK_OF_A_VALUE
+                work -= self._value(event) + len(event.raw)
                 if self.close_expected():
                     return
-                self.unfinished = work <= 0 and following < len(events)
+                self.unfinished = work <= 0 and (following < len(events) or self._stream.pending > 0)
                 if self.unfinished or self.claim:
                     self._stream.put_back(events[following:])
                     return

@@ -32,7 +32,7 @@ WORK_AT_ONCE = 20_000
 """Twenty milliseconds or so, in messages put into outboxes; and what operations take besides, in the same."""
 WORK_OF_A_PUBLISH = 3
 WORK_OF_A_CONTROL = 15
-WORK_OF_A_REPORT = 10_000
+WORK_OF_A_REPORT = 20_000
 WITHOUT_END = 1 << 62
 
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgpack
 import zmq
 
-from tests.integration.running import ROOT
+from tests.integration.process import RunningProcess
 
-START_SECONDS = 20.0
 SECONDS = 10.0
 _OPEN = re.compile(r"open on (tcp://\S+)")
 
@@ -29,57 +22,22 @@ def pack(payload: bytes = b"", properties: dict[str, Any] | None = None, headers
     return bytes(msgpack.packb({"payload": payload, "properties": properties or {}, "headers": headers or {}}))
 
 
-class RunningBridge:
+class RunningBridge(RunningProcess):
     """`fumarole bridge`, watched (observed.py)."""
 
     def __init__(self, *arguments: str, ready: bool = True) -> None:
-        self.log: list[str] = []
-        self.stopped = False
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.bridge.observed", "--router", "tcp://127.0.0.1:*", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.pid = self._process.pid
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._output: IO[str] = self._process.stdout
         self.endpoint = ""
-        self._opened = threading.Event()
-        self._listener = threading.Thread(target=self._listen, args=(self._process.stderr,), daemon=True)
-        self._listener.start()
-        assert self._opened.wait(START_SECONDS), self.tail()
-        assert self.endpoint, self.tail()
-        self._output.readline()
+        self.stopped = False
+        super().__init__(
+            "tests.integration.bridge.observed", "--router", "tcp://127.0.0.1:*", *arguments, observed=True
+        )
         if ready:
             self.wait_for(lambda status: status["broker"]["state"] == "connected")
 
-    def _listen(self, errors: IO[str]) -> None:
-        for line in errors:
-            self.log.append(line.rstrip("\n"))
-            if found := _OPEN.search(line):
-                self.endpoint = found[1]
-                self._opened.set()
-        self._opened.set()
-
-    def tail(self) -> str:
-        return "\n".join(self.log[-40:])
-
-    def is_running(self) -> bool:
-        return self._process.poll() is None
-
-    def observe(self) -> dict[str, Any]:
-        """What observed.py says."""
-        self._process.send_signal(signal.SIGUSR1)
-        line = self._output.readline()
-        assert line, self.tail()
-        found: dict[str, Any] = json.loads(line)
-        return found
+    def heard(self, line: str) -> bool:
+        if found := _OPEN.search(line):
+            self.endpoint = found[1]
+        return bool(self.endpoint)
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.observe()["status"]
@@ -102,31 +60,11 @@ class RunningBridge:
             assert time.monotonic() < deadline, self.tail()
             time.sleep(0.02)
 
-    def memory(self) -> int:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise AssertionError("no VmRSS")
-
-    def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 - names are enough
-
-    def stop(self) -> None:
-        assert self.is_running(), self.tail()
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
         self.stopped = True
-        self._process.terminate()
-        try:
-            code = self._process.wait(SECONDS)
-        finally:
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait()
-            self._listener.join(SECONDS)
-            self._output.close()
-            assert self._process.stderr is not None
-            self._process.stderr.close()
-        assert code == 0, self.tail()
+        took = super().stop(number)
         assert "Traceback" not in "\n".join(self.log), self.tail()
+        return took
 
 
 class Dealer:

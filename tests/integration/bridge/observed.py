@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import time
 from typing import Any
 
 from fumarole.app import bridges
 from fumarole.app.cli import main
 from fumarole.bridge.bridge import Bridge, BridgeOptions
-
-PERIOD = 0.02
+from tests.integration.standstill import Standstill
 
 
 class WatchedBridge(Bridge):
@@ -23,32 +21,27 @@ class WatchedBridge(Bridge):
 
     def __init__(self, options: BridgeOptions) -> None:
         super().__init__(options)
-        self._stood_still = 0.0
+        self._standstill: Standstill | None = None
 
     def start(self) -> None:
         super().start()
-        self._watching = asyncio.create_task(self._watch())
+        self._standstill = Standstill()
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._say)
         self._say()  # whoever waits for this line may send the signal
 
     async def stop(self) -> None:
-        self._watching.cancel()
+        assert self._standstill is not None
+        self._standstill.stop()
         await super().stop()
 
-    async def _watch(self) -> None:
-        while True:
-            before = time.thread_time()
-            await asyncio.sleep(PERIOD)
-            self._stood_still = max(self._stood_still, time.thread_time() - before - PERIOD)
-
     def _say(self) -> None:
+        assert self._standstill is not None
         said: dict[str, Any] = {
-            "stood_still": round(self._stood_still, 4),
+            "stood_still": round(self._standstill.take(), 4),
             "tasks": len(asyncio.all_tasks()),
             "status": self.report(),
         }
         print(json.dumps(said), flush=True)
-        self._stood_still = 0.0
 
 
 if __name__ == "__main__":
