@@ -33,7 +33,7 @@ cluster: setup ## three nodes with the demonstration spread over them; kill one 
 	@$(BIN)/fumarole demo --nodes 3
 
 test: setup-test check ## every check and every test
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q -n 2
 
 check: setup .venv/.pipeline ## format, lint, types, layers
 	@$(BIN)/ruff format --check .

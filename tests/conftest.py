@@ -1,7 +1,9 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 
@@ -9,12 +11,38 @@ from fumarole.fastpath.engine import PLAIN, Engine, compiled
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.load_profile("ci")
 
-INTEGRATION = Path(__file__).parent / "integration"
+TESTS = Path(__file__).parent
+SPARK = ("pipeline/", "docs/test_pipeline.py")
+TOGETHER = ("app/", "integration/bridge/", "integration/cluster/", "integration/kubemq/")
+"""Rooms that share what takes long to start."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Quick tests first, those with real servers last."""
-    items.sort(key=lambda item: item.path.is_relative_to(INTEGRATION))
+class ByRoom(LoadScopeScheduling):  # type: ignore[misc] # it has no types
+    """Where two processes share the tests (pytest -n 2), each takes a room, and the longest go first."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _room(nodeid.partition("::")[0].removeprefix("tests/"))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByRoom:
+    config.option.loadscopereorder = False
+    return ByRoom(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Quick tests first, those with real servers last; with two processes the other way about: so neither waits long."""
+    items.sort(key=_effort, reverse=hasattr(config, "workerinput"))
+
+
+def _room(path: str) -> str:
+    if path.startswith(SPARK):
+        return "spark"
+    return next((room for room in TOGETHER if path.startswith(room)), path)
+
+
+def _effort(item: pytest.Item) -> int:
+    path = item.path.relative_to(TESTS).as_posix()
+    return 2 if _room(path) == "spark" else int(path.startswith("integration/"))
 
 
 @pytest.fixture(params=["plain", "compiled"])

@@ -321,7 +321,7 @@ def test_unknown_variable(name: str, meant: str) -> None:
 
 
 FOREIGN_VARIABLES = {
-    **dict.fromkeys(READ_ELSEWHERE, "nats://ada:hunter2@host"),
+    **dict.fromkeys(sorted(READ_ELSEWHERE), "nats://ada:hunter2@host"),
     "FUMAROLE_SERVICE_HOST": "10.0.0.1",
     "FUMAROLE_SERVICE_PORT_NATS": "4222",
     "FUMAROLE_PORT": "tcp://10.0.0.1:4222",

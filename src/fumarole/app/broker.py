@@ -196,6 +196,8 @@ async def serve(
     # What is here now stays. It is not searched once more: others may have told of a million consumers.
     gc.freeze()
     log.info("fumarole %s, hot path: %s", __version__, broker.engine.name)
+    if settings.bridges:
+        log.info("[[bridges]] of the configuration are not run here: fumarole bridge --config FILE runs them")
     if started is not None:
         started(broker)
     await stopping.wait()
