@@ -218,6 +218,7 @@ SAMPLES: dict[KeyPath, str] = {
     ("workers",): "3",
     ("links", "name"): "lab",
     ("links", "silence"): "12",
+    ("links", "address"): "localhost:2",
     ("links", "outbox"): "12345",
     ("log", "level"): "error",
     ("log", "format"): "json",

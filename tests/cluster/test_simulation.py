@@ -16,7 +16,8 @@ from fumarole.cluster.peer import Peer
 from fumarole.cluster.pulse import Pulse
 from fumarole.exchange.exchange import Exchange
 from fumarole.fastpath.engine import PLAIN, compiled
-from tests.cluster.simulation import World
+from tests.cluster.simulation import World, faults
+from tests.cluster.simulation.checks import registry_faults
 
 SEEDS = 24
 SEEDS_FOR_A_BUG = 25
@@ -48,7 +49,7 @@ def test_a_seed_replays_exactly() -> None:
 def test_without_faults_nothing_is_lost() -> None:
     world = World(3, 4)
     world.start()
-    world.play(20.0, faults=0.0)
+    world.play(20.0, fault_every=0.0)
     assert world.history.touched == []
     assert world.faults() == []
     assert sum(len(ear.heard) for ear in world.history.ears) > 1000
@@ -116,7 +117,7 @@ def test_a_pause_of_a_second_evicts_nobody() -> None:
     world = World(8, 3)
     world.start()
     for name in ("n0", "n1", "n2") * 3:
-        world.pause(world.hosts[name], 1.0)
+        faults.pause(world, world.hosts[name], 1.0)
         world.run(2.0)
     assert [host.cluster.lost for host in world.running] == [0, 0, 0]
 
@@ -151,7 +152,7 @@ def test_twenty_nodes_find_each_other() -> None:
     world.start()
     world.hosts["n3"].subscribe("a.x", "")
     world.run(1.0)
-    assert world.registry_faults() == []
+    assert registry_faults(world) == []
 
 
 # The checker is checked.

@@ -147,6 +147,16 @@ def test_a_frame_larger_than_the_outbox_is_dropped_alone(engine: Engine) -> None
     assert [consumer.dropped for consumer in box.consumers] == [0, 1, 0]
 
 
+def test_clearing_says_how_many_messages_there_were(engine: Engine) -> None:
+    box = Box(engine, 1 << 20)
+    for number in range(1000):
+        box.push(b"x" * 100, number % 3)
+        box.push(b"control", None)
+    assert len(box.outbox.take(500)) == 4 * 107
+    assert (box.outbox.clear(), box.outbox.size) == (996, 0)
+    assert box.outbox.clear() == 0
+
+
 @pytest.mark.parametrize("overflow", Overflow)
 def test_both_forms_do_the_same(overflow: Overflow) -> None:
     """Random frames in, random amounts out: the same bytes and the same counts."""

@@ -424,7 +424,9 @@ def test_describe(desk: Desk) -> None:
         ('{"producers": [{"id": 1, "metadata": {}}]}', "UUID of version 4"),
         (f'{{"producers": [{{"id": "{PRODUCER}", "metadata": {{"a": [1]}}}}]}}', "neither text"),
         (f'{{"producers": [{{"id": "{PRODUCER}", "metadata": {{"a": NaN}}}}]}}', "not a finite number"),
+        (json.dumps({"producers": [{"id": PRODUCER, "metadata": {}}] * 101}), "at most 100 producers"),
     ],
+    ids=["half", "a list", "a number", "no identity", "a list of metadata", "NaN", "too many"],
 )
 def test_describe_refused(desk: Desk, payload: str, text: str) -> None:
     client = desk.connect()

@@ -24,6 +24,7 @@ from fumarole.core.errors import FumaroleError
 from fumarole.doors.complaints import Complaints
 from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
+from fumarole.doors.placement import Placement
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.fastpath import engine
@@ -54,7 +55,8 @@ class Door(Protocol):
     address: tuple[str, int]
     scheme: str
 
-    async def open(self, host: str, port: int, shared: bool = False) -> None: ...
+    async def open(self, host: str, port: int, placement: Placement | None = None) -> None: ...
+    def cut_off(self) -> None: ...
     async def drain(self, seconds: float) -> None: ...
 
 
@@ -113,6 +115,8 @@ class Broker:
             )
         for address in settings.doors.kubemq:
             await self._open("KubeMQ", self._kubemq_door(credentials), address)
+        if self._worker is not None:
+            self._worker.placement.begin(self._worker.number)
         if self._clustering is not None:
             self._clustering.opened(self.doors)
 
@@ -137,7 +141,7 @@ class Broker:
 
     async def _open(self, name: str, door: Door, address: Address) -> None:
         try:
-            await door.open(address.host, address.port, shared=self._worker is not None)
+            await door.open(address.host, address.port, None if self._worker is None else self._worker.placement)
         except OSError as error:
             await self.stop()
             raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
@@ -162,6 +166,8 @@ class Broker:
     async def stop(self) -> None:
         """Drains every door: no new connections, outboxes flushed, then closed."""
         seconds = self._settings.limits.drain
+        if self._worker is not None:
+            self._worker.placement.end()
         if self._clustering is not None:
             await self._clustering.leave(self.doors)
         await asyncio.gather(*(door.drain(seconds) for door in self.doors))

@@ -16,11 +16,11 @@ from fumarole.cluster.identity import Identity
 from fumarole.cluster.link import UNIX, Link, remove_socket
 from fumarole.cluster.pulse import Timing
 from fumarole.doors.nats import NatsDoor
-from fumarole.doors.stream import StreamDoor
 from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import Engine
 
 if TYPE_CHECKING:
+    from fumarole.app.broker import Door
     from fumarole.app.workers import Worker
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ class Clustering:
         self._node = node
         self._address, self._peers = _addresses(settings, worker)
         links = settings.links
+        self._reached_at = "" if links.address is None else str(_next(links.address, worker))
         # Workers are nodes to each other, though to clients they are one.
         name = node.name if worker is None else f"{node.name}/{worker.number}"
         siblings = "" if worker is None else f"{node.name}/"
@@ -51,14 +52,14 @@ class Clustering:
         )
         self._link.on_change = self._change
         self._link.cluster.stood_still = self._stand_still
-        self._doors: list[StreamDoor] = []
+        self._doors: list[Door] = []
         node.cluster = self._link.cluster
 
     async def start(self) -> None:
         """Joins. Raises OSError where the address cannot be had."""
         settings = self._settings
         remove_socket(self._address)
-        await self._link.open(self._address, self._peers)
+        await self._link.open(self._address, self._peers, self._reached_at)
         is_open = self._link.is_guarded or self._address.startswith(UNIX)
         guard = "" if is_open else "; without a secret or TLS, only nodes of this machine are let in"
         log.info(
@@ -79,10 +80,10 @@ class Clustering:
         if settings.peer and not self._link.cluster.peers:
             log.warning("no other node could be reached; they are tried again all the time")
 
-    def opened(self, doors: Sequence[Any]) -> None:
+    def opened(self, doors: Sequence[Door]) -> None:
         """Clients of other nodes may come here, should theirs go away."""
         self._link.tell_clients(tuple(_shown(*door.address) for door in doors if isinstance(door, NatsDoor)))
-        self._doors = [door for door in doors if isinstance(door, StreamDoor)]
+        self._doors = list(doors)
         self._change()
 
     def _stand_still(self, seconds: float) -> None:
@@ -128,6 +129,10 @@ def _addresses(settings: Settings, worker: Worker | None) -> tuple[str, tuple[st
     host, port = settings.cluster.host, settings.cluster.port
     siblings = [str(Address(host, port + number)) for number in range(worker.of)]
     return siblings.pop(worker.number), (*siblings, *peers)
+
+
+def _next(address: Address, worker: Worker | None) -> Address:
+    return address if worker is None else Address(address.host, address.port + worker.number)
 
 
 def _shown(host: str, port: int) -> str:

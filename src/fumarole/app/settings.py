@@ -87,6 +87,8 @@ class Links(Struct, frozen=True, kw_only=True):
     authority: FilePath | None = None
     silence: float = 2.0
     """Seconds after which a node that is not heard of is gone (C4)."""
+    address: ListenAddress | None = None
+    """Where other nodes reach this one, if that is not where it listens."""
     outbox: Size = 16 * MIB
     """Bytes that wait for one other node; then the oldest messages are dropped."""
 

@@ -1,8 +1,8 @@
 """All the cores of one machine: several processes that share the doors' ports and are a cluster among themselves.
 
-The kernel gives each new connection to one of the processes (SO_REUSEPORT); what belongs to a consumer of another goes
-over a Unix socket. To clients it is one node with one name. What is durable is kept by the first worker, which knows
-all that the others know.
+The kernel gives each new connection to one of the processes (SO_REUSEPORT), which may let another have it
+(doors/placement.py); what belongs to a consumer of another goes over a Unix socket. To clients it is one node with one
+name. What is durable is kept by the first worker, which knows all that the others know.
 
 This process only watches: it holds the ports, so that all workers get the same, starts a worker again that has died,
 and passes on the request to stop.
@@ -28,6 +28,7 @@ import msgspec
 from fumarole.app.broker import Broker, CannotServeError, serve
 from fumarole.app.settings import Doors, Settings
 from fumarole.app.values import Address
+from fumarole.doors.placement import Placement
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Worker(NamedTuple):
     of: int
     folder: Path
     """Where their sockets are."""
+    placement: Placement
 
     def address(self, number: int) -> str:
         return f"unix:{self.folder / str(number)}"
@@ -64,7 +66,8 @@ def serve_with_workers(settings: Settings, run: Run, announce: Callable[[Broker]
     try:
         with _held(settings.doors) as doors:
             settings = msgspec.structs.replace(settings, doors=doors, node=settings.node or f"fumarole-{os.getpid()}")
-            _Watch(settings, folder, run, announce).watch()
+            with contextlib.closing(Placement(count_of(settings))) as placement:
+                _Watch(settings, folder, placement, run, announce).watch()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -96,12 +99,20 @@ def _held(doors: Doors) -> Iterator[Doors]:
 
 
 class _Watch:
-    def __init__(self, settings: Settings, folder: Path, run: Run, announce: Callable[[Broker], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        placement: Placement,
+        run: Run,
+        announce: Callable[[Broker], None],
+    ) -> None:
         self._settings = settings
         self._folder = folder
         self._run = run
         self._announce = announce
         self._count = count_of(settings)
+        self._placement = placement
         self._workers: dict[int, int] = {}
         """Number by process id."""
         self._stopping = False
@@ -147,7 +158,7 @@ class _Watch:
         try:
             for each in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(each, signal.SIG_DFL)
-            worker = Worker(number, self._count, self._folder)
+            worker = Worker(number, self._count, self._folder, self._placement)
             self._run(serve(self._settings, started=lambda broker: self._started(number, broker), worker=worker))
             code = 0
         except CannotServeError as error:

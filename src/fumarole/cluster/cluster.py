@@ -19,7 +19,7 @@ heard of; whoever is dialed dials back.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from fumarole.cluster.identity import DATA, LANES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.metadata import Metadata
-from fumarole.cluster.peer import Peer
+from fumarole.cluster.peer import Peer, traffic_report
 from fumarole.cluster.pulse import USUAL, Timing
 from fumarole.cluster.registry import Own
 from fumarole.core.publication import Publication
@@ -120,6 +120,8 @@ class Cluster:
         self.refused = 0
         self.lost = 0
         """Peers that were given up."""
+        self._past: Counter[str] = Counter()
+        """Messages to and from those who are gone."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a peer comes or goes."""
         self.stood_still: Callable[[float], None] = lambda _: None
@@ -295,6 +297,7 @@ class Cluster:
         if peer.is_linked() or peer.known is not None:
             self.announce("node %s is gone: %s", ascii(peer.name), why)
         peer.close()
+        self._past += peer.traffic()
         self.forget(peer)
         self.advance()
         self.changed()
@@ -445,6 +448,8 @@ class Cluster:
             "changes": self._ticket,
             "unconfirmed": self._ticket - self._reached,
             "refused": self.refused,
+            "lost": self.lost,
+            **traffic_report(sum((peer.traffic() for peer in self.peers.values()), self._past)),
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
         }
 

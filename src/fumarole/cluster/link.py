@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import logging
 import os
+import select
 import socket
 import ssl
 import struct
@@ -17,7 +18,7 @@ from time import monotonic
 from typing import Any, cast
 
 from fumarole.cluster.cluster import LINK_OUTBOX, Cluster
-from fumarole.cluster.identity import NONCE_BYTES, Identity
+from fumarole.cluster.identity import DATA, NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.pulse import USUAL, Timing
 from fumarole.doors.complaints import Complaints
@@ -79,12 +80,19 @@ class Link:
             link_limit=outbox,
         )
         node.wake = self.cluster.wake
+        node.look = self._look
+        self._poll = select.poll()
+        self._polled: dict[int, Connection] = {}
+        """By descriptor, the connections that messages leave by."""
         self._changed = asyncio.Event()
         self.cluster.changed = self._change
         self.on_change: Callable[[], None] = lambda: None
 
-    async def open(self, address: str, peers: tuple[str, ...]) -> None:
-        """Listens, and begins to look for the others. Raises OSError where the address cannot be had."""
+    async def open(self, address: str, peers: tuple[str, ...], reached_at: str = "") -> None:
+        """Listens, and begins to look for the others. Raises OSError where the address cannot be had.
+
+        Others are told to come to `reached_at`, where that is not the address itself.
+        """
         loop = asyncio.get_running_loop()
         make = lambda: Connection(self)  # noqa: E731
         if address.startswith(UNIX):
@@ -96,6 +104,7 @@ class Link:
             if port == 0:
                 port = self._server.sockets[0].getsockname()[1]
             self.cluster.identity.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.cluster.identity.address = reached_at or self.cluster.identity.address
         for peer in peers:
             self.cluster.contact(peer, given=True)
         self._clock = asyncio.create_task(self._tick())
@@ -169,9 +178,20 @@ class Link:
 
     def connected(self, connection: Connection) -> None:
         self._connections.add(connection)
+        if connection.socket is not None and connection.dials(DATA):
+            self._polled[connection.socket] = connection
+            self._poll.register(connection.socket, select.POLLRDHUP)
 
     def disconnected(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        if connection.socket is not None and self._polled.get(connection.socket) is connection:
+            del self._polled[connection.socket]
+            self._poll.unregister(connection.socket)
+
+    def _look(self) -> None:
+        """Who has hung up gets nothing more, though the loop may come to hear of it only later (G3)."""
+        for descriptor, _ in self._poll.poll(0) if self._polled else ():
+            self._polled[descriptor].hung_up()
 
     def _change(self) -> None:
         self._changed.set()
@@ -198,7 +218,9 @@ class Connection(asyncio.BufferedProtocol):
         self._reader: Any = None
         self._outbox: Outbox = cast(Outbox, None)
         self._send: Callable[[int], bool] | None = None
+        self.socket: int | None = None
         self._descriptor = -1
+        """The same, where nothing stands between it and the outbox."""
         self._paused = False
         self._busy = 0.0
         """Seconds spent on it since others had their turn."""
@@ -214,8 +236,10 @@ class Connection(asyncio.BufferedProtocol):
         if plain is not None and plain.family in (socket.AF_INET, socket.AF_INET6):
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(cluster.timing.silence * 1000))
-        if plain is not None and transport.get_extra_info("sslcontext") is None:
-            self._descriptor = plain.fileno()
+        if plain is not None:
+            self.socket = plain.fileno()
+            if transport.get_extra_info("sslcontext") is None:
+                self._descriptor = self.socket
         self._link.connected(self)
         cluster.now = monotonic()
         if self._dialed[0]:
@@ -277,6 +301,17 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._paused = False
         self.flush()
+
+    # What the link asks.
+
+    def dials(self, lane: str) -> bool:
+        """Is it this lane, and was it us who dialed?"""
+        return self._dialed[1] == lane
+
+    def hung_up(self) -> None:
+        """The other end has closed, which asyncio will say too."""
+        self._link.disconnected(self)
+        self.lane.receive_eof()
 
     # What outboxes and lanes call.
 

@@ -2,8 +2,15 @@
 
 Whoever hears a reading that changes a producer's metadata tells the others all of it, with a version: how often it has
 changed, and where last. The newer one holds, and of two with the same number the one from the node whose name comes
-later; so all nodes come to the same, in whatever order they hear of it. (A producer that speaks to two nodes at once
-may lose a key that only the older one of the two had. Sensors speak to one.)
+later; so all nodes come to the same, in whatever order they hear of it.
+
+A producer may say something new to two nodes at once. So for a while each key that was said has a version of its own,
+and goes with the rest: of each such key the newer one holds, be it a value or that there is none, and nothing that only
+one of the two was told is lost.
+
+    node a   {"Room": "kitchen"}         version 7 a, said: Room 7 a
+    node b   {"Floor": 2}                version 7 b, said: Floor 7 b
+    both     {"Room": "kitchen", "Floor": 2}, version 7 b
 
 A producer that was forgotten leaves its version behind for a while, so that a node that was away does not bring it
 back.
@@ -14,22 +21,26 @@ node knows the new metadata before the reading that brought it (M5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import Publication
 from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
-from fumarole.exchange.producers import Reading, check_identity
+from fumarole.exchange.producers import Producer, Reading, check_identity
 from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame
 
 SLICE = 500
 GRAVES_KEPT = 100_000
 GRAVE_SECONDS = 600.0
 HEARD_EVERY = 1.0
+SAID_KEPT = 100_000
+"""Producers whose keys have versions of their own."""
+SAID_SECONDS = 60.0
 
 Version = tuple[int, str]
+NEVER: Version = (-1, "")
 
 
 class Metadata:
@@ -40,19 +51,23 @@ class Metadata:
         self._node = node
         self._say = say
         self._graves: dict[tuple[str, str], tuple[Version, float]] = {}
+        self._said: dict[tuple[str, str], tuple[dict[str, Version], float]] = {}
+        """Of producers that were described lately: each key that was said, with its version, and when."""
         self._told_heard = 0.0
         self.now = 0.0
 
     # What this node tells.
 
-    def described(self, exchange: Exchange, identity: str) -> None:
-        """A producer here has said something new of itself."""
+    def described(self, exchange: Exchange, identity: str, keys: Collection[str]) -> None:
+        """A producer here has said something new of itself, with these keys."""
         producer = exchange.producers.get(identity)
         assert producer is not None
         grave = self._graves.pop((exchange.name, identity), None)
         newest = max(producer.version, grave[0] if grave is not None else (0, ""))
         producer.version = newest[0] + 1, self._node
-        self._say(Producers(exchange.name, (Described(identity, *producer.version, producer.metadata),)))
+        said = {**self._said_of(exchange, identity), **dict.fromkeys(keys, producer.version)}
+        self._remember(exchange, identity, said)
+        self._say(Producers(exchange.name, (Described(identity, *producer.version, producer.metadata, said),)))
 
     def forgotten(self, exchange: Exchange, identity: str) -> None:
         producer = exchange.producers.get(identity)
@@ -66,7 +81,12 @@ class Metadata:
         for exchange in list(self._namespaces):
             producers = iter(list(exchange.producers))
             while some := tuple(islice(producers, SLICE)):
-                yield Producers(exchange.name, tuple(Described(p.identity, *p.version, p.metadata) for p in some))
+                yield Producers(
+                    exchange.name,
+                    tuple(
+                        Described(p.identity, *p.version, p.metadata, self._said_of(exchange, p.identity)) for p in some
+                    ),
+                )
         graves = iter(list(self._graves.items()))
         while gone := tuple(islice(graves, SLICE)):
             for (namespace, identity), (version, _) in gone:
@@ -85,6 +105,8 @@ class Metadata:
                 self._say(Heard(exchange.name, tuple((heard or [])[at : at + SLICE])))
         while self._graves and next(iter(self._graves.values()))[1] < now - GRAVE_SECONDS:
             del self._graves[next(iter(self._graves))]
+        while self._said and next(iter(self._said.values()))[1] < now - SAID_SECONDS:
+            del self._said[next(iter(self._said))]
 
     def encode(self, key: bytes, publication: Publication) -> bytes:
         """A reading on the wire."""
@@ -122,14 +144,45 @@ class Metadata:
         version = described.version, described.node
         producer, grave = exchange.producers.get(identity), self._graves.get((exchange.name, identity))
         known = producer.version if producer is not None else grave[0] if grave is not None else (-1, "")
-        if version <= known:
-            return
         if described.metadata is None:
-            self._bury(exchange.name, identity, version)
-            exchange.producers.lose(identity)
-        else:
+            if version > known:
+                self._bury(exchange.name, identity, version)
+                exchange.producers.lose(identity)
+        elif producer is not None:
+            self._merge(exchange, producer, described)
+        elif version > known:
             self._graves.pop((exchange.name, identity), None)
+            self._remember(exchange, identity, described.said)
             exchange.producers.learn(identity, described.metadata, self.now).version = version
+
+    def _merge(self, exchange: Exchange, producer: Producer, described: Described) -> None:
+        """Of each key that either was told lately the newer holds; of all others, what the newer description has."""
+        assert described.metadata is not None
+        here, there = self._said_of(exchange, producer.identity), described.said
+        version = described.version, described.node
+        news = {key: stamp for key, stamp in there.items() if stamp > here.get(key, NEVER)}
+        if version <= producer.version and not news:
+            return
+        newer, older = described.metadata, producer.metadata
+        kept = {key for key, stamp in here.items() if stamp > there.get(key, NEVER)}
+        if version <= producer.version:
+            newer, older = older, newer
+            kept = set(news)
+        merged = {key: value for key, value in newer.items() if key not in kept}
+        merged.update((key, older[key]) for key in kept if key in older)
+        self._remember(exchange, producer.identity, {**here, **news})
+        exchange.producers.learn(producer.identity, merged, self.now).version = max(version, producer.version)
+
+    def _said_of(self, exchange: Exchange, identity: str) -> dict[str, Version]:
+        found = self._said.get((exchange.name, identity))
+        return {} if found is None else found[0]
+
+    def _remember(self, exchange: Exchange, identity: str, said: dict[str, Version]) -> None:
+        self._said.pop((exchange.name, identity), None)
+        if said:
+            if len(self._said) >= SAID_KEPT:
+                del self._said[next(iter(self._said))]
+            self._said[exchange.name, identity] = said, self.now
 
     def heard(self, said: Heard) -> None:
         exchange = self._namespaces.get(said.namespace)
@@ -154,4 +207,5 @@ class Metadata:
         if len(self._graves) >= GRAVES_KEPT:
             del self._graves[next(iter(self._graves))]
         self._graves.pop((namespace, identity), None)
+        self._said.pop((namespace, identity), None)
         self._graves[namespace, identity] = version, self.now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,8 @@ class Peer:
         self.received = 0
         """Messages that it forwarded to us."""
         self.too_old = 0
+        self.unsent = 0
+        """Messages that were still here when the link ended."""
         self.counted: dict[str, dict[str, int | dict[str, int]]] = {}
         """By namespace, what it has counted; only workers of one node tell each other."""
         self.resting: dict[tuple[str, str], float] = {}
@@ -174,7 +177,7 @@ class Peer:
         self.outbox.owner = Nobody()
         self.outbox.doubted = True
         self.outbox.govern(0, Overflow.DROP_NEWEST, self.counters)
-        self.outbox.clear()
+        self.unsent += self.outbox.clear()
 
     # What it says.
 
@@ -245,6 +248,18 @@ class Peer:
                 for member in self.others.members(namespace, group):
                     member.resting = False
 
+    def traffic(self) -> Counter[str]:
+        """Messages to it and from it, and what became of some."""
+        return Counter(
+            {
+                "forwarded": sum(courier.accepted for _, courier in self.others.couriers()),
+                "received": self.received,
+                "outbox full": self.counters.overflowed,
+                "link lost": self.unsent,
+                "too old": self.too_old,
+            }
+        )
+
     def report(self, now: float) -> dict[str, Any]:
         """For people and scripts."""
         state = "doubted" if self.outbox.doubted else "live" if self.is_settled() else "joining"
@@ -258,10 +273,17 @@ class Peer:
             "consumers": self.others.consumers,
             "behind": None if self.known is None else self.cluster.ticket() - self.known,
             "outbox": self.outbox.size,
-            "forwarded": sum(courier.accepted for _, courier in self.others.couriers()),
-            "received": self.received,
-            "dropped": {"outbox full": self.counters.overflowed, "too old": self.too_old},
+            **traffic_report(self.traffic()),
         }
+
+
+def traffic_report(traffic: Counter[str]) -> dict[str, Any]:
+    """For people and scripts."""
+    return {
+        "forwarded": traffic["forwarded"],
+        "received": traffic["received"],
+        "dropped": {reason: traffic[reason] for reason in ("outbox full", "link lost", "too old")},
+    }
 
 
 LONGEST_REST = 1.0

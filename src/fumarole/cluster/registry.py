@@ -19,7 +19,7 @@ from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import show
 from fumarole.core.topic import parse_wildcards
 from fumarole.exchange.consumer import Consumer, Outlet
-from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.exchange import BEFORE_GROUP, Exchange
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
 from fumarole.protocols.link import Entry
@@ -78,6 +78,11 @@ def _key_of(entry: Entry) -> Key:
     return entry.namespace, entry.pattern, entry.group, entry.query, entry.allow, entry.deny
 
 
+def _key_of_message(courier: Consumer, group: str) -> bytes:
+    """Of one that is for this group and no other."""
+    return courier.key + BEFORE_GROUP + group.encode() if group else b""
+
+
 class Others:
     """The consumers of one peer, in the exchanges of this node."""
 
@@ -133,10 +138,15 @@ class Others:
 
     def _add(self, key: Key, entry: Entry) -> None:
         try:
-            exchange = self._namespaces.get(entry.namespace) or self._namespaces.restore(entry.namespace)
-            consumer = exchange.consumer(self._outlet, entry.pattern, entry.group, b"", self._sees(entry))
+            exchange = self._namespaces.get(entry.namespace)
+            if exchange is None:
+                exchange = self._namespaces.restore(entry.namespace)
+            courier = self._courier(exchange)
+            consumer = exchange.consumer(
+                self._outlet, entry.pattern, entry.group, _key_of_message(courier, entry.group), self._sees(entry)
+            )
             consumer.count = entry.count
-            consumer.courier = self._courier(exchange)
+            consumer.courier = courier
             self._subscribe(exchange, consumer, entry)
         except FumaroleError:
             return

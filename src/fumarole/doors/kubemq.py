@@ -20,6 +20,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from fumarole.core.publication import Publication
+from fumarole.doors.placement import Placement
 from fumarole.doors.pump import flush
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
@@ -40,6 +41,9 @@ IDLE_CONNECTIONS: Final = 5
 """After so many times `limits.idle` without a call a connection is closed; clients open another when they need it."""
 LARGEST_READ: Final = 4 * 1024 * 1024
 """Bytes of a message that are read though they are over the limit: so the message is refused, and the call goes on."""
+
+STALE: Final = 0.5
+"""Seconds after a standstill in which calls may have waited for long: what is in the sockets has been read by then."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handle = Callable[[Any, Context], Awaitable[Any]]
@@ -70,10 +74,17 @@ class KubemqDoor:
         self._calls: dict[asyncio.Task[Any], KubemqSession] = {}
         self._addresses: Counter[str] = Counter()
         self._draining = False
+        self._cut_off: set[asyncio.Task[Any]] = set()
+        self._stale_until = 0.0
+        """By the monotonic clock: until then calls may be older than they look."""
         self.address = ("", 0)
 
-    async def open(self, host: str, port: int, shared: bool = False) -> None:
-        """Listens; `shared`: as others on this machine may. Raises OSError where the address cannot be had."""
+    async def open(self, host: str, port: int, placement: Placement | None = None) -> None:
+        """Listens, with `placement` as others on this machine may. Raises OSError where the address cannot be had.
+
+        Connections are the library's, and stay where the kernel has put them.
+        """
+        shared = placement is not None
         # Calls of which only the beginning has come have no session yet, but are counted here.
         self._server = grpc.aio.server(
             options=self._options(shared), maximum_concurrent_rpcs=self._node.limits.connections
@@ -89,6 +100,27 @@ class KubemqDoor:
             raise OSError("the address is in use, or not one of this machine's") from None
         self.address = (host, port)
         await self._server.start()
+
+    def cut_off(self) -> None:
+        """Ends every call at once: what its client said may be too old, and so may be what waits for it.
+
+        Calls that have waited in the sockets begin only now, and are refused for a moment.
+        """
+        self._stale_until = time.monotonic() + STALE
+        for task, session in list(self._calls.items()):
+            session.close()
+            if session.outbox is not None:
+                session.outbox.clear()
+            self._cut_off.add(task)
+            task.cancel()
+
+    def _look_at_the_clock(self) -> None:
+        """Before anything is taken in: has this node stood still? Raises Fault where that may be too old."""
+        now = time.monotonic()
+        if now > self._node.late_after:
+            self._node.wake(now)
+        if now < self._stale_until:
+            raise Fault(kubemq.STOOD_STILL, kubemq.UNAVAILABLE)
 
     async def drain(self, seconds: float) -> None:
         """No new calls; what is in the outboxes leaves; then every call is ended."""
@@ -140,6 +172,7 @@ class KubemqDoor:
                     return
                 if event is MALFORMED:
                     raise _malformed()
+                self._look_at_the_clock()
                 try:
                     session.send_event(event)
                 except Fault as fault:
@@ -179,6 +212,7 @@ class KubemqDoor:
     @contextlib.asynccontextmanager
     async def _session(self, context: Context) -> AsyncIterator[KubemqSession]:
         """The session of this call, counted as a connection while it lasts."""
+        self._look_at_the_clock()
         limits, node, address = self._node.limits, self._node, _address(context.peer())
         if node.connections >= limits.connections or self._addresses[address] >= limits.connections_per_address:
             node.refused_connections += 1
@@ -195,9 +229,12 @@ class KubemqDoor:
         except asyncio.CancelledError:
             if self._draining:
                 raise Fault(kubemq.SHUTTING_DOWN, kubemq.UNAVAILABLE) from None
+            if task in self._cut_off:
+                raise Fault(kubemq.STOOD_STILL, kubemq.UNAVAILABLE) from None
             raise
         finally:
             session.close()
+            self._cut_off.discard(task)
             del self._calls[task]
             node.connections -= 1
             self._addresses[address] -= 1

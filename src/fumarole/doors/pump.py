@@ -30,6 +30,8 @@ LARGE_BATCH = 4 * 1024
 """Bytes read. Smaller ones, of many connections in one turn of the loop, are flushed together."""
 SAME_TURN = 5e-6
 """Seconds between two reads that are of one turn: less than it takes to wait for anything."""
+QUIET = 0.0005
+"""Seconds without a read: this process may have waited for a processor, and what comes now for long in the socket."""
 CLOSE_DEADLINE = 5.0
 """Seconds that a closed session's last words may take to leave."""
 LINGER = 1.0
@@ -63,9 +65,11 @@ class Session(Reader, Protocol):
 class Pump(asyncio.BufferedProtocol):
     """One connection."""
 
-    def __init__(self, node: Node, door: PumpOwner) -> None:
+    def __init__(self, node: Node, door: PumpOwner, adopted: bool = False) -> None:
         self._node = node
         self._door = door
+        self.adopted = adopted
+        """Did another process give it to this one?"""
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.session: Session = cast(Session, None)
         self._reader: Reader = cast(Reader, None)
@@ -106,6 +110,8 @@ class Pump(asyncio.BufferedProtocol):
         began = monotonic()
         if began > self._node.late_after:
             self._node.wake(began)
+        elif began - _turn.read_at > QUIET:
+            self._node.look()
         self._reader.receive_data(data)
         self._after_work(began, alone=len(data) >= LARGE_BATCH or began - _turn.read_at > SAME_TURN)
 

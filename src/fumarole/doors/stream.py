@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -15,6 +16,7 @@ from time import monotonic
 from typing import Any
 
 from fumarole.doors.complaints import Complaints
+from fumarole.doors.placement import Placement
 from fumarole.doors.pump import Pump, Reader, flush
 from fumarole.doors.vigil import Vigil
 from fumarole.exchange.node import Node
@@ -67,19 +69,26 @@ class StreamDoor(ABC):
         self._waiting_checks = 0
         self._clock: asyncio.Task[None] | None = None
         self.address = ("", 0)
+        self._placement: Placement | None = None
+        """Where other processes share this door."""
+        self._place = 0
+        """The number of this door there."""
         self.vigil = Vigil(lambda look: asyncio.get_running_loop().call_soon(look))
 
-    async def open(self, host: str, port: int, shared: bool = False) -> None:
-        """Listens; `shared`: as others on this machine may. Raises OSError where the address cannot be had."""
+    async def open(self, host: str, port: int, placement: Placement | None = None) -> None:
+        """Listens, with `placement` as others on this machine may. Raises OSError where the address cannot be had."""
         loop = asyncio.get_running_loop()
         tls = None if self.greets else self._tls
         timeout = None if tls is None else self._node.limits.tls_handshake
+        if placement is not None and tls is None:  # once TLS has begun, a connection is not handed over any more
+            self._placement = placement
+            self._place = placement.add_door(lambda made: self._start(self._adopt(made)))
         self._server = await loop.create_server(
             lambda: Pump(self._node, self),
             host,
             port,
             backlog=BACKLOG,
-            reuse_port=shared,
+            reuse_port=placement is not None,
             ssl=tls,
             ssl_handshake_timeout=timeout,
         )
@@ -126,6 +135,11 @@ class StreamDoor(ABC):
     # What pumps ask.
 
     def connected(self, pump: Pump, transport: asyncio.Transport) -> None:
+        if self._placement is not None and not pump.adopted:
+            descriptor = transport.get_extra_info("socket").fileno()
+            if self._placement.hand_over(self._place, descriptor):
+                transport.abort()  # this process's hold on it, not the connection
+                return
         peer_name = transport.get_extra_info("peername") or ("", 0)
         address = str(peer_name[0])
         limits = self._node.limits
@@ -134,7 +148,7 @@ class StreamDoor(ABC):
             transport.write(self.refusal(TOO_MANY))
             transport.close()
             return
-        self._node.connections += 1
+        self._count(1)
         self._addresses[address] += 1
         self._pumps.add(pump)
         self._empty.clear()
@@ -160,7 +174,19 @@ class StreamDoor(ABC):
         self._addresses[address] -= 1
         if not self._addresses[address]:
             del self._addresses[address]
-        self._node.connections -= 1
+        self._count(-1)
+
+    def _count(self, by: int) -> None:
+        self._node.connections += by
+        if self._placement is not None:
+            self._placement.note(self._node.connections)
+
+    async def _adopt(self, made: socket.socket) -> None:
+        """A connection that another process was given, and that should rather be here."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: Pump(self._node, self, adopted=True), made)
+        except OSError:
+            made.close()  # its client has gone meanwhile
 
     def authenticate(self, pump: Pump) -> None:
         self._start(self._authenticate(pump))
@@ -239,6 +265,8 @@ class StreamDoor(ABC):
             await asyncio.sleep(TICK)
             now = loop.time()
             self._node.tick(now)
+            if self._placement is not None:
+                self._placement.tick(now)
             for pump in list(self._pumps):
                 pump.tick(now)
             flush(self._node.ready)

@@ -85,7 +85,8 @@ class Consumer:
         self.limit = 0
         """Unsubscribed after so many; 0: never."""
         self.courier: Consumer | None = None
-        """Set where this stands for consumers of another node: who takes there, once, what any of them gets (C3)."""
+        """Set where this stands for consumers of another node: who takes there, once, what any of them gets (C3). The
+        key of such a one is that of a message which is for no other group."""
         self.count = 1
         """How many it stands for."""
         self.resting = False

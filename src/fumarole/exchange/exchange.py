@@ -125,7 +125,7 @@ class Exchange:
             if consumer.courier is not None:
                 self.elsewhere += 1
             self._age()
-            if is_new:
+            if is_new and self._plans:
                 prefix = literal_prefix(pattern)
                 for plans in self._plans.values():
                     plans.touch(prefix)
@@ -243,7 +243,8 @@ class Exchange:
                     member.outlet.accept(member, publication)
                     routed += 1
                 else:  # G2: that node serves the group; one copy is enough for all that it is to do (C3)
-                    far[courier] = far.get(courier, courier.key) + BEFORE_GROUP + group.name.encode()
+                    served = far.get(courier)
+                    far[courier] = member.key if served is None else served + BEFORE_GROUP + group.name.encode()
         for courier, key in far.items():
             cast(Link, courier.outlet).forward(courier, key, publication)
         if not routed and not far:

@@ -1,7 +1,7 @@
 """Namespaces: each has exactly one exchange, and nothing crosses between two (N1–N3)."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,8 +13,10 @@ from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
 
 DEFAULT = "default"
-Described = Callable[[Exchange, str], None]
-"""This producer has said something new of itself, or is about to be forgotten."""
+Described = Callable[[Exchange, str, Collection[str]], None]
+"""This producer has said something new of itself, with these keys."""
+Forgotten = Callable[[Exchange, str], None]
+"""This one is about to be forgotten."""
 KUBEMQ = "kubemq"
 """Where KubeMQ clients are unless they say otherwise (K2)."""
 _DEFAULTS = Limits()
@@ -61,7 +63,7 @@ class Namespaces:
         self._parts = parts
         self._watch: Watch | None = None
         self._described: Described | None = None
-        self._forgotten: Described | None = None
+        self._forgotten: Forgotten | None = None
         self._exchanges: dict[str, Exchange] = {}
         for name in {DEFAULT, *self._rules}:
             self._exchanges[name] = self._make(name)
@@ -73,7 +75,7 @@ class Namespaces:
         """The exchange of a namespace, if it is there."""
         return self._exchanges.get(name)
 
-    def watch(self, watch: Watch, described: Described, forgotten: Described) -> None:
+    def watch(self, watch: Watch, described: Described, forgotten: Forgotten) -> None:
         """From now on somebody else knows of every consumer that comes and goes and of what every producer says of
         itself, in every namespace."""
         self._watch, self._described, self._forgotten = watch, described, forgotten

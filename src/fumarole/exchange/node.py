@@ -50,6 +50,8 @@ class Node:
     """By the monotonic clock: whoever reads something later than this finds that the node has stood still."""
     wake: Callable[[float], None] = field(default=lambda _: None)
     """Called then."""
+    look: Callable[[], None] = field(default=lambda: None)
+    """Called before something is taken in that may have waited: has another node hung up meanwhile?"""
 
     def tick(self, now: float) -> None:
         """Time passes: producers fall silent, and relays are listened to no more."""

@@ -143,12 +143,20 @@ class Outbox:
         self._of.extendleft(repeat(many.consumer, len(frames)))
         return True
 
-    def clear(self) -> None:
-        """Forgets everything. (Frames hold on to consumers, and those to their session, when a connection is gone.)"""
+    def clear(self) -> int:
+        """Forgets everything; how many messages there were.
+
+        (Frames hold on to consumers, and those to their session, when a connection is gone.)
+        """
+        messages = sum(
+            len(of.cut(frames)) if isinstance(of, Many) else of is not None
+            for of, frames in zip(self._of, self._frames, strict=True)
+        )
         self._held.clear()
         self._frames.clear()
         self._of.clear()
         self.size = 0
+        return messages
 
     def _make_room(self, length: int, consumer: Consumer | None) -> bool:
         if consumer is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, cast
 
@@ -115,7 +115,7 @@ class Producers:
         """How often a consumer was told that its set has changed."""
         self.unsaved: dict[str, None] = {}
         """Those whose metadata changed since it was last written down."""
-        self.changed: Callable[[str], None] | None = None
+        self.changed: Callable[[str, Collection[str]], None] | None = None
         """Who else must know what producers here say of themselves; None: nobody, there is no cluster."""
         self.forgotten: Callable[[str], None] | None = None
         """And that one is about to be forgotten."""
@@ -149,7 +149,7 @@ class Producers:
         elif metadata:
             is_news = self._change(producer, self._merged(producer.metadata, metadata), metadata)
         if is_news and self.changed is not None:
-            self.changed(identity)
+            self.changed(identity, metadata.keys())
         producer.heard = now
         return producer
 

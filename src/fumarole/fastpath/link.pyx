@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memchr, memcmp
 
-from fumarole.fastpath.nats cimport INCOMPLETE, NatsReader, ODD, Operation, WORK_AT_ONCE, sizes
+from fumarole.fastpath.nats cimport INCOMPLETE, NatsReader, ODD, Operation, WORK_AT_ONCE, line_after, sizes
 from fumarole.fastpath.outbox cimport Consumer, Outbox
 from fumarole.fastpath.plans cimport Group, Plan
 
@@ -156,20 +156,10 @@ cdef Py_ssize_t parse_message(
     """A MSG or HMSG in its usual form: its length, INCOMPLETE, or ODD."""
     cdef const char* p = at
     cdef const char* word
-    cdef const char* line_end
-    cdef bint headers = False
-    if end - at < 5:
+    cdef bint headers
+    cdef const char* line_end = line_after(&p, end, b"MSG ", longest_line, &headers)
+    if line_end == NULL:
         return ODD
-    if p[0] == c"H":
-        headers = True
-        p += 1
-    if not (p[0] == c"M" and p[1] == c"S" and p[2] == c"G" and p[3] == c" "):
-        return ODD
-    line_end = <const char*>memchr(p, c"\n", min(end - p, longest_line))
-    if line_end == NULL or line_end[-1] != c"\r":
-        return ODD
-    line_end -= 1
-    p += 4
     word = <const char*>memchr(p, c" ", line_end - p)
     if word == NULL or word == p or p[0] == c"$":
         return ODD

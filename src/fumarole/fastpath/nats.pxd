@@ -1,4 +1,6 @@
 # cython: language_level=3
+from libc.string cimport memchr, memcmp
+
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
 from fumarole.fastpath.plans cimport Plan, Plans
 
@@ -27,6 +29,25 @@ cdef struct Operation:
     Py_ssize_t headers          # bytes of headers; -1: it is a PUB
     Py_ssize_t total            # bytes of headers and payload
     Py_ssize_t length           # of the whole operation
+
+
+cdef inline const char* line_after(
+    const char** at, const char* end, const char* verb, Py_ssize_t longest, bint* headers
+) noexcept:
+    """Where the line that begins here with this verb, or with H before it, ends; `at` is moved past the verb. NULL: it does not."""
+    cdef const char* p = at[0]
+    cdef const char* line_end
+    if end - p < 5:
+        return NULL
+    headers[0] = p[0] == c"H"
+    p += headers[0]
+    if memcmp(p, verb, 4) != 0:
+        return NULL
+    line_end = <const char*>memchr(p, c"\n", min(end - p, longest))
+    if line_end == NULL or line_end[-1] != c"\r":
+        return NULL
+    at[0] = p + 4
+    return line_end - 1
 
 
 cdef inline Py_ssize_t number(const char** at, const char* end) noexcept:

@@ -25,11 +25,10 @@ from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
 from fumarole.core.topic import Grammar
 from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
-from fumarole.protocols.nats import OK as PURE_OK, PONG as PURE_PONG
+from fumarole.protocols.nats import PONG as PURE_PONG
 from fumarole.sessions.stream import State
 
 cdef Py_ssize_t FRAMING = PURE_FRAMING
-cdef bytes OK = PURE_OK
 cdef bytes PONG = PURE_PONG
 cdef bytes BEFORE_GROUP = PURE_BEFORE_GROUP
 cdef object CLOSED = State.CLOSED
@@ -213,20 +212,10 @@ cdef class NatsReader:
         """A PUB or HPUB in its usual form: its length, INCOMPLETE, or ODD."""
         cdef const char* p = at
         cdef const char* word
-        cdef const char* line_end
-        cdef bint headers = False
-        if end - at < 5:
+        cdef bint headers
+        cdef const char* line_end = line_after(&p, end, b"PUB ", self.control_line, &headers)
+        if line_end == NULL:
             return ODD
-        if p[0] == c"H":
-            headers = True
-            p += 1
-        if not (p[0] == c"P" and p[1] == c"U" and p[2] == c"B" and p[3] == c" "):
-            return ODD
-        line_end = <const char*>memchr(p, c"\n", min(end - p, self.control_line))
-        if line_end == NULL or line_end[-1] != c"\r":
-            return ODD
-        line_end -= 1
-        p += 4
         while p[0] == c" ":
             p += 1
         word = <const char*>memchr(p, c" ", line_end - p)
@@ -290,11 +279,14 @@ cdef class NatsReader:
                 if consumer.courier is None:
                     publication = self.deliver(consumer, consumer.key, operation, publication)
                     routed += 1
+                elif PyTuple_GET_SIZE(groups) == 1 and PyTuple_GET_SIZE(couriers) == 0:
+                    publication = self.deliver(consumer.courier, consumer.key, operation, publication)
+                    forwarded += 1
                 else:
                     if chosen is None:
                         chosen = {courier: (<Consumer>courier).key for courier in couriers}
-                    consumer = consumer.courier
-                    chosen[consumer] = chosen.get(consumer, consumer.key) + BEFORE_GROUP + (
+                    served = chosen.get(consumer.courier)
+                    chosen[consumer.courier] = consumer.key if served is None else served + BEFORE_GROUP + (
                         (<Group>PyTuple_GET_ITEM(share, 0)).name.encode()
                     )
         if chosen is not None:
@@ -318,7 +310,8 @@ cdef class NatsReader:
                     operation.topic[:operation.topic_length], (<bytes>operation.reply[:operation.reply_length]).decode()
                 )
         if self.verbose:
-            self.outbox.push(OK)
+            self.session.okay()
+            self.closed = self.session.state is CLOSED
         return 0
 
     cdef object deliver(self, Consumer consumer, bytes key, Operation* operation, object publication):

@@ -111,6 +111,16 @@ cdef void free_chain(Block* block) noexcept:
         block = following
 
 
+cdef Py_ssize_t messages_in(Block* block) noexcept:
+    """Frames of consumers that are not wholly sent."""
+    cdef Py_ssize_t frame, found = 0
+    while block != NULL:
+        for frame in range(block.first, block.frames):
+            found += mark_of(block, frame).consumer != NULL
+        block = block.next
+    return found
+
+
 cdef void sent(Block* block, Py_ssize_t length) noexcept:
     """Moves `start` on, past the frames that are wholly gone."""
     cdef Mark* mark
@@ -273,10 +283,12 @@ cdef class Outbox:
         return True
 
     def clear(self):
+        cdef Py_ssize_t messages = messages_in(self.oldest)
         free_chain(self.held)
         free_chain(self.oldest)
         self.held = self.held_last = self.oldest = self.newest = NULL
         self.size = 0
+        return messages
 
     cdef int discard_first(self) except -1:
         """Frees the first block if all of it is gone."""

@@ -74,6 +74,7 @@ REQUEST_TYPE: Final = "Error 206: invalid request type"
 SUBSCRIBE_TYPE: Final = "Error 207: invalid subscribe type"
 TIMED_OUT: Final = "Error 301: timeout for request message"
 SHUTTING_DOWN: Final = "Error 409: server is in shutdown mode"
+STOOD_STILL: Final = "this node stood still, and what was said to it before may be too old: call again"
 NO_ACCESS: Final = "Error 412: access denied to resource"
 NOT_AUTHENTICATED: Final = "Error 421: authentication verification failed, "
 

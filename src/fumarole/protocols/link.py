@@ -153,6 +153,8 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     version: int
     node: str
     metadata: dict[str, str | int | float | bool] | None
+    said: dict[str, tuple[int, str]] = {}
+    """Each key that was said lately, with a version of its own."""
 
 
 class Producers(Frame, tag="producers"):

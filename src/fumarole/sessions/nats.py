@@ -22,6 +22,7 @@ from fumarole.exchange.runs import SHORTEST_RUN, Run, publish_run
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish, Publishes
 from fumarole.sessions import services
+from fumarole.sessions.answers import Answers
 from fumarole.sessions.stream import SHOWN_NAME, Claim, Peer, State, StreamSession
 
 EMPTY = "$EMPTY"
@@ -56,6 +57,7 @@ class NatsSession(StreamSession):
         self._quiet_since = now
         self._pings = 0
         self._peer = peer
+        self._answers = Answers(node, self.outbox)
         self.outbox.push(nats.info(self._info(peer)))
 
     def inform(self, lame_duck: bool = False) -> None:
@@ -162,12 +164,16 @@ class NatsSession(StreamSession):
             for at, event in enumerate(events, 1):
                 if type(event) is Publishes:
                     done, work = self._publish_many(event, work)
+                    if self.close_expected():
+                        return work
                     if done < len(event.topics):
                         self._put_off = [Publishes(event.topics[done:], event.payloads[done:]), *events[at:]]
                         self.unfinished = True
                         return work
                 elif type(event) is Publish:
                     work -= publish(event) + WORK_OF_A_PUBLISH
+                    if self.close_expected():
+                        return work
                 else:
                     work -= WORK_OF_A_CONTROL
                     self._control(event)
@@ -189,7 +195,7 @@ class NatsSession(StreamSession):
             case nats.Ping():
                 # C2: the PONG after a SUB confirms it. Nothing else waits for it: not what the client publishes
                 # meanwhile, nor what it is sent.
-                self.node.confirmations.after(self._ticket, self._pong)
+                self._answers.confirm(nats.PONG, self._ticket)
             case nats.Pong():
                 pass
             case nats.Subscribe():
@@ -210,7 +216,7 @@ class NatsSession(StreamSession):
         self._no_responders = self.outbox.takes_headers and options.get("no_responders") is True
         self.label = f"{self.client_id} {str(options.get('name', ''))[:SHOWN_NAME]}".strip()
         if self.state is not State.START:
-            self._okay()
+            self.okay()
             return
         given = [options.get(key) for key in ("user", "pass", "auth_token")]
         if not all(value is None or isinstance(value, str) for value in given):
@@ -224,7 +230,7 @@ class NatsSession(StreamSession):
 
     def _begin(self, namespace: str) -> None:
         if self._join(namespace):
-            self._okay()
+            self.okay()
 
     def _joined(self) -> tuple[Exchange, Plans]:
         """The exchange and the plans; who speaks without CONNECT (authentication off) is in the default namespace."""
@@ -237,7 +243,7 @@ class NatsSession(StreamSession):
     def _subscribe(self, event: nats.Subscribe) -> None:
         exchange, _ = self._joined()
         if event.sid in self._consumers:
-            self._okay()
+            self.okay()
             return
         try:
             text = decode_topic(event.pattern)
@@ -262,11 +268,7 @@ class NatsSession(StreamSession):
             self._consumers[event.sid] = consumer
             exchange.subscribe(consumer, pattern=pattern)
             self._ticket = self.node.confirmations.ticket()
-            self._okay()
-
-    def _pong(self) -> None:
-        if self.state is not State.CLOSED:
-            self.outbox.push(nats.PONG)
+            self.okay()
 
     def _unsubscribe(self, event: nats.Unsubscribe) -> None:
         consumer = self._consumers.get(event.sid)
@@ -275,7 +277,7 @@ class NatsSession(StreamSession):
             if consumer.accepted >= event.after:
                 self.expire(consumer)
                 self._ticket = self.node.confirmations.ticket()
-        self._okay()
+        self.okay()
 
     def _publish_many(self, event: Publishes, work: int) -> tuple[int, int]:
         """As many of them as this much work is, in runs where they come so; how many, and what is left of the work."""
@@ -298,7 +300,7 @@ class NatsSession(StreamSession):
             else:
                 went, work = self._publish_each(run.topics, run.payloads, work)
             done += went
-            if went < length or work <= 0:
+            if went < length or work <= 0 or self.close_expected():
                 break
         return done, work
 
@@ -314,6 +316,8 @@ class NatsSession(StreamSession):
                 plan = None
             if plan is None or verbose or topic[0] == DOLLAR:
                 work -= self._publish(Publish(topic, b"", b"", payload))
+                if self.close_expected():
+                    break
             elif not (plan.consumers or plan.groups or plan.couriers):  # `reaches_nobody`, without the call
                 unheard += 1
                 unheard_bytes += len(payload)
@@ -350,7 +354,7 @@ class NatsSession(StreamSession):
             self._refuse(f"Invalid Publish Subject: {error}")
             return 0
         except _Served:
-            self._okay()
+            self.okay()
             return WORK_OF_A_REPORT
         if block and PRODUCER in block:
             return self._read(exchange, plans, Publication(topic.decode(), payload, reply, block))
@@ -363,7 +367,7 @@ class NatsSession(StreamSession):
         if reply and not routed:
             self.nobody_heard(topic, reply)
         if self.verbose:
-            self._okay()
+            self.okay()
         return routed
 
     def _own_topic(self, event: Publish) -> bytes:
@@ -404,7 +408,7 @@ class NatsSession(StreamSession):
             return 0
         if publication.reply and not routed:
             self.nobody_heard(publication.topic.encode(), publication.reply)
-        self._okay()
+        self.okay()
         return routed
 
     def _answer(self, reply: str, payload: bytes, block: bytes = b"") -> None:
@@ -418,12 +422,21 @@ class NatsSession(StreamSession):
             # Who listens to everything as well waits for the answer where it asked for it.
             self.accept(max(own, key=lambda consumer: len(consumer.pattern)), Publication(reply, payload, "", block))
 
-    def _okay(self) -> None:
+    def okay(self) -> None:
+        """What the client asked for was done; it is told so if it wants to be."""
         if self.verbose:
-            self.outbox.push(nats.OK)
+            self._say(nats.OK)
 
     def _refuse(self, text: str) -> None:
-        self.outbox.push(nats.error(text))
+        self._say(nats.error(text))
+
+    def _say(self, answer: bytes) -> None:
+        if self.state is not State.CLOSED and not self._answers.say(answer):
+            self.fail("Too Many Unconfirmed Operations")
+
+    def close(self) -> None:
+        self._answers.close()
+        super().close()
 
     def _error(self, text: str) -> bytes:
         return nats.error(text)

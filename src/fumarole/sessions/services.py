@@ -34,6 +34,8 @@ from fumarole.exchange.producers import check_identity, check_metadata, reading_
 
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000
+PRODUCERS_DESCRIBED = 100
+"""In one request: each may be told to very many subscribers, and others wait meanwhile."""
 PRODUCERS_BYTES = 512 * 1024
 """An answer has so many producers, or so much metadata, or a little more; `next` is where the next one begins."""
 WHERE = "_WHERE."
@@ -136,6 +138,8 @@ def _describe(request: Request) -> dict[str, Any]:
         said = [(each["id"], each["metadata"]) for each in json.loads(request.payload)["producers"]]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise wanted from None
+    if len(said) > PRODUCERS_DESCRIBED:
+        raise RequestError(f"expected at most {PRODUCERS_DESCRIBED} producers in one request, found {len(said)}")
     allowed = request.user.publish if request.user else None
     for identity, metadata in said:
         producer = check_identity(identity)

@@ -9,6 +9,21 @@ from typing import Any
 PATIENCE = 10.0
 
 
+def ask(host: str, port: int, service: bytes) -> dict[str, Any]:
+    """What a node says of itself, by the name of the service: `stats`, `cluster`."""
+    client = Client(host, port)
+    try:
+        client.say(b"SUB inbox 1\r\nPUB $FUM.%b inbox 0\r\n\r\n" % service)
+        client.hear_until(b"MSG inbox 1 ")
+        size = int(client.hear_until(b"\r\n"))
+        text = client.hear_until(b"}\r\n")
+        assert len(text) == size + 2
+        seen: dict[str, Any] = json.loads(text)
+        return seen
+    finally:
+        client.close()
+
+
 class Client:
     def __init__(self, host: str, port: int, **options: Any) -> None:
         self._socket = socket.create_connection((host, port), PATIENCE)

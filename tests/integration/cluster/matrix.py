@@ -5,7 +5,8 @@
     node 2   a consumer, and the other member
 
 Clients are as NATS clients are: when their connection ends they connect again (here to the same node) and subscribe anew.
-Everything is written down, and `Outcome` says what became of it: the marks are those of the invariants S1 to S9.
+Everything is written down, by clients and by the nodes themselves, and `Outcome` says what became of it. The marks are
+those of the invariants S1 to S11.
 """
 
 from __future__ import annotations
@@ -19,13 +20,23 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from tests.integration.cluster.nodes import Namespaces, NodeProcess, Nodes
+from tests.integration.cluster.clients import ask
+from tests.integration.cluster.nodes import Footing, Namespaces, NodeProcess, Nodes
 
 RATE = 1_000
+DELAY = 0.15
+"""Seconds, each way."""
 CALM = 1.0
 AFTER = 3.6
 """Seconds after the end of a fault: all must be well by then (C4: within 3 s)."""
 TOPIC = b"volcanoes.usa.atka"
+SETTLE_SECONDS = 8.0
+MEMORY_MARGIN = 32 * 1024 * 1024
+"""Bytes that an allocator keeps for the next time."""
+OWN_FILES = 3
+"""Descriptors that a node may open for itself meanwhile."""
+OWN_TASKS = 2
+"""Tasks of the moment: a look at the clock, somebody being dialed."""
 
 
 class Client:
@@ -68,6 +79,36 @@ class Client:
             await self._task
 
 
+@dataclass(frozen=True)
+class Books:
+    """What a node has counted since it was started (L3)."""
+
+    received: int
+    """Publications of its clients."""
+    delivered: int
+    """Messages to its clients."""
+    dropped: int
+    strayed: int
+    forwarded: dict[str, int]
+    """To each node that it is linked with now."""
+    taken_in: dict[str, int]
+    """From each such node."""
+    lost_links: int
+
+
+def books_of(node: NodeProcess) -> Books:
+    stats, cluster = ask(node.host, node.port, b"stats"), ask(node.host, node.port, b"cluster")
+    return Books(
+        received=stats["received"],
+        delivered=stats["delivered"],
+        dropped=sum(stats["dropped"].values()),
+        strayed=stats["strayed"],
+        forwarded={peer["node"]: peer["forwarded"] for peer in cluster["peers"]},
+        taken_in={peer["node"]: peer["received"] for peer in cluster["peers"]},
+        lost_links=cluster["lost"],
+    )
+
+
 @dataclass
 class Outcome:
     """What clients saw."""
@@ -78,6 +119,10 @@ class Outcome:
     ended: float = 0.0
     heard: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     """By consumer: `alone-0` … and `member-1`, `member-2`."""
+    books: dict[int, Books] = field(default_factory=dict)
+    """By node: what it counted."""
+    left_behind: list[str] = field(default_factory=list)
+    """What nodes took of the machine and have not given back (S10)."""
 
     def lost(self, *names: str) -> list[int]:
         """Numbers that none of these heard."""
@@ -110,6 +155,23 @@ class Outcome:
         """How late the latest message was (S9)."""
         return max((late for heard in self.heard.values() for _, late in heard), default=0.0)
 
+    def unaccounted(self, untouched: tuple[int, ...]) -> list[str]:
+        """S11, to the message: where the books of nodes that the fault did not touch do not say what clients saw."""
+        found = []
+        published = len(self.published)
+        if self.books[0].received != published:
+            found.append(f"{published} were published, but node 0 counted {self.books[0].received}")
+        for number in untouched:
+            books = self.books[number]
+            heard = sum(len(self.heard.get(f"{kind}-{number}", ())) for kind in ("alone", "member"))
+            if books.delivered != heard or books.dropped or books.strayed:
+                found.append(f"clients of node {number} heard {heard}, but it counted {books}")
+            if number and not books.lost_links:
+                sent, came = self.books[0].forwarded.get(f"node-{number}"), books.taken_in.get("node-0")
+                if not sent == came == published:
+                    found.append(f"{published} were to go from node 0 to {number}; {sent} went, {came} came")
+        return found
+
     def row(self, name: str, untouched: tuple[int, ...]) -> str:
         """For the table in docs/cluster.md."""
         others = sum(len(self.lost(f"alone-{number}")) for number in untouched)
@@ -125,6 +187,7 @@ Fault = Callable[[Nodes], Awaitable[None]]
 async def suffer(nodes: Nodes, fault: Fault, seconds: float, heal: Fault | None = None) -> Outcome:
     """Traffic, a fault for so long, its end, and traffic again."""
     outcome = Outcome()
+    before = await _footings(nodes)
     clients = {f"alone-{number}": Client(nodes[number]) for number in range(3)}
     clients |= {f"member-{number}": Client(nodes[number], b"analysts") for number in (1, 2)}
     await asyncio.gather(*(client.subscribed.wait() for client in clients.values()))
@@ -143,10 +206,36 @@ async def suffer(nodes: Nodes, fault: Fault, seconds: float, heal: Fault | None 
         with contextlib.suppress(asyncio.CancelledError):
             await publishing
         await asyncio.sleep(0.3)
+        for node in nodes.nodes[:3]:
+            outcome.books[node.number] = await asyncio.to_thread(books_of, node)
         for name, client in clients.items():
             await client.close()
             outcome.heard[name] = client.heard
+    outcome.left_behind = await _left_behind(nodes, before)
     return outcome
+
+
+async def _footings(nodes: Nodes) -> dict[int, Footing]:
+    return {node.number: await asyncio.to_thread(node.footing) for node in nodes.nodes[:3]}
+
+
+async def _left_behind(nodes: Nodes, before: dict[int, Footing]) -> list[str]:
+    """S10: descriptors, tasks and memory of every node that was not started anew are back, a moment later."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        found = []
+        for number, after in (await _footings(nodes)).items():
+            most = before[number]._replace(
+                descriptors=before[number].descriptors + OWN_FILES,
+                tasks=before[number].tasks + OWN_TASKS,
+                memory=before[number].memory + MEMORY_MARGIN,
+            )
+            over = after.descriptors > most.descriptors or after.tasks > most.tasks or after.memory > most.memory
+            if after.process == most.process and over:
+                found.append(f"node {number}: {after}, at most {most}")
+        if not found or time.monotonic() > deadline:
+            return found
+        await asyncio.sleep(0.2)
 
 
 async def _publish(node: NodeProcess, outcome: Outcome) -> None:
@@ -241,6 +330,17 @@ async def heal(nodes: Nodes) -> None:
     _network(nodes).heal()
 
 
+async def delay(nodes: Nodes) -> None:
+    """Every line between nodes."""
+    for line in nodes.lines:
+        line.seconds = DELAY
+
+
+async def hurry(nodes: Nodes) -> None:
+    for line in nodes.lines:
+        line.seconds = 0.0
+
+
 @dataclass(frozen=True)
 class Case:
     """A fault, how long it lasts, how it ends, and the marks that the group is held to."""
@@ -252,6 +352,8 @@ class Case:
     """At most so many; None: only when it is over counts."""
     over: float = 2.0
     needs_namespaces: bool = False
+    needs_lines: bool = False
+    """Do nodes reach each other through slow lines?"""
     untouched: tuple[int, ...] = (0, 2)
     """Nodes whose consumers must not lose anything at any time (S6)."""
 
@@ -262,6 +364,7 @@ CASES = {
     "all restarted, one by one": Case(start_all_again, 0.0, None, 0, untouched=(0,)),
     "a fourth node joins and leaves": Case(join, 1.0, leave, 0, untouched=(0, 1, 2)),
     "kill -9": Case(kill, 1.0, start_again, 2),
+    "every line takes 150 ms": Case(delay, 3.0, hurry, 0, needs_lines=True, untouched=(0, 1, 2)),
     "SIGSTOP for 1 s": Case(stop, 1.0, go_on, 0),
     "SIGSTOP for 6 s": Case(stop, 6.0, go_on, None),
     "partition, both ways": Case(cut_both_ways, 4.0, heal, None, needs_namespaces=True),

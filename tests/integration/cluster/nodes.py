@@ -13,8 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from tests.integration.cluster.delays import SlowLine
 
 ROOT = Path(__file__).parents[3]
 START_SECONDS = 20.0
@@ -133,6 +136,15 @@ def _run(*words: str) -> None:
     assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
 
 
+class Footing(NamedTuple):
+    """What a process takes of the machine (S10)."""
+
+    process: int
+    descriptors: int
+    tasks: int
+    memory: int
+
+
 class NodeProcess:
     """`fumarole serve` with a part in a cluster."""
 
@@ -161,12 +173,13 @@ class NodeProcess:
         ready = self._folder / "ready"
         ready.unlink(missing_ok=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
-        environment["PYTHONPATH"] = str(ROOT / "src")
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         if self._pure:
             environment["FUMAROLE_PURE"] = "1"
         command = [
             *self._network.prefix(self.number),
-            *(sys.executable, "-m", "fumarole.app.cli", "serve", "--node", self.name),
+            *(sys.executable, "-m", "tests.integration.cluster.tasks", str(self._folder / "tasks")),
+            *("serve", "--node", self.name),
             *("--nats", f"{self.host}:{self.port}", "--data", str(self._folder / "data")),
             *("--cluster", self.cluster_address, "--ready-file", str(ready)),
             *(word for peer in self._peers for word in ("--peer", peer)),
@@ -180,6 +193,24 @@ class NodeProcess:
             assert time.monotonic() < deadline, f"{self.name} did not start:\n{self.log.read_text()}"
             time.sleep(0.02)
         self.port = int(ready.read_text().split()[0].rpartition(":")[2])
+
+    def footing(self) -> Footing:
+        """What it takes of the machine."""
+        system = Path(f"/proc/{self.process.pid}")
+        told = self._folder / "tasks"
+        told.unlink(missing_ok=True)
+        self.process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + STOP_SECONDS
+        while not (told.exists() and told.read_text().endswith("\n")):
+            assert time.monotonic() < deadline, f"{self.name} does not say how many tasks it has"
+            time.sleep(0.01)
+        pages = int((system / "statm").read_text().split()[1])
+        return Footing(
+            self.process.pid,
+            len(list((system / "fd").iterdir())),
+            int(told.read_text()),
+            pages * os.sysconf("SC_PAGE_SIZE"),
+        )
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -211,9 +242,14 @@ class Nodes:
         network: Network | None = None,
         flags: tuple[str, ...] = (),
         pure: bool = False,
+        lines: Sequence[SlowLine] = (),
     ) -> None:
         self.network = network or Network()
+        self.lines = lines
+        """By which nodes reach each other, where it is not directly: one before each."""
         ports = [_free_port() for _ in range(count)]
+        for line, port in zip(lines, ports, strict=False):
+            line.lead_to("127.0.0.1", port)
         self._folder, self._flags, self._pure = folder, flags, pure
         self.nodes: list[NodeProcess] = []
         try:
@@ -226,8 +262,11 @@ class Nodes:
     def add(self, port: int = 0) -> None:
         """One more."""
         peers = [self.nodes[0].cluster_address] if self.nodes else []
-        number, port = len(self.nodes), port or _free_port()
-        self.nodes.append(NodeProcess(self._folder, number, self.network, port, peers, self._flags, self._pure))
+        number, port, flags = len(self.nodes), port or _free_port(), self._flags
+        if self.lines:
+            peers = [f"127.0.0.1:{self.lines[0].port}"] if self.nodes else []
+            flags = (*flags, "--links-address", f"127.0.0.1:{self.lines[number].port}")
+        self.nodes.append(NodeProcess(self._folder, number, self.network, port, peers, flags, self._pure))
 
     def __getitem__(self, number: int) -> NodeProcess:
         return self.nodes[number]
@@ -243,9 +282,14 @@ class Nodes:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, count: int, network: Network | None = None, flags: tuple[str, ...] = (), pure: bool = False
+    folder: Path,
+    count: int,
+    network: Network | None = None,
+    flags: tuple[str, ...] = (),
+    pure: bool = False,
+    lines: Sequence[SlowLine] = (),
 ) -> Iterator[Nodes]:
-    nodes = Nodes(folder, count, network, flags, pure)
+    nodes = Nodes(folder, count, network, flags, pure, lines)
     try:
         yield nodes
         nodes.stop()

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from fumarole.fastpath.engine import PLAIN
 from tests.cluster.simulation import World
+from tests.cluster.simulation.checks import registry_faults
 from tests.integration.cluster.matrix import CASES
 from tests.integration.cluster.nodes import running, why_no_namespaces
 from tests.integration.cluster.test_confirmed import subscribe_flush_publish
@@ -70,7 +71,7 @@ def grow(sizes: tuple[int, ...] = (10, 50, 100, 200)) -> int:
         for number, host in enumerate(world.running):
             host.start([world.names[0]] if number else [])
         world.run(0.5)
-        while world.registry_faults() and world.now < 30:
+        while registry_faults(world) and world.now < 30:
             world.run(0.1)
         joined, sent = world.now, sum(end.sent for host in world.running for end in host.ends)
         ear = world.hosts["n1"].subscribe("volcanoes.usa.atka", "")
@@ -78,7 +79,7 @@ def grow(sizes: tuple[int, ...] = (10, 50, 100, 200)) -> int:
         while ear.confirmed is None and world.now < asked + 5:
             world.run(0.001)
         changed = sum(end.sent for host in world.running for end in host.ends) - sent
-        bad += bool(world.registry_faults())
+        bad += bool(registry_faults(world))
         print(
             f"{nodes} nodes: all know each other after {joined:.1f} s; a change is known everywhere after "
             f"{(world.now - asked) * 1000:.1f} ms; {changed / (nodes - 1):.0f} B a peer meanwhile, heartbeats included; "

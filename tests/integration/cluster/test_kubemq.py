@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import grpc
 import pytest
 
+from fumarole.doors.kubemq import STALE
 from fumarole.protocols.kubemq_pb2 import Request, Subscribe
+from tests.integration.cluster.clients import ask
 from tests.integration.cluster.nodes import Nodes, running
 from tests.integration.kubemq.calls import Calls
+
+STANDSTILL = 4.6
+"""Seconds: what is older than 4 is not delivered."""
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +46,36 @@ def test_events_and_groups(calls: list[Calls]) -> None:
     ]
     for receiver in (alone, *members):
         receiver.cancel()
+
+
+def test_what_was_said_before_a_standstill_is_not_taken_in_after_it(nodes: Nodes, calls: list[Calls]) -> None:
+    """C4: calls that waited meanwhile are ended, so that clients call again; nothing old is delivered."""
+    receiver, elsewhere = calls[0].receiver("sensors.>"), calls[1].receiver("sensors.>")
+    refusals: list[grpc.RpcError] = []
+
+    def send() -> None:
+        try:
+            calls[0].send("sensors.kitchen", b"old")
+        except grpc.RpcError as refusal:
+            refusals.append(refusal)
+
+    nodes[0].signal(signal.SIGSTOP)
+    sending = threading.Thread(target=send)
+    sending.start()
+    time.sleep(STANDSTILL)
+    nodes[0].signal(signal.SIGCONT)
+    sending.join(15)
+    assert [refusal.code() for refusal in refusals] == [grpc.StatusCode.UNAVAILABLE]
+    with pytest.raises(grpc.RpcError, match="stood still"):
+        receiver.next()
+    deadline = time.monotonic() + 10
+    while [peer["state"] for peer in ask(nodes[0].host, nodes[0].port, b"cluster")["peers"]] != ["live", "live"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    time.sleep(STALE)
+    assert calls[0].send("sensors.kitchen", b"new").Sent
+    assert elsewhere.next().Body == b"new"
+    elsewhere.cancel()
 
 
 def test_an_answer_by_another_node(calls: list[Calls]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import time
@@ -16,7 +15,7 @@ import trustme
 
 from fumarole.cluster.identity import NONCE_BYTES, Identity, prove
 from fumarole.protocols.link import AnyFrame, Frame, Hello, LinkProtocol, Proof, Refusal, frame
-from tests.integration.cluster.clients import Client
+from tests.integration.cluster.clients import Client, ask
 from tests.integration.cluster.nodes import Network, NodeProcess, Nodes, running
 
 SECRET = "a secret of this test"
@@ -90,15 +89,7 @@ def stranger(nodes: Nodes) -> Iterator[Stranger]:
 
 
 def status(node: NodeProcess) -> dict[str, Any]:
-    client = Client(node.host, node.port)
-    client.say(b"SUB inbox 1\r\nPUB $FUM.cluster inbox 0\r\n\r\n")
-    client.hear_until(b"MSG inbox 1 ")
-    size = int(client.hear_until(b"\r\n"))
-    text = client.hear_until(b"}\r\n")
-    assert len(text) == size + 2
-    client.close()
-    seen: dict[str, Any] = json.loads(text)
-    return seen
+    return ask(node.host, node.port, b"cluster")
 
 
 def me(**changes: Any) -> Identity:

@@ -17,7 +17,8 @@ import pytest
 from tests.integration.cluster.clients import Client
 from tests.integration.cluster.nodes import ROOT
 
-CLIENTS = 12
+CLIENTS = 60
+"""More than one worker keeps for itself."""
 
 
 class Workers:

@@ -32,6 +32,7 @@ HELP = {
     "--links-certificate": "What this node shows other nodes, PEM.",
     "--links-key": "Its key, PEM.",
     "--links-authority": "Who must have signed other nodes' certificates, PEM.",
+    "--links-address": "Where other nodes reach this one, if that is not where it listens.",
     "--links-outbox": "What may wait for one other node.",
     "--links-silence": "After so much of it a node is gone.",
     "--log-level": "debug, info, warning or error.",

@@ -1,0 +1,141 @@
+"""What must not have happened, by the numbers of the invariants S1 to S9, from all that clients of the simulation saw."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fumarole.core.topic import matches, parse_wildcards
+
+if TYPE_CHECKING:
+    from tests.cluster.simulation.clients import Ear
+    from tests.cluster.simulation.hosts import Host
+    from tests.cluster.simulation.world import World
+
+NOTICED = 2.3
+"""Seconds after which a fault is noticed by everybody, ticks and delays included."""
+HEALED = 3.0
+"""Seconds after which all is as if there had been no fault (C4)."""
+
+
+@dataclass
+class Published:
+    at: float
+    host: Host
+    topic: str
+    life: int
+
+
+@dataclass
+class History:
+    """All that clients saw, and what faults there were."""
+
+    published: list[Published] = field(default_factory=list)
+    ears: list[Ear] = field(default_factory=list)
+    touched: list[tuple[float, float, frozenset[str]]] = field(default_factory=list)
+    """From when to when which nodes were not themselves; a cut touches both of its sides."""
+
+    def publish(self, host: Host, topic: str) -> int:
+        self.published.append(Published(host.world.now, host, topic, host.life))
+        return len(self.published) - 1
+
+    def is_calm(self, at: float, names: set[str], before: float = HEALED, after: float = 0.5) -> bool:
+        """Was no fault near these nodes, before or just after?"""
+        return not any(begin - after <= at <= end + before and names & nodes for begin, end, nodes in self.touched)
+
+    def is_noticed(self, at: float, names: set[str]) -> bool:
+        """The same, or has the fault been there for so long that everybody has noticed?"""
+        return not any(
+            (begin - 0.5 <= at <= begin + NOTICED or end - 0.5 <= at <= end + HEALED) and names & nodes
+            for begin, end, nodes in self.touched
+        )
+
+    def faults(self) -> list[str]:
+        found: list[str] = []
+        got: dict[int, list[Ear]] = defaultdict(list)
+        for ear in self.ears:
+            waited = (ear.confirmed or ear.left or ear.host.world.now) - ear.asked
+            if waited > NOTICED and self.is_calm(ear.asked, {ear.host.name}, before=0.0, after=waited):
+                found.append(f"C2 consumer {ear.name} waited {waited:.1f} s to be confirmed")
+            latest: dict[Host, int] = {}
+            for at, number in ear.heard:
+                message = self.published[number]
+                got[number].append(ear)
+                if not matches(parse_wildcards(ear.pattern), message.topic.split(".")):
+                    found.append(f"S2 message {number} on {message.topic} went to {ear.pattern}")
+                if latest.get(message.host, -1) >= number:
+                    found.append(f"S4 or S1 consumer {ear.name} heard {number} after {latest[message.host]}")
+                latest[message.host] = number
+                if at - message.at > 5.0:
+                    found.append(f"S9 message {number} came {at - message.at:.1f} s late to consumer {ear.name}")
+        groups: dict[str, list[Ear]] = defaultdict(list)
+        for ear in self.ears:
+            if ear.group:
+                groups[ear.group].append(ear)
+        for number, message in enumerate(self.published):
+            found += self._one(number, message, got[number], groups)
+        return found
+
+    def _one(self, number: int, message: Published, got: list[Ear], groups: dict[str, list[Ear]]) -> list[str]:
+        found = []
+        words = message.topic.split(".")
+        for ear in self.ears:
+            missed = not ear.group and ear not in got and self._was_there(ear, message, words)
+            if missed and self.is_calm(message.at, {message.host.name, ear.host.name}):
+                where = f"message {number} of {message.host.name} missed consumer {ear.name} of {ear.host.name}"
+                found.append(f"S6/S8 {where}")
+        for group, members in groups.items():
+            served = [ear for ear in got if ear.group == group]
+            if len(served) > 1:
+                found.append(f"S1 message {number} went to group {group} {len(served)} times")
+            there = [ear for ear in members if self._was_there(ear, message, words)]
+            if there and not served:
+                # The choice may fall on any member, and one whose node has just failed takes the message with it.
+                about = {
+                    ear.host.name for ear in members if ear.confirmed is not None and ear.confirmed <= message.at + 1
+                }
+                stable = all(ear in there for ear in members if _overlaps(ear, message.at))
+                healthy = any(self.is_calm(message.at, {ear.host.name, message.host.name}) for ear in there)
+                if stable and healthy and self.is_noticed(message.at, about | {message.host.name}):
+                    found.append(f"S5 message {number} of {message.host.name} missed group {group}")
+        return found
+
+    def _was_there(self, ear: Ear, message: Published, words: list[str]) -> bool:
+        return (
+            ear.confirmed is not None
+            and ear.confirmed <= message.at
+            and (ear.left is None or ear.left > message.at + 1.0)
+            and matches(parse_wildcards(ear.pattern), words)
+        )
+
+
+def _overlaps(ear: Ear, at: float) -> bool:
+    """Was this consumer, or could somebody think that it was, there about this time?"""
+    return ear.left is None or ear.left > at - 1.0
+
+
+def registry_faults(world: World) -> list[str]:
+    """S7: everybody knows everybody's consumers, and nobody else's."""
+    found = []
+    up = [host for host in world.running if host.is_up]
+    for host in up:
+        there = {(entry.namespace, entry.pattern, entry.group): entry.count for entry in host.cluster.own}
+        exchange = host.node.namespaces.get("default")
+        assert exchange is not None
+        if exchange.elsewhere != sum(len(peer.others) for peer in host.cluster.peers.values()):
+            found.append(f"S7 {host.name} remembers consumers of a node that is gone")
+        live: dict[tuple[str, str, str], int] = defaultdict(int)
+        for ear in host.ears:
+            live["default", ear.pattern, ear.group] += 1
+        if there != dict(live):
+            found.append(f"S7 {host.name} counts {there}, but has {dict(live)}")
+        for other in up:
+            peer = other.cluster.peers.get(host.name)
+            if other is host:
+                continue
+            if peer is None or not peer.is_linked():
+                found.append(f"S7 {other.name} does not see {host.name}")
+            elif peer.others.entries() != there:
+                found.append(f"S7 {other.name} thinks {host.name} has {peer.others.entries()}, not {there}")
+    return found

@@ -1,0 +1,126 @@
+"""What producers say of themselves comes to the same on every node, whoever was told and in whatever order it is heard."""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import Any
+
+import pytest
+
+from fumarole.cluster.metadata import GRAVE_SECONDS, SAID_SECONDS, Metadata
+from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.producers import Reading
+from fumarole.protocols.link import Frame, Producers
+
+PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+
+
+class Place:
+    """A node, as far as it matters here. What it says to another waits there until it is heard."""
+
+    def __init__(self, name: str, places: list[Place]) -> None:
+        namespaces = Namespaces()
+        self.name = name
+        self.metadata = Metadata(namespaces, name, self._say)
+        namespaces.watch(lambda *_: None, self.metadata.described, self.metadata.forgotten)
+        exchange = namespaces.get("default")
+        assert exchange is not None
+        self.producers = exchange.producers
+        self.waiting: dict[str, deque[Producers]] = {}
+        self._places = places
+        places.append(self)
+
+    def _say(self, frame: Frame) -> None:
+        assert isinstance(frame, Producers)
+        for place in self._places:
+            if place is not self:
+                place.waiting.setdefault(self.name, deque()).append(frame)
+
+    def tell(self, said: dict[str, Any]) -> None:
+        self.producers.hear(Reading(PRODUCER, said, 1), self.metadata.now)
+
+    def hear(self, whom: str) -> None:
+        self.metadata.learn(self.waiting[whom].popleft())
+
+    def hear_all(self) -> None:
+        for whom, waiting in self.waiting.items():
+            while waiting:
+                self.hear(whom)
+
+    def known(self) -> dict[str, Any] | None:
+        producer = self.producers.get(PRODUCER)
+        return None if producer is None else producer.metadata
+
+
+def places(*names: str) -> list[Place]:
+    made: list[Place] = []
+    for name in names:
+        Place(name, made)
+    return made
+
+
+def test_nothing_that_only_one_was_told_is_lost() -> None:
+    a, b, c = all_of = places("a", "b", "c")
+    a.tell({"Kind": "temperature", "Old": 1})
+    for place in all_of:
+        place.hear_all()
+    a.tell({"Room": "kitchen"})
+    b.tell({"Floor": 2, "Old": None})
+    c.hear("b")
+    c.hear("a")
+    for place in all_of:
+        place.hear_all()
+    assert [place.known() for place in all_of] == [{"Kind": "temperature", "Room": "kitchen", "Floor": 2}] * 3
+
+
+def test_of_one_key_the_newer_holds() -> None:
+    a, b = all_of = places("a", "b")
+    a.tell({"Room": "kitchen"})
+    b.tell({"Room": "hall"})
+    b.tell({"Room": "attic"})
+    for place in all_of:
+        place.hear_all()
+    assert [place.known() for place in all_of] == [{"Room": "attic"}] * 2
+
+
+def test_what_was_heard_is_not_brought_back_by_what_is_older() -> None:
+    a, b, late = places("a", "b", "c")
+    a.tell({"Room": "kitchen", "Floor": 1})
+    b.hear_all()
+    b.tell({"Room": None})
+    late.hear("b")
+    late.hear("a")
+    assert late.known() == {"Floor": 1}
+
+
+def test_versions_of_keys_are_forgotten_after_a_while() -> None:
+    a, b = places("a", "b")
+    a.tell({"Room": "kitchen"})
+    b.hear_all()
+    for place in (a, b):
+        place.metadata.tick(SAID_SECONDS + GRAVE_SECONDS)
+        place.metadata.tick(2 * (SAID_SECONDS + GRAVE_SECONDS))
+        assert place.metadata._said == {}
+    (said,) = a.metadata.everything()
+    assert said.producers[0].said == {}
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_all_come_to_the_same(seed: int) -> None:
+    """Three nodes are told anything at random, and hear of each other's now and then, each in order."""
+    random, all_of = Random(seed), places("a", "b", "c")
+    for _ in range(40):
+        place = random.choice(all_of)
+        if random.random() < 0.4:
+            keys = random.sample(["Room", "Floor", "Kind", "Unit"], random.randint(1, 2))
+            place.tell({key: random.choice([None, 1, 2, 3]) for key in keys})
+        else:
+            whom = [name for name, waiting in place.waiting.items() if waiting]
+            if whom:
+                place.hear(random.choice(whom))
+    for place in all_of:
+        place.hear_all()
+    assert all_of[0].known() == all_of[1].known() == all_of[2].known()
+    versions = {place.producers.get(PRODUCER).version for place in all_of if place.known() is not None}  # type: ignore[union-attr]
+    assert len(versions) <= 1
