@@ -51,6 +51,11 @@ def publish(draw: st.DrawFn) -> bytes:
     return gap.join(words).encode("latin-1") + draw(line_end).encode() + block + body + end
 
 
+many = st.builds(
+    lambda runs: b"".join(f"PUB {name} {len(body)}\r\n{body}\r\n".encode() * times for name, body, times in runs),
+    st.lists(st.tuples(topic, st.sampled_from(["", "21.5", "x" * 100]), st.integers(1, 25)), min_size=1, max_size=3),
+)
+"""In such numbers that they go through as runs (see exchange/runs.py)."""
 subscribe = st.builds(
     lambda gap, p, group, s, end: (gap.join(["SUB", p, *([group] if group else []), s]) + end).encode(),
     space,
@@ -122,6 +127,25 @@ def test_the_same_bytes_out(rule: NamespaceRules, steps: list[tuple[int, bytes, 
     fast = compiled()
     assert fast is not None
     assert play(fast, rule, steps) == play(PLAIN, rule, steps)
+
+
+wide = st.sampled_from(
+    [b"SUB > 1\r\n", b"SUB a.> 2\r\n", b"SUB > g 3\r\n", b"SUB a g 12\r\n", b"SUB a 1\r\nUNSUB 1 9\r\n"]
+)
+
+
+@settings(max_examples=200)
+@given(
+    rules,
+    st.lists(st.tuples(st.integers(0, 2), wide, st.just(0)), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 2), many, st.integers(0, 2**32)), min_size=1, max_size=4),
+)
+def test_the_same_bytes_out_of_runs(
+    rule: NamespaceRules, subscriptions: list[tuple[int, bytes, int]], steps: list[tuple[int, bytes, int]]
+) -> None:
+    fast = compiled()
+    assert fast is not None
+    assert play(fast, rule, subscriptions + steps) == play(PLAIN, rule, subscriptions + steps)
 
 
 def test_the_comparison_would_notice() -> None:

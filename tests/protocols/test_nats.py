@@ -170,6 +170,43 @@ def test_what_a_server_writes_a_client_reads(
     assert events_of(ClientProtocol(LIMITS), data) == [Message(topic, sid, reply, headers, payload)]
 
 
+usual = st.builds(nats.publish, words, st.binary(max_size=8))
+odd = st.sampled_from([data for _, data, _ in FROM_CLIENTS + FAULTS] + [b"PU", b"PUB a 3\r\nx"])
+
+
+@given(st.lists(usual, min_size=1, max_size=5), st.lists(st.one_of(usual, usual, odd), max_size=20))
+def test_many_at_once_are_the_same_as_one_by_one(many: list[bytes], rest: list[bytes]) -> None:
+    """Buffers are swept: see `Protocol._sweep`. Byte by byte, they cannot be."""
+    data = b"".join(many) * 20 + b"".join(rest) + b"".join(many)
+    swept, slow = ServerProtocol(LIMITS), ServerProtocol(LIMITS)
+    assert events_of(swept, data) == events_of(slow, *(bytes([byte]) for byte in data))
+    assert swept.data_to_send() == slow.data_to_send()
+    assert swept.close_expected() == slow.close_expected()
+
+
+usual_to_a_client = st.builds(nats.message, words, words, st.binary(max_size=8))
+odd_to_a_client = st.sampled_from([data for data, _ in FROM_SERVERS] + [b"MSG a 1\r\n", b"MSG a\t1 0\r\n\r\n"])
+
+
+@given(
+    st.lists(usual_to_a_client, min_size=1, max_size=5),
+    st.lists(st.one_of(usual_to_a_client, odd_to_a_client), max_size=20),
+)
+def test_many_to_a_client_at_once_are_the_same_as_one_by_one(many: list[bytes], rest: list[bytes]) -> None:
+    data = b"".join(many) * 20 + b"".join(rest) + b"".join(many)
+    swept, slow = ClientProtocol(LIMITS), ClientProtocol(LIMITS)
+    assert events_of(swept, data) == events_of(slow, *(bytes([byte]) for byte in data))
+    assert swept.data_to_send() == slow.data_to_send()
+
+
+@given(st.lists(st.tuples(words, blocks)), words)
+def test_messages_are_put_together_and_cut_again(many: list[tuple[bytes, bytes]], sid: bytes) -> None:
+    each = [nats.message(topic, sid, payload) for topic, payload in many]
+    together = nats.messages([topic for topic, _ in many], sid, [payload for _, payload in many])
+    assert together == b"".join(each)
+    assert nats.cut(together) == each
+
+
 def test_a_large_payload_in_small_pieces_costs_no_more_than_its_bytes() -> None:
     """A copy of everything so far for each piece would be half a terabyte here."""
     protocol = ServerProtocol(Limits())

@@ -95,9 +95,15 @@ CHANNEL: Final = Grammar.CHANNEL
 
 # T1; T2: white space of any script and control characters are out, and wildcards are for patterns.
 _STRICT_TOPIC = re.compile(r"[-_A-Za-z0-9.]*")
+_STRICT_CHARACTERS = b"-_.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _CHANNEL_TOPIC = re.compile(r"(?![.])[^\s\x00-\x20\x7f-\x9f*>]+(?<![.])")
 _NOT_STRICT = re.compile(r"[^-_A-Za-z0-9.]")
 _NOT_CHANNEL = re.compile(r"[\s\x00-\x20\x7f-\x9f]")
+
+
+def is_strict(text: bytes) -> bool:
+    """Is it a topic, or several one after another, by the strict grammar? (What counts there is each character.)"""
+    return not text.translate(None, _STRICT_CHARACTERS)
 
 
 def check_topic(topic: str, grammar: Grammar = STRICT) -> None:

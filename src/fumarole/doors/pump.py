@@ -24,7 +24,8 @@ READ_BUFFER = 64 * 1024
 SMALLEST_READ = 4 * 1024
 LONG_BATCH = 0.02
 """Seconds. Where a buffer of messages to very many consumers takes longer, less is read at a time: others wait too."""
-WRITE_CHUNK = 64 * 1024
+WRITE_CHUNK = 128 * 1024
+"""Bytes: more than what a read becomes on its way out."""
 LARGE_BATCH = 4 * 1024
 """Bytes read. Smaller ones, of many connections in one turn of the loop, are flushed together."""
 SAME_TURN = 5e-6

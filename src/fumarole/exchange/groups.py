@@ -30,7 +30,7 @@ class Group:
         outlet = member.outlet
         if (outlet is not origin or outlet.echo) and not member.resting and outlet.has_room(weight):
             return member
-        others = tuple(member for member in members if _may_hear(member, origin))
+        others = tuple(member for member in members if may_hear(member, origin))
         healthy = tuple(member for member in others if _has_room(member, weight))
         # G3: the healthy share what the others cannot take; where none is healthy, the policy of D6 decides.
         return self._pointed_at(healthy or others) if others else None
@@ -39,9 +39,17 @@ class Group:
         return members[self.turn * len(members) // FULL_TURN]
 
 
+def turns(group: Group, members: int, messages: int) -> list[int]:
+    """The places of the members that so many messages point at, one after another; all are taken as they come."""
+    first = group.turn + STEP
+    group.turn = (group.turn + STEP * messages) % FULL_TURN
+    return [turn % FULL_TURN * members // FULL_TURN for turn in range(first, first + STEP * messages, STEP)]
+
+
 def _has_room(member: Consumer, weight: int) -> bool:
     return not member.resting and member.outlet.has_room(weight)
 
 
-def _may_hear(member: Consumer, origin: Outlet | None) -> bool:
+def may_hear(member: Consumer, origin: Outlet | None) -> bool:
+    """Is it somebody else's, or does its connection want to hear itself?"""
     return member.outlet is not origin or member.outlet.echo

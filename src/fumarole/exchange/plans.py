@@ -21,11 +21,13 @@ are forgotten: that is less work than the changes were.
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from fumarole.core.errors import FumaroleError, TopicError
 from fumarole.core.index import Node
-from fumarole.core.topic import check_topic
+from fumarole.core.topic import Grammar, check_topic, is_strict
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.groups import Group
 from fumarole.exchange.permissions import Permissions
@@ -124,6 +126,18 @@ class Plans:
             self._right[topic] = plan
         return plan
 
+    def find_many(self, topics: list[bytes]) -> list[Plan | None]:
+        """The plan of each topic; None where it may not be published, and `find` would say why."""
+        plans = list(map(self._right.get, topics))
+        if None in plans:
+            missing = dict.fromkeys([topic for topic, plan in zip(topics, plans, strict=True) if plan is None])
+            found = self._learn_many([topic for topic in missing if topic not in self._known])
+            for topic in missing.keys() - found.keys():
+                with suppress(FumaroleError):
+                    found[topic] = self.find(topic)
+            plans = [found.get(topic) if plan is None else plan for topic, plan in zip(topics, plans, strict=True)]
+        return plans
+
     def _made_right(self, topic: bytes, plan: Plan, made: int) -> Plan | None:
         """The plan, if it is still that of its topic, as it is now."""
         if made != self._generation:
@@ -138,13 +152,27 @@ class Plans:
         if self._permissions is not None and not self._permissions.allows(text):
             raise Denied(text)
         plan = self._exchange.plan(text)
-        self._known_bytes += len(topic)
-        if len(self._known) >= PLANS_KEPT or self._known_bytes > TOPICS_KEPT:
+        self._keep({topic: plan}, len(topic))
+        return plan
+
+    def _learn_many(self, topics: list[bytes]) -> dict[bytes, Plan]:
+        """The plans of those that are new, if there is nothing about any that has to be looked at closely."""
+        together = b"".join(topics)
+        is_free = self._permissions is None and self._exchange.grammar is Grammar.STRICT
+        if not topics or not is_free or not is_strict(together):
+            return {}
+        plan = self._exchange.plan
+        plans = {topic: plan(text) for topic, text in zip(topics, b" ".join(topics).decode().split(" "), strict=True)}
+        self._keep(plans, len(together))
+        return plans
+
+    def _keep(self, plans: dict[bytes, Plan], size: int) -> None:
+        self._known_bytes += size
+        if len(self._known) + len(plans) > PLANS_KEPT or self._known_bytes > TOPICS_KEPT:
             self._known.clear()
             self._right.clear()
-            self._known_bytes = len(topic)
-        self._known[topic] = plan, self._generation
-        return plan
+            self._known_bytes = size
+        self._known.update(zip(plans, zip(plans.values(), repeat(self._generation)), strict=False))
 
     def _still_holds(self, topic: bytes, made: int) -> bool:
         if self._stamps[hash("") % STAMPS] > made:

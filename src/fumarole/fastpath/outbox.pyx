@@ -175,6 +175,10 @@ cdef class Outbox:
         if place != NULL:
             memcpy(place, PyBytes_AS_STRING(frame), length)
 
+    def push_many(self, bytes frames, Consumer consumer, cut):
+        for frame in cut(frames):
+            self.push(frame, consumer)
+
     cdef char* reserve(self, Py_ssize_t length, Consumer consumer) except? NULL:
         """Room for a frame that the caller now writes; NULL: it was dropped."""
         if self.size + length > self.limit and not self.make_room(length, consumer):
@@ -278,13 +282,14 @@ cdef class Outbox:
                 return False
         return True
 
+    def messages(self):
+        return messages_in(self.oldest)
+
     def clear(self):
-        cdef Py_ssize_t messages = messages_in(self.oldest)
         free_chain(self.held)
         free_chain(self.oldest)
         self.held = self.held_last = self.oldest = self.newest = NULL
         self.size = 0
-        return messages
 
     cdef int discard_first(self) except -1:
         """Frees the first block if all of it is gone."""

@@ -19,6 +19,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from fumarole.fastpath.index cimport Index, Node
 
+from fumarole.core.errors import FumaroleError
 from fumarole.core.topic import Grammar, check_topic
 from fumarole.exchange.plans import Denied, decode_topic
 
@@ -154,6 +155,16 @@ cdef class Plans:
     def find(self, bytes topic):
         """The plan of a topic. Raises TopicError or Denied where it may not be published."""
         return self.known(topic, len(topic)) or self.learn(topic, len(topic))
+
+    def find_many(self, list topics):
+        """The plan of each topic; None where it may not be published, and `find` would say why."""
+        plans = []
+        for topic in topics:
+            try:
+                plans.append(self.find(topic))
+            except FumaroleError:
+                plans.append(None)
+        return plans
 
     cdef Plan known(self, const char* topic, Py_ssize_t length):
         """The plan of a topic that was asked for before, if it still holds; else None."""

@@ -16,8 +16,7 @@ an error in `data_to_send` and closes; everything else is an event, and its mean
 import json
 import re
 from abc import ABC, abstractmethod
-from itertools import repeat
-from operator import add
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from fumarole.core.limits import Limits
@@ -108,11 +107,21 @@ LINE_TOO_LONG = "Maximum Control Line Exceeded"
 CARRIAGE_RETURN = ord("\r")
 _SPACES = re.compile(rb"[ \t]+")
 SID_LIMIT = 64
+LONGEST_SIZE = 9
+"""Digits."""
+SHORTEST_SWEEP = 256
+"""Bytes. In fewer there are not enough messages to make it worth while."""
+END_OF_LINE = b" \r "
+"""Where many lines are split into words at once: a word that no line has."""
 JSON_DEPTH = 16
 
 
 class Protocol(ABC):
     """What both ends share: a buffer, lines, payloads, and the five verbs. The ends bring the operations."""
+
+    _usual_verb: bytes
+    _usual_words: int
+    """Of the form that lines with a payload mostly have, the size being the last."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -211,43 +220,68 @@ class Protocol(ABC):
         return at
 
     def _sweep(self, data: bytes, events: list[Event]) -> int:
-        """The usual beginning of a buffer, all at once: lines seen before, each with a payload without a line end.
+        """The usual beginning of a buffer, all at once: lines of the most usual form, each with a payload without a
+        line end. So lines and payloads take turns in what lies between the line ends:
 
-        Nothing that the loop above would not do: where it gets unusual, the loop goes on.
+            PUB a.b 4␍␊21.5␍␊PUB a.c 2␍␊20␍␊PI     lines:    PUB a.b 4, PUB a.c 2      and the rest, PI
+                                                   payloads: 21.5, 20
+
+        Nothing that the loop above would not do: where it gets unusual, the loop goes on. But the interpreter takes a
+        few steps for all of them together, instead of many for each.
         """
-        parts = data.split(LINE_END)
-        lines, payloads = parts[:-1:2], parts[1:-1:2]
-        heads = list(map(self._heads.get, lines[: len(payloads)]))
-        usual = self._usual_heads(heads, lines, payloads) if None in heads else heads
-        if not usual:
+        if len(data) < SHORTEST_SWEEP or not self._may_sweep() or not data.startswith(self._usual_verb):
             return 0
-        _, words, headers, totals = zip(*usual, strict=True)
-        sizes = tuple(map(len, payloads[: len(usual)]))
-        if totals != sizes or any(headers):
-            unusual = (total != size or more for total, size, more in zip(totals, sizes, headers, strict=True))
-            first = next(at for at, is_so in enumerate(unusual) if is_so)
-            words, totals = words[:first], totals[:first]
-        count = len(words)
-        if count:
-            self._usual(words, payloads[:count], events)
-        swept: int = sum(map(len, lines[:count])) + sum(totals) + 2 * len(LINE_END) * count
-        return swept
+        parts = data.split(LINE_END)
+        payloads = parts[1:-1:2]
+        lines = parts[: 2 * len(payloads) : 2]
+        usual = self._columns(lines, payloads)
+        if usual is None:
+            usual, payloads = self._usual_beginning(lines, payloads)
+        if not payloads:
+            return 0
+        self._usual(usual, payloads, events)
+        return len(data) - len(LINE_END.join(parts[2 * len(payloads) :]))
 
-    def _usual_heads(self, heads: "list[Head | None]", lines: list[bytes], payloads: list[bytes]) -> "list[Head]":
-        """The heads up to the first line that is not usual, with those of new lines."""
-        usual: list[Head] = []
-        for head, line, payload in zip(heads, lines, payloads, strict=False):
-            if head is None:
-                head = self._new_head(line)
-                if head is None or head[3] != len(payload):
-                    break
-                self._keep(line, head)
-            usual.append(head)
-        return usual
+    def _columns(self, lines: list[bytes], payloads: list[bytes]) -> list[list[bytes]] | None:
+        """The words between verb and size, those of all lines together; None: something is not usual.
 
-    def _new_head(self, line: bytes) -> "Head | None":  # noqa: ARG002
-        """What a new line says if it is of the most usual kind; None: it has to be looked at closely."""
-        return None
+        The lines are joined by a word that none of them can have, and split into words all at once:
+
+            PUB a.b 4 ␍ PUB a.c 2     verbs: PUB, PUB    topics: a.b, a.c    sizes: 4, 2    ends: ␍
+        """
+        count, width, longest = len(lines), self._usual_words + 1, self.limits.control_line - 1
+        text = END_OF_LINE.join(lines)
+        words = text.split(b" ")
+        verbs, sizes, ends = words[::width], words[width - 2 :: width], words[width - 1 :: width]
+        is_usual = (
+            # All the ends are at the places of ends, so every line has as many words as it should.
+            len(words) == count * width - 1
+            and text.count(b"\r") == ends.count(b"\r") == count - 1
+            and verbs.count(self._usual_verb) == count
+            and not any(odd in text for odd in (b"\n", b"\t", b"  "))
+            and (len(text) <= longest or max(map(len, lines)) <= longest)
+            and all(self._is_size(*pair) for pair in set(zip(sizes, map(len, payloads), strict=True)))
+        )
+        return [words[column::width] for column in range(1, width - 2)] if is_usual else None
+
+    def _usual_beginning(self, lines: list[bytes], payloads: list[bytes]) -> tuple[list[list[bytes]], list[bytes]]:
+        """The columns of those before the first that is not usual, and their payloads: found by halving."""
+        first, last = 0, len(lines) - 1
+        while first < last:
+            middle = (first + last + 1) // 2
+            if self._columns(lines[first:middle], payloads[first:middle]) is None:
+                last = middle - 1
+            else:
+                first = middle
+        return self._columns(lines[:first], payloads[:first]) or [], payloads[:first]
+
+    def _is_size(self, text: bytes, size: int) -> bool:
+        """Does the text say that a payload has this size, and may it?"""
+        return text.isdigit() and len(text) <= LONGEST_SIZE and int(text) == size <= self.payload_limit
+
+    def _may_sweep(self) -> bool:
+        """Is anything but control lines heard yet?"""
+        return True
 
     def _keep(self, line: bytes, head: "Head") -> None:
         if len(self._heads) >= HEADS_KEPT:
@@ -272,8 +306,8 @@ class Protocol(ABC):
         events.append(_new(kind, (*words, payload)))
 
     @abstractmethod
-    def _usual(self, words: tuple[tuple[bytes, ...], ...], payloads: list[bytes], events: list[Event]) -> None:
-        """Adds the events of many heads and their payloads."""
+    def _usual(self, columns: list[list[bytes]], payloads: list[bytes], events: list[Event]) -> None:
+        """Adds the events of many usual lines: the words between verb and size, by columns, and the payloads."""
 
     @abstractmethod
     def _line(self, line: bytes) -> "Event | Head":
@@ -296,7 +330,7 @@ LONGEST_HEAD_KEPT = 256
 
 
 def _size(text: bytes) -> int:
-    if not text.isdigit() or len(text) > 9:  # of bytes: ASCII digits, and nothing else that int() would take
+    if not text.isdigit() or len(text) > LONGEST_SIZE:  # of bytes: ASCII digits, and nothing else that int() would take
         raise Fault("Parser Error: a size is one to nine digits")
     return int(text)
 
@@ -329,6 +363,7 @@ def _words(line: bytes) -> list[bytes]:
 class ServerProtocol(Protocol):
     """The server's end: hears CONNECT, PUB, HPUB, SUB, UNSUB, PING and PONG, in any case."""
 
+    _usual_verb, _usual_words = b"PUB", 3
     greeted = True
     """False: nothing but CONNECT, PING and PONG is heard yet (nobody unknown gets a payload buffer)."""
 
@@ -344,21 +379,12 @@ class ServerProtocol(Protocol):
         else:
             events.append(Publishes([topic], [payload]))
 
-    def _usual(self, words: tuple[tuple[bytes, ...], ...], payloads: list[bytes], events: list[Event]) -> None:
-        topics, replies, _ = zip(*words, strict=True)
-        if any(replies):
-            events.extend(map(_new, repeat(Publish), map(add, words, zip(payloads, strict=True))))
-        else:
-            events.append(Publishes(list(topics), payloads))
+    def _usual(self, columns: list[list[bytes]], payloads: list[bytes], events: list[Event]) -> None:
+        (topics,) = columns
+        events.append(Publishes(topics, payloads))
 
-    def _new_head(self, line: bytes) -> Head | None:
-        words = line.split(b" ")
-        if len(words) == 3 and words[0] == b"PUB" and words[1] and self.greeted and words[2].isdigit():
-            size = int(words[2]) if len(words[2]) <= 9 else self.payload_limit + 1
-            is_one_line = b"\n" not in line and b"\t" not in line and len(line) < self.limits.control_line
-            if is_one_line and size <= self.payload_limit:
-                return _new(Head, (Publish, (words[1], b"", b""), 0, size))
-        return None
+    def _may_sweep(self) -> bool:
+        return self.greeted
 
     def _line(self, line: bytes) -> Event | Head:
         words = _words(line)
@@ -389,12 +415,15 @@ class ServerProtocol(Protocol):
 class ClientProtocol(Protocol):
     """The client's end: hears INFO, MSG, HMSG, PING, PONG, +OK and -ERR."""
 
+    _usual_verb, _usual_words = b"MSG", 4
+
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
         self.payload_limit = 1 << 30  # a server may allow more than our own default
 
-    def _usual(self, words: tuple[tuple[bytes, ...], ...], payloads: list[bytes], events: list[Event]) -> None:
-        events.extend(map(_new, repeat(Message), map(add, words, zip(payloads, strict=True))))
+    def _usual(self, columns: list[list[bytes]], payloads: list[bytes], events: list[Event]) -> None:
+        words = zip(*columns, repeat(b""), repeat(b""), payloads, strict=False)
+        events.extend(map(_new, repeat(Message), words))
 
     def _line(self, line: bytes) -> Event | Head:
         words = line.split(b" ")
@@ -458,6 +487,30 @@ def message_around_sid(topic: bytes, payload: bytes, reply: bytes = b"", headers
     else:
         before, after = b"MSG ", (_SIZE_LINES[size] if size < 1024 else b" %d\r\n" % size) + payload + LINE_END
     return before + topic + b" ", b" " + reply + after if reply else after
+
+
+def messages(topics: list[bytes], sid: bytes, payloads: list[bytes]) -> bytes:
+    """Many messages to one subscription, one after another."""
+    sizes = list(map(len, payloads))
+    after_topic = {size: b" %b %d\r\n" % (sid, size) for size in set(sizes)}
+    return b"".join(
+        chain.from_iterable(
+            zip(repeat(b"MSG "), topics, map(after_topic.__getitem__, sizes), payloads, repeat(LINE_END), strict=False)
+        )
+    )
+
+
+def cut(frames: bytes) -> list[bytes]:
+    """What `messages` has put together, each again by itself."""
+    each: list[bytes] = []
+    at = 0
+    while at < len(frames):
+        line_end = frames.index(b"\n", at)
+        size = int(frames[frames.rindex(b" ", at, line_end) : line_end])
+        end = line_end + 1 + size + len(LINE_END)
+        each.append(frames[at:end])
+        at = end
+    return each
 
 
 _SIZE_LINES = [b" %d\r\n" % size for size in range(1024)]

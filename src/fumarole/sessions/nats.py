@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
+from operator import is_not
 from typing import Any
 
 from fumarole.core import headers
 from fumarole.core.errors import FumaroleError, PatternError, TopicError
 from fumarole.core.publication import Publication
-from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.core.topic import Grammar, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT
@@ -16,6 +18,7 @@ from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic, reaches_nobody
 from fumarole.exchange.producers import Reading, ReadingError, check_identity, check_metadata, check_number
+from fumarole.exchange.runs import SHORTEST_RUN, Run, publish_run
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish, Publishes
 from fumarole.sessions import services
@@ -134,6 +137,13 @@ class NatsSession(StreamSession):
         self.outbox.push(before + consumer.key + after, None if publication.vital else consumer)
         if consumer.limit and consumer.accepted >= consumer.limit:
             self.expire(consumer)
+
+    def accept_run(self, consumer: Consumer, run: Run) -> None:
+        frames = run.forms.get(consumer.key)
+        if frames is None:
+            frames = run.forms[consumer.key] = nats.messages(run.topics, consumer.key, run.payloads)
+        consumer.accepted += len(run)
+        self.outbox.push_many(frames, consumer, nats.cut)
 
     def expire(self, consumer: Consumer) -> None:
         """The consumer has had all it asked for."""
@@ -268,11 +278,36 @@ class NatsSession(StreamSession):
         self.okay()
 
     def _publish_many(self, event: Publishes, work: int) -> tuple[int, int]:
-        """As many of them as this much work is; how many, and what is left of the work."""
+        """As many of them as this much work is, in runs where they come so; how many, and what is left of the work."""
+        exchange, plans = self._joined()
+        topics, payloads = event
+        # Where each is answered, or may be for the node itself, no two are alike.
+        if self.verbose or exchange.grammar is not Grammar.STRICT or len(topics) < SHORTEST_RUN:
+            return self._publish_each(topics, payloads, work)
+        found = plans.find_many(topics)
+        if sum(map(is_not, found, found[1:])) * SHORTEST_RUN > len(topics):
+            return self._publish_each(topics, payloads, work)
+        done = 0
+        for plan, same in groupby(found):
+            length = len(list(same))
+            each = WORK_OF_A_PUBLISH if plan is None else WORK_OF_A_PUBLISH + len(plan.consumers) + len(plan.groups)
+            end = done + min(length, 1 + work // each)
+            run = Run(topics[done:end], payloads[done:end])
+            if plan is not None and publish_run(exchange.counters, plan, run, self):
+                went, work = len(run), work - each * len(run)
+            else:
+                went, work = self._publish_each(run.topics, run.payloads, work)
+            done += went
+            if went < length or work <= 0 or self.close_expected():
+                break
+        return done, work
+
+    def _publish_each(self, topics: list[bytes], payloads: list[bytes], work: int) -> tuple[int, int]:
+        """One by one."""
         exchange, plans = self._joined()
         find, publish, verbose = plans.find, exchange.publish, self.verbose
         done = unheard = unheard_bytes = 0
-        for topic, payload in zip(*event, strict=True):
+        for topic, payload in zip(topics, payloads, strict=True):
             try:
                 plan = find(topic)
             except FumaroleError:
@@ -280,7 +315,7 @@ class NatsSession(StreamSession):
             if plan is None or verbose or topic[0] == DOLLAR:
                 work -= self._publish(Publish(topic, b"", b"", payload))
                 if self.close_expected():
-                    return len(event.topics), work
+                    return len(topics), work
             elif not (plan.consumers or plan.groups or plan.couriers):  # `reaches_nobody`, without the call
                 unheard += 1
                 unheard_bytes += len(payload)
