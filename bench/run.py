@@ -41,6 +41,8 @@ CLAIMS = (
     "recorder",
     "live",
     "pipeline",
+    "enrichment",
+    "columns",
     "cluster",
     "bridge",
 )

@@ -12,7 +12,7 @@ settings.register_profile("ci", derandomize=True, deadline=None, database=None, 
 settings.load_profile("ci")
 
 TESTS = Path(__file__).parent
-SPARK = ("pipeline/", "docs/test_pipeline.py")
+SPARK = "pipeline/"
 TOGETHER = ("app/", "integration/bridge/", "integration/cluster/", "integration/kubemq/")
 """Rooms that share what takes long to start."""
 

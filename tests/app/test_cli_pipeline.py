@@ -85,8 +85,62 @@ def test_a_terminal_has_a_live_line(command_line: CommandLine, tmp_path: Path) -
     assert re.search(r"1 message in 1 file, 0\.0 MiB", seen)
 
 
-@pytest.mark.parametrize("command", ["record", "pipeline replay", "pipeline verify"])
-def test_without_the_packages(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    ended = command_line.run_here(*command.split(), "--archive", "x")
-    assert (ended.code, ended.err) == (2, "the data pipeline needs more packages: pip install 'fumarole[pipeline]'\n")
+def missing(package: str) -> str:
+    return f"the data pipeline needs {package}, which is not here: pip install 'fumarole[pipeline]'"
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        pytest.param("pyarrow", "record --archive x", id="record"),
+        pytest.param("pyarrow", "pipeline replay --archive x", id="replay"),
+        pytest.param("pyarrow", "pipeline verify --archive x", id="verify"),
+        pytest.param("numpy", "pipeline rollup --archive x", id="rollup without numpy"),
+        pytest.param("pyspark", "pipeline run --archive x --out y", id="run"),
+        *[
+            pytest.param("pyspark", f"pipeline {job} --archive x", id=job)
+            for job in ("rollup", "enrich", "gaps", "traffic", "balance", "whatif", "compact", "report")
+        ],
+        pytest.param("matplotlib", "pipeline report --archive x", id="report without a plotter"),
+        pytest.param("matplotlib", "pipeline demo", id="demo"),
+    ],
+)
+def test_a_command_without_a_package(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, package: str, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "fumarole.pipeline")
+    ended = command_line.run_here(*command.split())
+    assert (ended.code, ended.err) == (2, missing(package) + "\n")
+
+
+WITHOUT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Bare(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name in {"matplotlib", "numpy", "pandas", "pyarrow", "pyspark"} - set(sys.argv[2:]):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Bare())
+try:
+    exec(sys.argv[1])
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "there", "package"),
+    [
+        pytest.param("from fumarole import pipeline", (), "numpy", id="nothing"),
+        pytest.param("from fumarole.pipeline.archive import write_rows", (), "numpy", id="nothing, a module"),
+        pytest.param("from fumarole import pipeline", ("numpy",), "pyarrow", id="no pyarrow"),
+        pytest.param("from fumarole import pipeline; pipeline.rollup", ("numpy", "pyarrow"), "pyspark", id="no Spark"),
+        pytest.param("from fumarole import pipeline; pipeline.archive(None, 'x')", ("numpy", "pyarrow"), "pyspark", id="no Spark, called"),
+    ],
+)  # fmt: skip
+def test_an_import_without_a_package(code: str, there: tuple[str, ...], package: str) -> None:
+    run = subprocess.run([sys.executable, "-c", WITHOUT, code, *there], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, missing(package) + "\n", "")

@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -5,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from fumarole.core.publication import Publication
+from fumarole.core import headers
+from fumarole.core.publication import FORGOTTEN, Publication
 from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
 from fumarole.exchange.consumer import Consumer
@@ -42,6 +44,17 @@ class Watcher(Listener):
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         super().accept(consumer, publication)
         self.story.append(publication.reading)
+
+
+class Historian(Listener):
+    """An outlet that keeps what it hears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Publication] = []
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        self.kept.append(publication)
 
 
 def watch(exchange: Exchange, where: str, pattern: str = ">", group: str = "") -> tuple[Watcher, Consumer]:
@@ -141,6 +154,33 @@ def test_a_disconnect_is_no_change_but_forgetting_is(exchange: Exchange) -> None
     assert len(exchange.producers) == 0
     read(exchange, A)
     assert watcher.set == set(), "its metadata is gone with it"
+
+
+def test_a_farewell_takes_back_what_was_said(exchange: Exchange) -> None:
+    """M7: for those who keep a history, one message on a topic of the exchange's own."""
+    history = Historian()
+    exchange.subscribe(exchange.consumer(history, FORGOTTEN, "history", b"1"))
+    read(exchange, A, Kind="t", Ünit=5)
+    assert not exchange.producers.forget(B)
+    assert exchange.producers.forget(A)
+    (farewell,) = history.kept
+    assert (farewell.topic, farewell.payload, farewell.reading) == (FORGOTTEN, A.encode(), None)
+    producer, metadata = headers.parse(farewell.headers)
+    assert producer == ("Producer", A)
+    assert (metadata[0], json.loads(metadata[1])) == ("Metadata", {"Kind": None, "Ünit": None})
+    read(exchange, B, Kind="t")
+    assert exchange.producers.lose(B), "another node has said it"
+    assert len(history.kept) == 1
+
+
+def test_described_without_a_reading(exchange: Exchange) -> None:
+    """M3: merged as with a reading, and the sets follow (M4)."""
+    watcher, _ = watch(exchange, "Kind = 't'")
+    exchange.producers.describe(A, {"Kind": "t", "Room": 4}, 1.0)
+    described = exchange.producers.describe(A, {"Room": None}, 2.0)
+    assert (described.metadata, described.value, described.heard) == ({"Kind": "t"}, None, 2.0)
+    assert watcher.story == [((A,), ())]
+    assert list(exchange.producers.unsaved) == [A]
 
 
 def test_silence_is_forgotten_where_there_is_a_time_for_it() -> None:

@@ -137,6 +137,48 @@ async def test_messages_are_published_again_as_far_apart(broker: RunningBroker, 
         assert (known.id, known.metadata) == (ONE, {"Room": "410"})
 
 
+async def test_what_was_known_at_the_beginning_is_known_again(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Also of producers that say nothing in the range; and who was forgotten in it is forgotten again."""
+    two, three, four = (f"0000000{number}-0000-4000-8000-000000000000" for number in (2, 3, 4))
+
+    def said(second: float, producer: str, metadata: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{"time": NOON + timedelta(seconds=second), "producer": producer, **each} for each in typed(metadata)]
+
+    changes = [
+        *said(1, ONE, {"Room": "410", "Floor": 4, "Serial": 2**53 + 1}),
+        *said(2, two, {"Kind": "gas"}),
+        *said(3, three, {"Kind": "gas", "Old": True}),
+        *said(4, three, {"Kind": None, "Old": None}),
+        *said(5, ONE, {"Room": "411", "Floor": None}),
+        *said(5, four, {"Kind": "tilt"}),
+        *said(9, ONE, {"Room": "too late"}),
+    ]
+    write_rows(tmp_path, "default", changes[::2], kind="changes")
+    write_rows(tmp_path, "default", changes[1::2], kind="changes", recorder="other")
+    rows: list[dict[str, Any]] = [
+        {"time": NOON + timedelta(seconds=at), "topic": "t", "producer": ONE, "payload": str(at).encode()}
+        for at in (3, 6, 7)
+    ]
+    gone = {"topic": "_FORGOTTEN", "producer": four, "payload": four.encode(), "changes": list(typed({"Kind": None}))}
+    write_rows(tmp_path, "default", [*rows, {"time": NOON + timedelta(seconds=8), **gone}])
+    broker = RunningBroker(tmp_path_factory.mktemp("broker"))
+    try:
+        async with fumarole.connect(broker.url) as client, client.where("Room = '411'") as readings:
+            code, text = await run(
+                "--archive", str(tmp_path), "--servers", broker.url, "--speed", "0", "--since", "2026-11-15T12:00:05"
+            )
+            assert (code, text) == (0, "3 messages published\n")
+            heard = [await anext(readings) for _ in range(3)]
+            assert heard[0] == fumarole.Change((ONE,), ())
+            assert [each.value for each in heard[1:] if isinstance(each, fumarole.Reading)] == [6, 7]
+            known = {each.id: each.metadata for each in await client.producers()}
+    finally:
+        broker.release()
+    assert known == {ONE: {"Room": "411", "Serial": 2**53 + 1}, two: {"Kind": "gas"}}
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "text"),
     [

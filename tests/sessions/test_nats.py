@@ -405,6 +405,45 @@ def test_a_message_with_a_producer_is_a_reading(desk: Desk) -> None:
     assert "UUID" in ask(client, "forget", "x")["error"]
 
 
+def test_describe(desk: Desk) -> None:
+    """What `$FUM.producers` answers can be said again elsewhere."""
+    client = desk.connect()
+    client.say(reading("a", "1", '{"Kind": "a", "Level": 9007199254740993}'))
+    known = ask(client, "producers")
+    ask(client, "forget", PRODUCER)
+    assert ask(client, "describe", json.dumps(known)) == {"described": 1}
+    assert ask(client, "producers")["producers"] == [{**known["producers"][0], "value": None, "age": None}]
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        ("{", "expected a JSON object with `producers`"),
+        ("[]", "expected a JSON object with `producers`"),
+        ('{"producers": [1]}', "expected a JSON object with `producers`"),
+        ('{"producers": [{"id": 1, "metadata": {}}]}', "UUID of version 4"),
+        (f'{{"producers": [{{"id": "{PRODUCER}", "metadata": {{"a": [1]}}}}]}}', "neither text"),
+        (f'{{"producers": [{{"id": "{PRODUCER}", "metadata": {{"a": NaN}}}}]}}', "not a finite number"),
+        (json.dumps({"producers": [{"id": PRODUCER, "metadata": {}}] * 101}), "at most 100 producers"),
+    ],
+    ids=["half", "a list", "a number", "no identity", "a list of metadata", "NaN", "too many"],
+)
+def test_describe_refused(desk: Desk, payload: str, text: str) -> None:
+    client = desk.connect()
+    assert text in ask(client, "describe", payload)["error"]
+    assert ask(client, "producers")["producers"] == []
+
+
+def test_who_may_not_publish_may_not_describe(engine: Engine) -> None:
+    client = Client(Desk(engine, authentication=True))
+    client.say('CONNECT {"verbose":false}\r\n')
+    client.hears()
+    client.session.admit(User("ann", "lab", Permissions(("a.>",)), None))
+    said = json.dumps({"producers": [{"id": PRODUCER, "metadata": {"a": 1}}]})
+    assert ask(client, "describe", said)["error"].startswith(f"you may not publish to readings.{PRODUCER}")
+    assert ask(client, "producers")["producers"] == []
+
+
 def test_where(desk: Desk) -> None:
     """Readings and diffs as JSON on topics of their own, until nobody listens any more."""
     client, sensor = desk.connect(), desk.connect()

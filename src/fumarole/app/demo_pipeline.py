@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from fumarole.pipeline.archive.seals import sealed
 from fumarole.pipeline.jobs.log import Log
 
 TICK = 0.005
+TELL_SECONDS = 10.0
 RECORDERS = 2
 PATIENCE = 120.0
 """Seconds for a process to do what it has to do."""
@@ -41,11 +42,12 @@ def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
         with _recorders(url, archive, folder), _standing_job(archive, tables, folder) as job:
             say(f"{RECORDERS} recorders, sharing what comes, into {archive}")
             say(f"the standing job, from there into {tables}")
-            published = asyncio.run(_stations(url, seconds, rate))
+            published = asyncio.run(_stations(url, seconds, rate, lambda count: say(_so_far(count, archive, tables))))
             archived = _wait_for(job, archive, tables, published, folder)
     say(f"{count_text(published, 'reading')} published, {archived:,} archived")
     done = Log(tables).state()
     say(f"{done.messages:,} in the tables, in {done.number:,} batches")
+    say("now the report")
     _command("pipeline", "report", "--archive", str(archive), "--page", str(page))
     query = "Kind = 'gas' and Status = 'repaired'"
     say(f'\nwhatif --where "{query}":')
@@ -61,7 +63,19 @@ def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
     )
 
 
-async def _stations(url: str, seconds: float, rate: float) -> int:
+def _so_far(published: int, archive: Path, tables: Path) -> str:
+    done = Log(tables).state()
+    return (
+        f"  {published:>9,} published  {_archived(archive):>9,} archived  {done.messages:>9,} in the tables "
+        f"({'1 batch' if done.number == 1 else f'{done.number:,} batches'})"
+    )
+
+
+def _archived(archive: Path) -> int:
+    return sum(file.rows for file in sealed(archive, "default") if file.kind == "messages")
+
+
+async def _stations(url: str, seconds: float, rate: float, tell: Callable[[int], None]) -> int:
     chance = random.Random()
     async with connect(url, name="stations", reconnect=False) as client:
         every = instruments(chance)
@@ -71,7 +85,7 @@ async def _stations(url: str, seconds: float, rate: float) -> int:
         order = turns(every, chance)
         often = [order.count(number) for number in range(len(every))]
         loop = asyncio.get_running_loop()
-        begin, due, published = loop.time(), 0.0, 0
+        begin, due, published, told = loop.time(), 0.0, 0, 0.0
         while (now := loop.time() - begin) < seconds:
             for _ in range(int(now * rate - due)):
                 number = order[int(due) % len(order)]
@@ -82,6 +96,9 @@ async def _stations(url: str, seconds: float, rate: float) -> int:
                 if value is not None:
                     await producers[number].publish(value)
                     published += 1
+            if now - told >= TELL_SECONDS:
+                told = now
+                tell(published)
             await asyncio.sleep(TICK)
         await client.flush()
     return published
@@ -155,7 +172,7 @@ def _wait_for(job: subprocess.Popen[bytes], archive: Path, tables: Path, publish
     deadline = time.monotonic() + PATIENCE
     archived = 0
     while time.monotonic() < deadline:
-        archived = sum(file.rows for file in sealed(archive, "default") if file.kind == "messages")
+        archived = _archived(archive)
         if published == archived == Log(tables).state().messages:
             break
         if job.poll() is not None:

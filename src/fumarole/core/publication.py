@@ -1,8 +1,10 @@
 """The one message form. Each door converts to it and from it; no door knows another."""
 
-from typing import Any
+from typing import Any, Final
 
 FRAMING = 128
+FORGOTTEN: Final = "_FORGOTTEN"
+"""The topic on which an exchange says that a producer was forgotten, for those who keep a history."""
 
 
 class Publication:

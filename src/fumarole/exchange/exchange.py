@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice
 from typing import Any, cast
 
+from fumarole.core import headers
 from fumarole.core.index import Index, Node
-from fumarole.core.publication import Publication
+from fumarole.core.publication import FORGOTTEN, Publication
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, literal_prefix, parse_pattern, parse_wildcards, split
 from fumarole.exchange.consumer import Consumer, Link, Outlet, consumer_report
@@ -17,7 +19,7 @@ from fumarole.exchange.counters import Counters
 from fumarole.exchange.groups import Group
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
-from fumarole.exchange.plans import Plan, Plans, Share
+from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
 from fumarole.exchange.producers import Producer, Producers
 
 
@@ -70,6 +72,7 @@ class Exchange:
         """Until the namespace ends."""
         self.counters = parts.counters()
         self.producers = Producers() if producers is None else producers
+        self.producers.farewell = self._say_farewell
         self._parts = parts
         self.index = parts.index()
         self._groups: dict[str, Group] = {}
@@ -216,6 +219,7 @@ class Exchange:
     def end(self) -> None:
         """Nobody is left. Plans know their exchange as it knows them; without this they would stay for a while."""
         self.is_alive = False
+        self.producers.farewell = None
         self._plans.clear()
         self.shared.clear()
 
@@ -279,6 +283,14 @@ class Exchange:
         if not routed:
             self.counters.strayed += 1
         return routed
+
+    def _say_farewell(self, producer: Producer) -> None:
+        """A producer was forgotten (M7): a message like a reading with which it takes back all it said of itself."""
+        plan = self.plan(FORGOTTEN)
+        if not reaches_nobody(plan):
+            gone = json.dumps(dict.fromkeys(producer.metadata))
+            block = headers.build([("Producer", producer.identity), ("Metadata", gone)])
+            self.publish(plan, Publication(FORGOTTEN, producer.identity.encode(), "", block))
 
     def count_unheard(self, size: int, count: int = 1) -> None:
         """So many publications, together of this size, reached nobody (D3)."""

@@ -119,6 +119,8 @@ class Producers:
         """Who else must know what producers here say of themselves; None: nobody, there is no cluster."""
         self.forgotten: Callable[[str], None] | None = None
         """And that one is about to be forgotten."""
+        self.farewell: Callable[[Producer], None] | None = None
+        """Tells those who keep a history that one has been forgotten here."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -133,18 +135,22 @@ class Producers:
 
     def hear(self, reading: Reading, now: float) -> Producer:
         """Merges what the reading brings, and tells those whose set changes. The producer as it is then."""
-        producer = self.known.get(reading.producer)
+        producer = self.describe(reading.producer, reading.metadata, now)
+        producer.value = reading.value
+        return producer
+
+    def describe(self, identity: str, metadata: Mapping[str, Value | None], now: float) -> Producer:
+        """The same without a value: this is new about the producer."""
+        producer = self.known.get(identity)
         is_news = producer is None
         if producer is None:
-            producer = self._appear(reading.producer, self._merged({}, reading.metadata), now)
-            self.unsaved[reading.producer] = None
-        elif reading.metadata:
-            after = self._merged(producer.metadata, reading.metadata)
-            is_news = self._change(producer, after, reading.metadata)
+            producer = self._appear(identity, self._merged({}, metadata), now)
+            self.unsaved[identity] = None
+        elif metadata:
+            is_news = self._change(producer, self._merged(producer.metadata, metadata), metadata)
         if is_news and self.changed is not None:
-            self.changed(reading.producer, reading.metadata.keys())
+            self.changed(identity, metadata.keys())
         producer.heard = now
-        producer.value = reading.value
         return producer
 
     def restore(self, identity: str, metadata: dict[str, Value], now: float) -> None:
@@ -164,9 +170,15 @@ class Producers:
 
     def forget(self, identity: str) -> bool:
         """The producer is gone, and leaves every set (M7). False: there is none such."""
-        if self.forgotten is not None and identity in self.known:
+        producer = self.known.get(identity)
+        if producer is None:
+            return False
+        if self.forgotten is not None:
             self.forgotten(identity)
-        return self.lose(identity)
+        self.lose(identity)
+        if self.farewell is not None:
+            self.farewell(producer)
+        return True
 
     def lose(self, identity: str) -> bool:
         """The same, where those who must know of it do already."""

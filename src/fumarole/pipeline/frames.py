@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from fumarole.client.errors import PayloadTooLargeError
 from fumarole.client.topics import EMPTY, encode_topic
 from fumarole.core.limits import KIB
+from fumarole.pipeline.rows import value_of
 
 CHUNK = 128 * KIB
 """Bytes that are sent together: whole frames, always."""
@@ -107,7 +108,7 @@ def _metadata(rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     lines = [b""] * len(whole)
     for row in pc.indices_nonzero(pc.is_valid(whole)).to_pylist():
-        said = {each["key"]: None if each["kind"] == "gone" else each[each["kind"]] for each in whole[row].as_py()}
+        said = {each["key"]: value_of(each) for each in whole[row].as_py()}
         lines[row] = f"Metadata: {json.dumps(said)}\r\n".encode()
     return pa.array(lines, pa.binary())
 

@@ -2,16 +2,20 @@
 
 Rows come out of the files in order of time. Each file is in order already (but for clocks that went back), so several
 are merged a part at a time: of the parts at hand, everything up to the time at which the first of them ends can go.
+
+What was known of producers at the beginning of a range was said before it, so it is looked up in the archive and told
+to the exchange first, without readings.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +23,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fumarole.client import Client
+from fumarole.client.producer import FORGET
+from fumarole.core.publication import FORGOTTEN
+from fumarole.core.query.tree import Value
 from fumarole.core.topic import Grammar, matches, parse_pattern, split
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.schema import TIME
 from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.frames import chunks, frames, slices
+from fumarole.pipeline.rows import value_of
 
 PART_ROWS = 65_536
+DESCRIBE = "$FUM.describe"
+DESCRIBED_AT_ONCE = 64
+"""A producer may have 8 KiB of metadata, a message 1 MiB."""
 STEP = 0.005
 """Messages less than so many seconds apart are sent together."""
 ORDER = [("time", "ascending"), ("epoch", "ascending"), ("recorder", "ascending"), ("sequence", "ascending")]
@@ -90,6 +101,35 @@ def messages(root: str | os.PathLike[str] | Root, namespace: str, wanted: Range)
             yield rows.sort_by(ORDER)
 
 
+def known_at(root: str | os.PathLike[str] | Root, namespace: str, moment: datetime) -> dict[str, dict[str, Value]]:
+    """What the archive's producers had said of themselves until then, deletions done. Raises ArchiveError."""
+    place = open_root(root)
+    files = [file for file in sealed(place, namespace, None, moment + timedelta.resolution) if file.kind == "changes"]
+    tables = [
+        pq.read_table(place.at(namespace, file.path), filesystem=place.system, partitioning=None) for file in files
+    ]
+    if not tables:
+        return {}
+    changes = pa.concat_tables(tables)
+    changes = changes.filter(pc.less_equal(changes["time"], pa.scalar(moment, TIME))).sort_by(ORDER)
+    changes = changes.append_column("row", pa.array(np.arange(changes.num_rows)))
+    latest = changes.group_by(["producer", "key"]).aggregate([("row", "max")])["row_max"]
+    known: dict[str, dict[str, Value]] = {}
+    for each in changes.take(latest).to_pylist():
+        value = value_of(each)
+        if value is not None:
+            known.setdefault(each["producer"], {})[each["key"]] = value
+    return known
+
+
+async def describe(client: Client, known: Mapping[str, Mapping[str, Value]]) -> None:
+    """Tells an exchange about producers, before their readings. Raises RefusedError."""
+    everyone = [{"id": producer, "metadata": metadata} for producer, metadata in known.items()]
+    for begin in range(0, len(everyone), DESCRIBED_AT_ONCE):
+        some = {"producers": everyone[begin : begin + DESCRIBED_AT_ONCE]}
+        await client.ask_broker(DESCRIBE, json.dumps(some))
+
+
 async def replay(
     client: Client, parts: Iterator[pa.Table], speed: float, on_progress: Callable[[int, int], None]
 ) -> int:
@@ -113,12 +153,24 @@ async def replay(
                 end = max(at + 1, int(np.searchsorted(times, reached, side="right")))
             else:
                 end = len(times)
-            for piece in slices(part.slice(at, end - at)):
+            for piece in slices(_with_requests(part.slice(at, end - at))):
                 await client.publish_frames(chunks(frames(piece, client.max_payload)))
             count += end - at
             at = end
             on_progress(int(times[at - 1]), count)
     return count
+
+
+def _with_requests(rows: pa.Table) -> pa.Table:
+    """That a producer was forgotten is the exchange's to say; it is asked to forget it."""
+    forgotten = pc.equal(rows["topic"], FORGOTTEN)
+    if not pc.any(forgotten).as_py():
+        return rows
+    columns = {"topic": pc.if_else(forgotten, FORGET, rows["topic"]), "payload": rows["payload"]}
+    for name in ("producer", "headers", "changes"):
+        column = rows[name].combine_chunks()
+        columns[name] = column.take(pc.if_else(forgotten.combine_chunks(), None, pa.array(np.arange(len(column)))))
+    return pa.table(columns)
 
 
 def _begin(root: Root, namespace: str, file: SealedFile) -> int:

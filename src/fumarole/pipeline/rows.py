@@ -80,6 +80,15 @@ def typed(metadata: Mapping[str, Value | None]) -> Iterator[dict[str, Any]]:
             yield {"key": key, "kind": "number", **_NOTHING, "text": _digits(value), "number": _double(value)}
 
 
+def value_of(change: Mapping[str, Any]) -> Value | None:
+    """What `typed` was given for a key; None: it is gone."""
+    kind = change["kind"]
+    if kind == "number" and change["text"] is not None:
+        return int(change["text"])
+    value: Value | None = None if kind == "gone" else change[kind]
+    return value
+
+
 def _digits(value: float) -> str | None:
     """Of a whole number that no double is, such as 2⁵³ + 1: queries compare exactly (M10)."""
     return None if _double(value) == value else str(value)

@@ -164,6 +164,8 @@ class NatsSession(StreamSession):
             for at, event in enumerate(events, 1):
                 if type(event) is Publishes:
                     done, work = self._publish_many(event, work)
+                    if self.close_expected():
+                        return work
                     if done < len(event.topics):
                         self._put_off = [Publishes(event.topics[done:], event.payloads[done:]), *events[at:]]
                         self.unfinished = True
@@ -315,7 +317,7 @@ class NatsSession(StreamSession):
             if plan is None or verbose or topic[0] == DOLLAR:
                 work -= self._publish(Publish(topic, b"", b"", payload))
                 if self.close_expected():
-                    return len(topics), work
+                    break
             elif not (plan.consumers or plan.groups or plan.couriers):  # `reaches_nobody`, without the call
                 unheard += 1
                 unheard_bytes += len(payload)

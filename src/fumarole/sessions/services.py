@@ -4,6 +4,7 @@
     $FUM.consumers    the consumers of the namespace that lost most
     $FUM.cluster      the other nodes, and how the links to them are
     $FUM.producers    the producers, or those that a query selects
+    $FUM.describe     this is new about producers, without a reading
     $FUM.forget       a producer is no more (M7)
     $FUM.where        readings of the producers that a query selects, on a topic of their own
 
@@ -29,10 +30,12 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import reaches_nobody
-from fumarole.exchange.producers import check_identity
+from fumarole.exchange.producers import check_identity, check_metadata, reading_topic
 
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000
+PRODUCERS_DESCRIBED = 100
+"""In one request: each may be told to very many subscribers, and others wait meanwhile."""
 PRODUCERS_BYTES = 512 * 1024
 """An answer has so many producers, or so much metadata, or a little more; `next` is where the next one begins."""
 WHERE = "_WHERE."
@@ -128,6 +131,24 @@ def _producers_asked(payload: str) -> tuple[str, int]:
     return where, skip
 
 
+def _describe(request: Request) -> dict[str, Any]:
+    """What is said is merged, as with a reading (M3); all of it, or up to the first that cannot be."""
+    wanted = RequestError("expected a JSON object with `producers`, a list of objects with `id` and `metadata`")
+    try:
+        said = [(each["id"], each["metadata"]) for each in json.loads(request.payload)["producers"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise wanted from None
+    if len(said) > PRODUCERS_DESCRIBED:
+        raise RequestError(f"expected at most {PRODUCERS_DESCRIBED} producers in one request, found {len(said)}")
+    allowed = request.user.publish if request.user else None
+    for identity, metadata in said:
+        producer = check_identity(identity)
+        if allowed is not None and not allowed.allows(reading_topic(producer)):
+            raise RequestError(f"you may not publish to {reading_topic(producer)}, so you may not describe it either")
+        request.exchange.producers.describe(producer, check_metadata(metadata), request.now)
+    return {"described": len(said)}
+
+
 def _forget(request: Request) -> dict[str, Any]:
     return {"forgotten": request.exchange.producers.forget(check_identity(request.payload.strip()))}
 
@@ -168,6 +189,7 @@ SERVICES: dict[str, Callable[[Request], dict[str, Any]]] = {
     f"{PREFIX}consumers": _consumers,
     f"{PREFIX}cluster": _cluster,
     f"{PREFIX}producers": _producers,
+    f"{PREFIX}describe": _describe,
     f"{PREFIX}forget": _forget,
     f"{PREFIX}where": _where,
 }

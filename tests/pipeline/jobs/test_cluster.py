@@ -1,6 +1,8 @@
-"""Spark's own master and two workers, from the installed package: the same tables as on one machine (P2)."""
+"""Spark's own master and two workers, from the installed package: the same tables as on one machine (P2), also when
+executors are killed (P5)."""
 
 import os
+import random
 import re
 import signal
 import socket
@@ -9,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -16,6 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fumarole import pipeline
+from fumarole.pipeline.jobs.log import Log
 from tests.pipeline.archives import FOR_COMMANDS, Recorder, change, message
 from tests.pipeline.jobs.checks import check_exact
 
@@ -50,9 +54,20 @@ def wait_for(log: Path, text: str) -> re.Match[str]:
     return found
 
 
+@dataclass
+class Cluster:
+    url: str
+    workers: list[subprocess.Popen[bytes]]
+
+    def executors(self) -> list[int]:
+        """Process ids: whatever the workers have started."""
+        children = [Path(f"/proc/{each.pid}/task").glob("*/children") for each in self.workers]
+        return [int(pid) for paths in children for path in paths for pid in path.read_text().split()]
+
+
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    started = []
+def cluster(folder: Path) -> Iterator[Cluster]:
+    started: list[subprocess.Popen[bytes]] = []
     loopback = ("--host", "127.0.0.1")
     try:
         process, log = begin(
@@ -83,7 +98,7 @@ def cluster(folder: Path) -> Iterator[str]:
             )
             started.append(process)
             wait_for(log, "Successfully registered with master")
-        yield url
+        yield Cluster(url, started[1:])
     finally:
         for process in reversed(started):
             process.send_signal(signal.SIGTERM)
@@ -91,25 +106,56 @@ def cluster(folder: Path) -> Iterator[str]:
             process.wait(20)
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fumarole.app.cli", "pipeline", *arguments, *FOR_COMMANDS],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+def run_and_kill(here: Cluster, archive: Path, out: Path, times: int, *options: str) -> None:
+    """Runs the job until it has caught up. So many executors are killed, by process id, each while a batch is written."""
+    chance = random.Random(3)
+    log = out.with_suffix(".log")
+    command = [sys.executable, "-m", "fumarole.app.cli", "pipeline", "run", "--once", "--master", here.url]
+    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1", *FOR_COMMANDS)
+    with log.open("wb") as said:
+        job = subprocess.Popen(
+            [*command, "--archive", str(archive), "--out", str(out), *conf, *options], stdout=said, stderr=said
+        )
+    begun: set[Path] = set()
+    killed = 0
+    try:
+        while job.poll() is None:
+            batches = set(out.glob("readings/batch=*"))
+            if killed < times and batches - begun and (executors := here.executors()):
+                begun = batches
+                time.sleep(chance.uniform(0, 0.5))
+                os.kill(chance.choice(executors), signal.SIGKILL)
+                killed += 1
+            time.sleep(0.02)
+    finally:
+        job.kill()
+        job.wait()
+    assert job.returncode == 0, log.read_text()
+    assert killed == times
+
+
+def check_run(spark: SparkSession, folder: Path, killed: int, *options: str) -> None:
+    archive, out = folder / "archive", folder / "out"
+    recorder = Recorder(archive)
+    recorder.seal(change(0, "p", {"Room": "410"}), "changes")
+    recorder.seal([message(second, f"t.{second % 3}", "p", second / 7) for second in range(300)], most_rows=25)
+    with cluster(folder) as here:
+        run_and_kill(here, archive, out, killed, *options)
+    assert Log(out).state().messages == check_exact(spark, archive, out) == 300
+    described = pipeline.output(spark, out, "readings").collect()
+    assert all(row["metadata"]["Room"]["text"] == "410" for row in described)
+    logs = [log for log in folder.glob("worker-*/app-*/*/stderr") if log.stat().st_size]
+    assert len({log.parts[-4] for log in logs}) == 2, "both workers took part"
+    assert len(logs) >= 2 + killed, "others came in place of those that were killed"
 
 
 @pytest.mark.timeout(400)
 def test_on_a_cluster_as_on_one_machine(spark: SparkSession, tmp_path: Path) -> None:
-    archive, out = tmp_path / "archive", tmp_path / "out"
-    recorder = Recorder(archive)
-    recorder.seal(change(0, "p", {"Room": "410"}), "changes")
-    recorder.seal([message(second, f"t.{second % 3}", "p", second / 7) for second in range(300)], most_rows=50)
-    conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1")
-    with cluster(tmp_path) as url:
-        done = command("run", "--archive", str(archive), "--out", str(out), "--once", "--master", url, *conf)
-        assert done.returncode == 0, done.stderr
-    assert check_exact(spark, archive, out) == 300
-    described = pipeline.output(spark, out, "readings").collect()
-    assert all(row["metadata"]["Room"]["text"] == "410" for row in described)
-    executors = [log for log in tmp_path.glob("worker-*/app-*/*/stderr") if log.stat().st_size]
-    assert len({log.parts[-4] for log in executors}) == 2, "both workers took part"
+    """Also when an executor is killed."""
+    check_run(spark, tmp_path, 1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_executors_killed_in_every_batch(spark: SparkSession, tmp_path: Path) -> None:
+    check_run(spark, tmp_path, 12, "--batch-rows", "25", "--conf", "spark.deploy.maxExecutorRetries=-1")

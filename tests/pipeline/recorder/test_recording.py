@@ -18,8 +18,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 import fumarole
+from fumarole import pipeline
 from fumarole.pipeline.archive import sealed
 from fumarole.pipeline.archive.verifying import verify
 from tests.integration.running import RunningBroker
@@ -97,6 +99,32 @@ async def test_only_what_a_query_selects(broker: RunningBroker, record: Record, 
         ("w.a", right.id, float(number), str(number).encode()) for number in range(5)
     ]
     assert [each["key"] for each in found[0]["changes"]] == ["Kind", "Room"]
+
+
+@pytest.mark.parametrize("topic", [">", "g.*"])
+async def test_a_forgotten_producer_has_no_metadata_from_then_on(
+    broker: RunningBroker, record: Record, tmp_path: Path, spark: SparkSession, topic: str
+) -> None:
+    """Told to the archive also where the topic on which the broker says so is not recorded."""
+    recording = record(broker.url, tmp_path, "--topic", topic)
+    async with fumarole.connect(broker.url) as client:
+        producer = client.producer({"Room": "410", "Floor": 4}, topic="g.a")
+        await producer.publish(1)
+        await client.flush()
+        recording.wait_until(lambda: recording.messages == 1)
+        assert await producer.forget()
+        recording.wait_until(lambda: sum(s["rows"] for s in recording.confirmed if s["kind"] == "changes") >= 4)
+        await client.publish("g.a", b"2", headers={"Producer": producer.id})
+        await client.flush()
+        recording.wait_until(lambda: recording.messages >= 2 + (topic == ">"))
+    assert recording.stop() == 0
+    said = [row for row in rows(tmp_path, "changes") if row["producer"] == producer.id]
+    assert [(row["key"], row["kind"]) for row in said] == [
+        ("Room", "text"), ("Floor", "number"), ("Room", "gone"), ("Floor", "gone"),
+    ]  # fmt: skip
+    described = pipeline.enrich(pipeline.archive(spark, tmp_path, topic="g.*"), pipeline.changes(spark, tmp_path))
+    found = {row["value"]: sorted(row["metadata"]) for row in described.collect() if row["producer"] == producer.id}
+    assert found == {1.0: ["Floor", "Room"], 2.0: []}
 
 
 def publish_numbers(url: str, done: threading.Event) -> None:

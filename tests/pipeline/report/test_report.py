@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.batch import Part
+from fumarole.pipeline.report import plots
 from fumarole.pipeline.report.figures import bucket, gather
 from fumarole.pipeline.report.page import written
 from tests.pipeline.archives import Recorder, at, change, message
@@ -82,6 +83,21 @@ def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         gather(spark, Part(str(tmp_path), topic="b"))
     with pytest.raises(PipelineError, match="no message of a producer q"):
         gather(spark, Part(str(tmp_path)), "q")
+
+
+def test_labels() -> None:
+    assert plots._labels(["v.it.etna", "v.it.etna.south", "v.is.katla"]) == ["…it.etna", "…it.etna.south", "…is.katla"]
+    assert plots._labels(["v.it", "v.it"]) == ["…it", "…it"]
+    assert plots._labels(["v", "v.it"]) == ["v", "v.it"]
+    assert plots._labels(["v.it"]) == ["v.it"]
+
+
+def test_a_bucket_that_is_not_whole_is_no_drop(spark: SparkSession, tmp_path: Path) -> None:
+    """Ten messages a second all the time, from the middle of a second to a moment after the beginning of another."""
+    Recorder(tmp_path).seal([message(0.5 + number / 10, "a", None) for number in range(26)])
+    middles, by_name = plots.rates_by_name(gather(spark, Part(str(tmp_path))))
+    assert middles == [at(0.5), at(1.5), at(2.5)]
+    assert by_name == {"a": [10.0, 10.0, 10.0]}
 
 
 def test_buckets() -> None:

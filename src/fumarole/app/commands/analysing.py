@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from fumarole.app.commands.analysis import Engine, Shown
 from fumarole.app.commands.screen import INTERRUPTED, MISUSED, YELLOW, count_text, fail, paint, printable, say
 from fumarole.core.errors import FumaroleError
 from fumarole.core.query.errors import QueryError
@@ -30,33 +31,26 @@ from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone, run
 from fumarole.pipeline.times import duration
 
 
-@dataclass(frozen=True, slots=True)
-class Spark:
-    """Where and how Spark runs for a command."""
+@contextmanager
+def spark_session(engine: Engine, name: str) -> Iterator[SparkSession]:
+    """A session for a command; what goes wrong in it becomes one line."""
+    settings = dict(_setting(text) for text in engine.conf or [])
+    complaints = Path(tempfile.mkdtemp(prefix="fumarole-spark-"), "spark.log")
+    with told(complaints):
+        spark = session(f"fumarole {name}", engine.master, settings, complaints)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    complaints.unlink(missing_ok=True)
+    complaints.parent.rmdir()
 
-    name: str
-    master: str
-    conf: list[str]
 
-    @contextmanager
-    def session(self) -> Iterator[SparkSession]:
-        """A session; what goes wrong in it becomes one line."""
-        settings = dict(self._setting(text) for text in self.conf)
-        complaints = Path(tempfile.mkdtemp(prefix="fumarole-spark-"), "spark.log")
-        with told(complaints):
-            spark = session(f"fumarole {self.name}", self.master, settings, complaints)
-            try:
-                yield spark
-            finally:
-                spark.stop()
-        complaints.unlink(missing_ok=True)
-        complaints.parent.rmdir()
-
-    def _setting(self, text: str) -> tuple[str, str]:
-        key, equals, value = text.partition("=")
-        if not equals:
-            fail(f"--conf takes KEY=VALUE, not {text!r}", MISUSED)
-        return key, value
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        fail(f"--conf takes KEY=VALUE, not {text!r}", MISUSED)
+    return key, value
 
 
 @contextmanager
@@ -78,6 +72,7 @@ def told(complaints: Path | None = None) -> Iterator[None]:
 
 
 def run_standing(
+    engine: Engine,
     archive: str,
     out: str,
     namespace: str,
@@ -86,12 +81,10 @@ def run_standing(
     interval: float,
     batch_rows: int,
     once: bool,
-    master: str,
-    conf: list[str],
 ) -> None:
     """Batches until it is told to stop, or has caught up."""
     stop = threading.Event()
-    with told(), alone(out), Spark("run", master, conf).session() as spark:
+    with told(), alone(out), spark_session(engine, "run") as spark:
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
@@ -132,28 +125,27 @@ def _short(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What becomes of a table."""
+class Table:
+    """What a command makes, and how it is laid out and shown."""
 
-    out: str | None
-    limit: int
-    as_json: bool
+    name: str
+    made: Callable[[SparkSession], DataFrame]
     by: str | None
     """The column of times by which it is laid out."""
     order: list[str]
     hidden: list[str] = field(default_factory=list)
 
 
-def run_batch(spark: Spark, made: Callable[[SparkSession], DataFrame], shown: Shown) -> None:
+def run_batch(engine: Engine, table: Table, shown: Shown) -> None:
     """One table, written or shown."""
-    with spark.session() as running:
-        frame = made(running)
+    with spark_session(engine, table.name) as spark:
+        frame = table.made(spark)
         if shown.out is not None:
-            rows = write(frame, shown.out, shown.by)
+            rows = write(frame, shown.out, table.by)
             say(f"{count_text(rows, 'row')} written to {shown.out}")
             return
-        order = [sf.desc(name[1:]) if name.startswith("-") else sf.asc(name) for name in shown.order]
-        columns = [column for column in frame.columns if column not in shown.hidden]
+        order = [sf.desc(name[1:]) if name.startswith("-") else sf.asc(name) for name in table.order]
+        columns = [column for column in frame.columns if column not in table.hidden]
         rows_shown = frame.orderBy(*order).select(*columns).limit(shown.limit + 1).collect()
         _show([row.asDict(recursive=True) for row in rows_shown], columns, shown)
 
@@ -165,9 +157,9 @@ def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown) -> None:
         return
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Table as Grid
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Grid(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         numeric = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
@@ -208,9 +200,9 @@ def _text(value: Any) -> str:
             return printable(str(value))
 
 
-def run_what_if(spark: Spark, part: Part, as_json: bool) -> None:
+def run_what_if(engine: Engine, part: Part, as_json: bool) -> None:
     """A sentence about what would have been received."""
-    with spark.session() as running:
+    with spark_session(engine, "whatif") as running:
         received = what_if(running, part)
     if as_json:
         sys.stdout.write(json.dumps({name: _plain(value) for name, value in asdict(received).items()}) + "\n")
@@ -240,12 +232,12 @@ def run_compaction(archive: str, namespace: str, target: int, settled: str, grac
         say(f"{files:,} files became {made:,}; {swept:,} that were replaced before have been deleted")
 
 
-def run_report(spark: Spark, part: Part, page: Path, producer: str | None) -> None:
+def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> None:
     """One page."""
     from fumarole.pipeline.report.figures import gather
     from fumarole.pipeline.report.page import written
 
-    with spark.session() as running:
+    with spark_session(engine, "report") as running:
         figures = gather(running, part, producer)
     page.write_text(written(figures))
     say(f"written to {page}")

@@ -2,39 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fumarole.app.commands.pipeline import Archive, Namespace, need_pipeline
+from fumarole.app.commands.spread import spread
 
-Topic = Annotated[str | None, typer.Option("--topic", metavar="PATTERN", help="Only messages on these topics.")]
-Where = Annotated[
-    str | None,
-    typer.Option("--where", metavar="QUERY", help="Only of producers whose metadata, at that time, was like this."),
-]
-Since = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="From then on. ISO 8601; UTC if it says none.")
-]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before then.")]
-Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], spark://HOST:PORT, …")
-]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark. May be repeated.")
-]
-Out = Annotated[
-    str | None, typer.Option("--out", metavar="DIR", help="Write the table there, as Parquet. Left out: show it.")
-]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Rows to show.")]
-AsJson = Annotated[bool, typer.Option("--json", help="A JSON object on stdout for each row.")]
+if TYPE_CHECKING:
+    from fumarole.pipeline.jobs.batch import Part
+
 Every = Annotated[str, typer.Option("--every", metavar="DURATION", help="The length of a window: 30s, 1m, 1 hour.")]
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which messages of an archive."""
+
+    archive: Archive
+    namespace: Namespace = "default"
+    topic: Annotated[str | None, typer.Option(metavar="PATTERN", help="Only messages on these topics.")] = None
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="QUERY", help="Only of producers whose metadata, at that time, was like this."),
+    ] = None
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="From then on. ISO 8601; UTC if it says none.")] = (
+        None
+    )
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before then.")] = None
+
+    @property
+    def part(self) -> Part:
+        from fumarole.pipeline.jobs.batch import Part
+
+        return Part(self.archive, self.namespace, self.topic, self.where, self.since, self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What becomes of a table."""
+
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the table there, as Parquet. Left out: show it.")
+    ] = None
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Rows to show.")] = 40
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on stdout for each row.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where and how Spark runs."""
+
+    master: Annotated[
+        str,
+        typer.Option(metavar="URL", rich_help_panel="Spark", help="Where Spark runs: local[*], spark://HOST:PORT, …"),
+    ] = "local[*]"
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", rich_help_panel="Spark", help="A setting of Spark. May be repeated."),
+    ] = None
+
+
+@spread
 def pipeline_run(
     archive: Archive,
     out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where the tables are to be, and the job's log.")],
+    *,
     namespace: Namespace = "default",
     window: Annotated[
         list[str] | None, typer.Option("--window", metavar="DURATION", help="Rollup windows. May be repeated.")
@@ -49,172 +84,108 @@ def pipeline_run(
         int, typer.Option(min=1, metavar="N", help="At most so many messages at a time.")
     ] = 5_000_000,
     once: Annotated[bool, typer.Option("--once", help="Catch up with the archive, then end.")] = False,
-    master: Master = "local[*]",
-    conf: Conf = None,
+    engine: Engine,
 ) -> None:
     """Keep readings with their metadata, rollups and gaps up to date with an archive, exactly once."""
-    need_pipeline()
+    need_pipeline("pyspark")
     from fumarole.app.commands.analysing import run_standing
 
     windows = window or ["1 minute", "1 hour"]
-    run_standing(archive, out, namespace, windows, lateness, interval, batch_rows, once, master, conf or [])
+    run_standing(engine, archive, out, namespace, windows, lateness, interval, batch_rows, once)
 
 
-def rollup(
-    archive: Archive,
-    every: Every = "1 minute",
-    namespace: Namespace = "default",
-    topic: Topic = None,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    out: Out = None,
-    limit: Limit = 40,
-    as_json: AsJson = False,
-    master: Master = "local[*]",
-    conf: Conf = None,
-) -> None:
+@spread
+def rollup(chosen: Chosen, *, every: Every = "1 minute", shown: Shown, engine: Engine) -> None:
     """Sum values up by windows of time: count, min, mean, max, standard deviation, quantiles."""
-    need_pipeline()
-    from fumarole.app.commands.analysing import Shown, Spark, run_batch
-    from fumarole.pipeline.jobs.batch import Part
+    need_pipeline("pyspark")
+    from fumarole.app.commands.analysing import Table, run_batch
     from fumarole.pipeline.transforms.rollup import rollup as rolled_up
 
-    run_batch(
-        Spark("rollup", master, conf or []),
-        lambda spark: rolled_up(Part(archive, namespace, topic, where, since, until).messages(spark), every),
-        Shown(out, limit, as_json, "start", ["start", "topic", "producer"]),
+    table = Table(
+        "rollup", lambda spark: rolled_up(chosen.part.messages(spark), every), "start", ["start", "topic", "producer"]
     )
+    run_batch(engine, table, shown)
 
 
-def enrich(
-    archive: Archive,
-    namespace: Namespace = "default",
-    topic: Topic = None,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    out: Out = None,
-    limit: Limit = 40,
-    as_json: AsJson = False,
-    master: Master = "local[*]",
-    conf: Conf = None,
-) -> None:
+@spread
+def enrich(chosen: Chosen, shown: Shown, engine: Engine) -> None:
     """Add to each message the metadata that held at its time."""
-    need_pipeline()
-    from fumarole.app.commands.analysing import Shown, Spark, run_batch
-    from fumarole.pipeline.jobs.batch import Part
+    need_pipeline("pyspark")
+    from fumarole.app.commands.analysing import Table, run_batch
 
-    run_batch(
-        Spark("enrich", master, conf or []),
-        lambda spark: Part(archive, namespace, topic, where, since, until).enriched(spark),
-        Shown(out, limit, as_json, "time", ["time"], hidden=["payload", "headers", "changes", "epoch", "sequence"]),
-    )
+    hidden = ["payload", "headers", "changes", "epoch", "sequence"]
+    run_batch(engine, Table("enrich", chosen.part.enriched, "time", ["time"], hidden), shown)
 
 
+@spread
 def gaps(
-    archive: Archive,
+    chosen: Chosen,
+    *,
     factor: Annotated[float, typer.Option(min=1, help="Silent for so many times its habit is a gap.")] = 5.0,
     least: Annotated[str, typer.Option(metavar="DURATION", help="Nothing shorter is a gap.")] = "1 s",
-    namespace: Namespace = "default",
-    topic: Topic = None,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    out: Out = None,
-    limit: Limit = 40,
-    as_json: AsJson = False,
-    master: Master = "local[*]",
-    conf: Conf = None,
+    shown: Shown,
+    engine: Engine,
 ) -> None:
     """Find out when producers were silent for longer than is their habit."""
-    need_pipeline()
-    from fumarole.app.commands.analysing import Shown, Spark, run_batch
-    from fumarole.pipeline.jobs.batch import Part
+    need_pipeline("pyspark")
+    from fumarole.app.commands.analysing import Table, run_batch
     from fumarole.pipeline.times import moment
-    from fumarole.pipeline.transforms.gaps import gaps as found_gaps
+    from fumarole.pipeline.transforms.gaps import gaps as found
 
-    run_batch(
-        Spark("gaps", master, conf or []),
-        lambda spark: found_gaps(
-            Part(archive, namespace, topic, where, since, until).messages(spark), factor, least, moment(until)
-        ),
-        Shown(out, limit, as_json, "since", ["since", "producer"]),
+    table = Table(
+        "gaps",
+        lambda spark: found(chosen.part.messages(spark), factor, least, moment(chosen.until)),
+        "since",
+        ["since", "producer"],
     )
+    run_batch(engine, table, shown)
 
 
+@spread
 def traffic(
-    archive: Archive,
+    chosen: Chosen,
+    *,
     depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="So many words deep. Left out: all.")] = None,
-    namespace: Namespace = "default",
-    topic: Topic = None,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    out: Out = None,
-    limit: Limit = 40,
-    as_json: AsJson = False,
-    master: Master = "local[*]",
-    conf: Conf = None,
+    shown: Shown,
+    engine: Engine,
 ) -> None:
     """Count messages and bytes by subtree of topics."""
-    need_pipeline()
-    from fumarole.app.commands.analysing import Shown, Spark, run_batch
-    from fumarole.pipeline.jobs.batch import Part
+    need_pipeline("pyspark")
+    from fumarole.app.commands.analysing import Table, run_batch
     from fumarole.pipeline.transforms.traffic import traffic as by_subtree
 
-    run_batch(
-        Spark("traffic", master, conf or []),
-        lambda spark: by_subtree(Part(archive, namespace, topic, where, since, until).messages(spark), depth),
-        Shown(out, limit, as_json, None, ["-messages", "depth", "subtree"]),
+    table = Table(
+        "traffic", lambda spark: by_subtree(chosen.part.messages(spark), depth), None, ["-messages", "depth", "subtree"]
     )
+    run_batch(engine, table, shown)
 
 
-def balance(
-    archive: Archive,
-    every: Every = "1 hour",
-    namespace: Namespace = "default",
-    topic: Topic = None,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    out: Out = None,
-    limit: Limit = 40,
-    as_json: AsJson = False,
-    master: Master = "local[*]",
-    conf: Conf = None,
-) -> None:
+@spread
+def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, engine: Engine) -> None:
     """See how evenly the recorders of a group were served."""
-    need_pipeline()
-    from fumarole.app.commands.analysing import Shown, Spark, run_batch
-    from fumarole.pipeline.jobs.batch import Part
+    need_pipeline("pyspark")
+    from fumarole.app.commands.analysing import Table, run_batch
     from fumarole.pipeline.transforms.traffic import balance as served
 
     run_batch(
-        Spark("balance", master, conf or []),
-        lambda spark: served(Part(archive, namespace, topic, where, since, until).messages(spark), every),
-        Shown(out, limit, as_json, "start", ["start", "recorder"]),
+        engine,
+        Table("balance", lambda spark: served(chosen.part.messages(spark), every), "start", ["start", "recorder"]),
+        shown,
     )
 
 
+@spread
 def whatif(
-    archive: Archive,
-    namespace: Namespace = "default",
-    topic: Topic = None,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    as_json: AsJson = False,
-    master: Master = "local[*]",
-    conf: Conf = None,
+    chosen: Chosen,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on stdout.")] = False,
+    engine: Engine,
 ) -> None:
     """Find out what a subscription would have received."""
-    need_pipeline()
-    from fumarole.app.commands.analysing import Spark, run_what_if
-    from fumarole.pipeline.jobs.batch import Part
+    need_pipeline("pyspark")
+    from fumarole.app.commands.analysing import run_what_if
 
-    part = Part(archive, namespace, topic, where, since, until)
-    run_what_if(Spark("whatif", master, conf or []), part, as_json)
+    run_what_if(engine, chosen.part, as_json)
 
 
 def compact(
@@ -230,36 +201,27 @@ def compact(
     ] = "1 hour",
 ) -> None:
     """Make few large files of many small ones, beside readers and recorders."""
-    need_pipeline()
+    need_pipeline("pyspark")
     from fumarole.app.commands.analysing import run_compaction
 
     run_compaction(archive, namespace, target, settled, grace)
 
 
+@spread
 def report(
-    archive: Archive,
-    page: Annotated[Path, typer.Option("--page", metavar="FILE", help="Where the page is to be.")] = Path(
-        "report.html"
-    ),
+    chosen: Chosen,
+    *,
+    page: Annotated[Path, typer.Option(metavar="FILE", help="Where the page is to be.")] = Path("report.html"),
     producer: Annotated[
         str | None, typer.Option(metavar="UUID", help="Whose values to show. Left out: the most talkative one's.")
     ] = None,
-    namespace: Namespace = "default",
-    topic: Topic = None,
-    where: Where = None,
-    since: Since = None,
-    until: Until = None,
-    master: Master = "local[*]",
-    conf: Conf = None,
+    engine: Engine,
 ) -> None:
     """Make one HTML page of an archive: rates, busy hours, top topics, gaps, and the values of a producer."""
-    need_pipeline()
-    from fumarole.app.commands.analysing import Spark, run_report
-    from fumarole.pipeline.jobs.batch import Part
+    need_pipeline("pyspark", "matplotlib")
+    from fumarole.app.commands.analysing import run_report
 
-    run_report(
-        Spark("report", master, conf or []), Part(archive, namespace, topic, where, since, until), page, producer
-    )
+    run_report(engine, chosen.part, page, producer)
 
 
 def demo(
@@ -273,7 +235,7 @@ def demo(
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")] = 0,
 ) -> None:
     """Watch the whole pipeline: broker, simulated stations, recorders, the standing job, and a report."""
-    need_pipeline()
+    need_pipeline("pyspark", "matplotlib")
     from fumarole.app.commands.analysing import told
     from fumarole.app.demo_pipeline import demonstrate
     from fumarole.pipeline.jobs.spark import check_java

@@ -98,9 +98,11 @@ def verify(
     verify_archive(archive, namespace, set_aside)
 
 
-def need_pipeline() -> None:
-    """Ends the command where the packages of the pipeline are not installed."""
+def need_pipeline(*packages: str) -> None:
+    """Ends the command where packages of the pipeline are not installed, these or those that all of it needs."""
     try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        fail("the data pipeline needs more packages: pip install 'fumarole[pipeline]'", MISUSED)
+        from fumarole.pipeline import need
+
+        need(*packages)
+    except ImportError as error:
+        fail(str(error), MISUSED)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from fumarole.app.commands.access import Access
 from fumarole.app.commands.screen import YELLOW, count_text, paint, say
 from fumarole.client import RefusedError
-from fumarole.pipeline.replay import Range, messages, replay
+from fumarole.pipeline.replay import Range, describe, known_at, messages, replay
 
 
 async def replay_archive(access: Access, archive: str, namespace: str, wanted: Range, speed: float) -> None:
@@ -22,6 +22,8 @@ async def replay_archive(access: Access, archive: str, namespace: str, wanted: R
             sys.stderr.flush()
 
     async with access.connect("replay") as client:
+        if wanted.since is not None:
+            await describe(client, known_at(archive, namespace, wanted.since))
         count = await replay(client, messages(archive, namespace, wanted), speed, progress)
         try:
             await client.flush()

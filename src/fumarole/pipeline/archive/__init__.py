@@ -27,6 +27,9 @@ class _Archive(ModuleType):
     """`pipeline.archive` is this folder, and what people call to read an archive with Spark."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
+        from fumarole.pipeline import need
+
+        need("pyspark")
         from fumarole.pipeline.reading import archive
 
         return archive(*arguments, **options)

@@ -150,6 +150,7 @@ def open_root(place: str | os.PathLike[str] | Root) -> Root:
     try:
         system, folder = fs.FileSystem.from_uri(text)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        # No URI, a scheme that pyarrow does not know (or was built without), a store that does not answer.
         raise ArchiveError(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
     return Root(system, folder.rstrip("/"), folder if isinstance(system, fs.LocalFileSystem) else text)
 

@@ -8,7 +8,9 @@ from pyspark.sql import functions as sf
 from fumarole.core.topic import ONE, SOME, STRICT, Glob, Grammar, Word, literal_prefix, parse_pattern
 from fumarole.pipeline.columns.regex import java_literal
 
-_REST_OF_WORD = r"[^\x{2e}]*"
+_ANY = r"[^\x{2e}]*"
+_REST_OF_WORD = _ANY + "+"
+"""Up to the dot or the end, with nothing to try again."""
 
 
 def topic_matches(column: Column | str, pattern: str, grammar: Grammar = STRICT) -> Column:
@@ -40,6 +42,7 @@ def _word(word: Word) -> str:
     if word is SOME:
         return "(?s:.*)"
     if isinstance(word, Glob):
-        return _REST_OF_WORD.join(map(java_literal, (word.prefix, *word.middle, word.suffix)))
+        parts = _ANY.join(map(java_literal, (word.prefix, *word.middle)))
+        return parts + (_ANY + java_literal(word.suffix) if word.suffix else _REST_OF_WORD)
     assert isinstance(word, str)
     return java_literal(word)

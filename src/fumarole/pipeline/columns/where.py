@@ -22,25 +22,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sf
 
+from fumarole.core.query import tree
 from fumarole.core.query.errors import QueryError, clipped
 from fumarole.core.query.parse import parse
-from fumarole.core.query.tree import (
-    And,
-    Between,
-    Compare,
-    Constant,
-    Has,
-    In,
-    IsNull,
-    Kind,
-    Like,
-    Matches,
-    Not,
-    Operator,
-    Or,
-    Query,
-    show,
-)
 from fumarole.pipeline.columns.regex import java_regex
 from fumarole.pipeline.columns.regex_tree import CannotTranslateError
 
@@ -58,10 +42,10 @@ WHOLE: Final = types.DecimalType(20, 0)
 """Holds every whole number that metadata can have (64 bits, with or without sign)."""
 
 
-def where(query: str | Query, schema: types.StructType | DataFrame) -> Column:
+def where(query: str | tree.Query, schema: types.StructType | DataFrame) -> Column:
     """Does the query hold for the metadata in a row? Raises QueryError."""
-    tree = parse(query) if isinstance(query, str) else query
-    return _Compiler(schema.schema if isinstance(schema, DataFrame) else schema).column(tree)
+    parsed = parse(query) if isinstance(query, str) else query
+    return _Compiler(schema.schema if isinstance(schema, DataFrame) else schema).column(parsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +65,28 @@ class _Compiler:
         self._types = {field.name: field.dataType for field in schema.fields}
         self._mapped = isinstance(self._types.get(METADATA), types.MapType)
 
-    def column(self, query: Query) -> Column:
+    def column(self, query: tree.Query) -> Column:
         match query:
-            case And(terms):
-                return reduce(and_, map(self.column, terms))
-            case Or(terms):
-                return reduce(or_, map(self.column, terms))
-            case Not(term):
+            case tree.And(terms):
+                return reduce(and_, map(self.column, sorted(terms, key=_cost)))
+            case tree.Or(terms):
+                return reduce(or_, map(self.column, sorted(terms, key=_cost)))
+            case tree.Not(term):
                 return ~self.column(term)
-            case Has(key):
+            case tree.Has(key):
                 return self._value(key).present
-            case IsNull(key):
+            case tree.IsNull(key):
                 return ~self._value(key).present
-            case Compare(key, operator, constant):
+            case tree.Compare(key, operator, constant):
                 return _comparison(self._value(key), operator, constant)
-            case In(key, constants):
+            case tree.In(key, constants):
                 return _one_of(self._value(key), constants)
-            case Between(key, low, high):
+            case tree.Between(key, low, high):
                 value = self._value(key)
                 return _comparison(value, ">=", low) & _comparison(value, "<=", high)
-            case Like(key, pattern):
+            case tree.Like(key, pattern):
                 return sf.like(self._value(key).text, sf.lit(pattern), sf.lit(_escape_for(pattern)))
-            case Matches(key, regex):
+            case tree.Matches(key, regex):
                 return self._value(key).text.rlike(_java(query, regex))
 
     def _value(self, key: str) -> _Value:
@@ -111,6 +95,26 @@ class _Compiler:
         if key not in self._types:  # Spark would take a column of another case for it
             return _value(sf.lit(False))
         return _from_column(sf.col("`" + key.replace("`", "``") + "`"), self._types[key])
+
+
+def _cost(query: tree.Query) -> int:
+    """About what a test takes: numbers, then text, then patterns. The order of terms does not change the answer, and
+    Spark looks no further when it has it."""
+    match query:
+        case tree.And(terms) | tree.Or(terms):
+            return max(map(_cost, terms))
+        case tree.Not(term):
+            return _cost(term)
+        case tree.Compare(_, _, constant) | tree.Between(_, constant, _):
+            return int(constant.kind is tree.Kind.TEXT)
+        case tree.In(_, constants):
+            return int(any(constant.kind is tree.Kind.TEXT for constant in constants))
+        case tree.Like():
+            return 2
+        case tree.Matches():
+            return 3
+        case _:
+            return 0
 
 
 def _value(
@@ -137,10 +141,10 @@ def _from_map(entry: Column) -> _Value:
     kind = entry["kind"]
     return _Value(
         present=sf.coalesce(kind != "gone", sf.lit(False)),
-        text=sf.when(kind == Kind.TEXT.value, entry["text"]),
-        number=sf.when(kind == Kind.NUMBER.value, entry["number"]),
-        whole=sf.when(kind == Kind.NUMBER.value, entry["text"].try_cast(WHOLE)),
-        truth=sf.when(kind == Kind.TRUTH.value, entry["truth"]),
+        text=sf.when(kind == tree.Kind.TEXT.value, entry["text"]),
+        number=sf.when(kind == tree.Kind.NUMBER.value, entry["number"]),
+        whole=sf.when(kind == tree.Kind.NUMBER.value, entry["text"].try_cast(WHOLE)),
+        truth=sf.when(kind == tree.Kind.TRUTH.value, entry["truth"]),
     )
 
 
@@ -161,13 +165,13 @@ def _from_column(column: Column, kind: types.DataType) -> _Value:
             return _value(present)
 
 
-def _comparison(value: _Value, operator: Operator, constant: Constant) -> Column:
+def _comparison(value: _Value, operator: tree.Operator, constant: tree.Constant) -> Column:
     match constant.kind:
-        case Kind.TEXT:
+        case tree.Kind.TEXT:
             return _APPLY[operator](value.text, sf.lit(constant.value))
-        case Kind.TRUTH:
+        case tree.Kind.TRUTH:
             return _APPLY[operator](value.truth, sf.lit(constant.value))
-        case Kind.NUMBER:
+        case tree.Kind.NUMBER:
             number = constant.value
             assert not isinstance(number, str)
             return sf.when(value.whole.isNotNull(), _whole_comparison(value.whole, operator, number)).otherwise(
@@ -175,13 +179,13 @@ def _comparison(value: _Value, operator: Operator, constant: Constant) -> Column
             )
 
 
-def _one_of(value: _Value, constants: tuple[Constant, ...]) -> Column:
-    texts = [constant.value for constant in constants if constant.kind is Kind.TEXT]
-    others = [_comparison(value, "=", constant) for constant in constants if constant.kind is not Kind.TEXT]
+def _one_of(value: _Value, constants: tuple[tree.Constant, ...]) -> Column:
+    texts = [constant.value for constant in constants if constant.kind is tree.Kind.TEXT]
+    others = [_comparison(value, "=", constant) for constant in constants if constant.kind is not tree.Kind.TEXT]
     return reduce(or_, [*([value.text.isin(texts)] if texts else []), *others])
 
 
-_APPLY: Final[dict[Operator, Callable[[Column, Column], Column]]] = {
+_APPLY: Final[dict[tree.Operator, Callable[[Column, Column], Column]]] = {
     "=": lambda a, b: a == b,
     "!=": lambda a, b: a != b,
     "<": lambda a, b: a < b,
@@ -196,7 +200,7 @@ def _always(column: Column, truth: bool) -> Column:
     return sf.when(column.isNotNull(), sf.lit(truth))
 
 
-def _double_comparison(column: Column, operator: Operator, number: float) -> Column:
+def _double_comparison(column: Column, operator: tree.Operator, number: float) -> Column:
     nearest = float(number)
     if nearest == number:  # Python compares whole numbers with others exactly
         column_is = _APPLY[operator](column, sf.lit(nearest))
@@ -212,7 +216,7 @@ def _double_comparison(column: Column, operator: Operator, number: float) -> Col
             return (column >= sf.lit(math.nextafter(below, math.inf))) & ~sf.isnan(column)
 
 
-def _whole_comparison(column: Column, operator: Operator, number: float) -> Column:
+def _whole_comparison(column: Column, operator: tree.Operator, number: float) -> Column:
     down, up = (max(-_BEYOND, min(_BEYOND, rounded(number))) for rounded in (math.floor, math.ceil))
     if operator in {"=", "!="} and down != up:
         return _always(column, operator == "!=")
@@ -229,11 +233,11 @@ def _escape_for(pattern: str) -> str:
     return next(sign for sign in map(chr, range(0xE000, 0xF8FF)) if sign not in pattern)
 
 
-def _java(test: Matches, regex: str) -> str:
+def _java(test: tree.Matches, regex: str) -> str:
     try:
         return java_regex(regex)
     except CannotTranslateError as wrong:
-        text = show(test)
+        text = tree.show(test)
         raise QueryError(
             text, text.index("MATCHES"), f"`{clipped(regex)}`", f"a regular expression that Spark can follow ({wrong})"
         ) from None

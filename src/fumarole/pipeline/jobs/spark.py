@@ -31,7 +31,7 @@ SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""What every job starts with. `SPARK_CONF_DIR` and `--conf` have the last word."""
+"""What every job starts with. `--conf` has the last word; what is not here, `spark-defaults.conf` may say."""
 LOOPBACK: Final = {"spark.driver.bindAddress", "spark.driver.host"}
 """Not for a driver whose executors are on other machines."""
 

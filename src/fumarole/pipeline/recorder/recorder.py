@@ -3,6 +3,10 @@
 The order at the start matters. Messages are captured first and all that is known of producers is asked for then: what
 changes in between is in both, and nothing is missed. It is written as changes of that time, so that the archive stands
 alone; and again whenever the connection was lost, because nobody heard what changed meanwhile.
+
+That a producer was forgotten the broker says on a topic of its own, as a message which takes back all that it had said
+of itself. Where what is recorded does not include that topic it is listened to beside it, in the same group, and only
+the changes are written.
 """
 
 from __future__ import annotations
@@ -13,8 +17,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from fumarole.client import Client, ClientError
-from fumarole.client.capture import microseconds
-from fumarole.client.errors import NoResponders
+from fumarole.client.capture import gather, microseconds
+from fumarole.client.errors import NoResponders, RefusedError
+from fumarole.core.publication import FORGOTTEN
+from fumarole.core.topic import matches, parse_wildcards, split
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import Seal
 from fumarole.pipeline.archive.verifying import Recovered, recover
@@ -22,7 +28,7 @@ from fumarole.pipeline.capturing import INTERVAL, Wanted, captured
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.recorder.naming import Lock, take_name
 from fumarole.pipeline.recorder.writer import Progress, Rolling, Writer
-from fumarole.pipeline.rows import snapshot_table
+from fumarole.pipeline.rows import change_table, snapshot_table
 
 ASK_DROPS = 2.0
 SNAPSHOT_SECONDS = 30.0
@@ -102,6 +108,8 @@ class Recorder:
             on_ready()
             tasks.append(asyncio.create_task(self._know_producers()))
             tasks.append(asyncio.create_task(self._know_drops()))
+            if not self._hears_farewells():
+                tasks.append(asyncio.create_task(self._know_forgotten()))
 
         options = self._options
         wanted = Wanted(options.topic, options.where, options.group)
@@ -137,6 +145,25 @@ class Recorder:
             if table.num_rows:
                 await self._room()
                 self._writer.add_changes(table)
+
+    def _hears_farewells(self) -> bool:
+        """Are they among the messages that are recorded?"""
+        options = self._options
+        return not options.where and matches(parse_wildcards(options.topic), split(FORGOTTEN))
+
+    async def _know_forgotten(self) -> None:
+        while True:
+            try:
+                async with self._client.subscribe(FORGOTTEN, group=self._options.group) as farewells:
+                    async for each in farewells:
+                        said = gather([(each.topic, each.payload, each.header_pairs)], microseconds())
+                        await self._room()
+                        self._writer.add_changes(change_table(said))
+                return
+            except RefusedError:
+                return  # who may not hear of it records without it
+            except ClientError:
+                await asyncio.sleep(INTERVAL)
 
     async def _room(self) -> None:
         """A writer that is only slow is waited for; one that cannot write has to throw away."""

@@ -111,7 +111,7 @@ def gather(spark: SparkSession, part: Part, producer: str | None = None) -> Figu
     names = _names(messages)
     long = end - begin >= timedelta(days=2)
     figures = Figures(
-        title=f"{part.archive.rstrip('/').rpartition('/')[2] or part.archive} · {part.namespace}",
+        title=f"{part.archive.rstrip('/').rpartition('/')[2] or part.archive}, namespace {part.namespace}",
         asked=[(name, str(value)) for name in ("topic", "where", "since", "until") if (value := getattr(part, name))],
         total=total,
         begin=begin,

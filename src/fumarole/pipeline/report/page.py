@@ -27,7 +27,7 @@ def written(figures: Figures) -> str:
         ),
         _section("Top topics", "By number of messages.", plots.topics(figures)),
         _gaps(figures),
-        *([_values(figures.chosen)] if figures.chosen is not None else []),
+        *([_values(figures, figures.chosen)] if figures.chosen is not None else []),
         _recorders(figures),
     ]
     return f"""<!doctype html>
@@ -40,6 +40,7 @@ def written(figures: Figures) -> str:
 </head>
 <body>
 <header><div class="wrap">
+<p class="kind">Archive report</p>
 <h1>{escape(figures.title)}</h1>
 <p>{_range(figures.begin, figures.end)}{_asked(figures)}</p>
 </div></header>
@@ -103,15 +104,14 @@ def _gaps(figures: Figures) -> str:
     return _section("Gaps", text, plots.gaps(figures), table)
 
 
-def _values(chosen: Chosen) -> str:
+def _values(figures: Figures, chosen: Chosen) -> str:
     keys = "".join(
         f"<li>{escape(key)} = {escape(_value(value))}</li>" for key, value in sorted(chosen.metadata.items())
     )
     count = sum(window.count for window in chosen.windows)
     text = f"<code>{escape(chosen.producer)}</code> · {count:,} readings, in windows of {span_text(chosen.width)}."
-    return _section(
-        f"Values of {chosen.name}", text, f'<ul class="keys">{keys}</ul>' if keys else "", plots.values(chosen)
-    )
+    known = f'<ul class="keys">{keys}</ul>' if keys else ""
+    return _section(f"Values of {chosen.name}", text, known, plots.values(chosen, figures.begin, figures.end))
 
 
 def _recorders(figures: Figures) -> str:

@@ -55,19 +55,34 @@ def rates(figures: Figures) -> str:
     """Messages a second over time, by subtree."""
 
     def draw(axes: Axes) -> None:
-        starts = _buckets(figures.begin, figures.end, figures.width)
-        seconds = figures.width.total_seconds()
-        names = list(figures.streams)
-        rows = [[figures.streams[name].get(start, 0) / seconds for start in starts] for name in names]
-        places = [_place(start) for start in starts]
-        axes.stackplot(places, rows, labels=names, colors=COLOURS, linewidth=0, alpha=0.92)
+        middles, by_name = rates_by_name(figures)
+        places = [_place(middle) for middle in middles]
+        axes.stackplot(places, list(by_name.values()), labels=list(by_name), colors=COLOURS, linewidth=0, alpha=0.92)
         axes.set_xlim(places[0], places[-1] if len(places) > 1 else places[0] + 1e-5)
         axes.set_ylim(0)
         axes.set_ylabel("messages a second")
+        axes.yaxis.set_major_formatter("{x:,.0f}" if axes.get_ylim()[1] >= 10 else "{x:g}")
         _times(axes)
-        axes.legend(ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0), handlelength=0.9, handleheight=0.9)
+        axes.legend(ncols=7, loc="lower left", bbox_to_anchor=(0, 1.0), handlelength=0.9, handleheight=0.9)
 
     return _svg(draw, 3.5, "rates")
+
+
+def rates_by_name(figures: Figures) -> tuple[list[datetime], dict[str, list[float]]]:
+    """The middle of each bucket, and what each subtree had there in a second."""
+    width = figures.width
+    # The first and the last bucket are seldom whole, and of a sliver no rate can be told.
+    seconds = {
+        start: (min(start + width, figures.end) - max(start, figures.begin)).total_seconds()
+        for start in _buckets(figures.begin, figures.end, width)
+    }
+    least = width.total_seconds() / 10
+    starts = [start for start in seconds if seconds[start] >= least] or list(seconds)[:1]
+    by_name = {
+        name: [counts.get(start, 0) / max(seconds[start], least) for start in starts]
+        for name, counts in figures.streams.items()
+    }
+    return [start + width / 2 for start in starts], by_name
 
 
 def heat(figures: Figures) -> str:
@@ -85,7 +100,7 @@ def heat(figures: Figures) -> str:
         mesh = axes.pcolormesh(
             edges, range(len(names) + 1), cells, cmap=HEAT, vmin=0, edgecolors="white", linewidth=0.6
         )
-        axes.set_yticks([row + 0.5 for row in range(len(names))], [_shortened(name) for name in names])
+        axes.set_yticks([row + 0.5 for row in range(len(names))], _labels(names))
         axes.invert_yaxis()
         axes.grid(visible=False)
         _times(axes)
@@ -117,7 +132,7 @@ def topics(figures: Figures) -> str:
     """The most talkative topics."""
 
     def draw(axes: Axes) -> None:
-        names = [_shortened(topic or "(the empty topic)") for topic, _, _ in figures.topics]
+        names = _labels([topic or "(the empty topic)" for topic, _, _ in figures.topics])
         counts = [messages for _, messages, _ in figures.topics]
         axes.barh(range(len(names)), counts, color=EMBER, height=0.62)
         axes.set_yticks(range(len(names)), names)
@@ -126,8 +141,9 @@ def topics(figures: Figures) -> str:
         axes.set_xticks([])
         axes.spines["bottom"].set_visible(False)
         for row, (_, messages, size) in enumerate(figures.topics):
-            text = f" {messages:,}  ·  {byte_text(size)}"
-            axes.text(messages, row, text, va="center", fontsize=9, color=FAINT)
+            text = f"{messages:,} · {byte_text(size)}"
+            beside: Any = {"xytext": (6, 0), "textcoords": "offset points"}
+            axes.annotate(text, (messages, row), **beside, va="center", fontsize=9, color=FAINT)
         axes.set_xlim(0, max(counts) * 1.22)
 
     return _svg(draw, 0.4 + 0.3 * max(3, len(figures.topics)), "topics")
@@ -150,7 +166,7 @@ def gaps(figures: Figures) -> str:
                 axes.plot(
                     [_place(gap.since), _place(until)], [row, row], color=colour, linewidth=7, solid_capstyle="butt"
                 )
-        axes.set_yticks(range(len(names)), [_shortened(name) for name in names])
+        axes.set_yticks(range(len(names)), _labels(names))
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.grid(visible=False)
         axes.set_xlim(begin, end)
@@ -159,8 +175,8 @@ def gaps(figures: Figures) -> str:
     return _svg(draw, 0.6 + 0.3 * max(2, len(names)), "gaps")
 
 
-def values(chosen: Chosen) -> str:
-    """A producer's readings, and its windows as bands."""
+def values(chosen: Chosen, begin: datetime, end: datetime) -> str:
+    """A producer's readings, and its windows as bands, over the whole time."""
 
     def draw(axes: Axes) -> None:
         middles: Any = [window.start + chosen.width / 2 for window in chosen.windows]
@@ -185,6 +201,8 @@ def values(chosen: Chosen) -> str:
             linewidth=1.8,
             label=f"mean of {span_text(chosen.width)}",
         )
+        axes.set_xlim(_place(begin), max(_place(end), _place(begin) + 1e-5))
+        axes.set_ylabel(str(chosen.metadata.get("Unit", "")))
         _times(axes)
         axes.legend(ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0), handlelength=1.2)
 
@@ -251,5 +269,14 @@ def byte_text(size: float) -> str:
     return f"{size:,.1f} GiB"
 
 
+def _labels(names: list[str]) -> list[str]:
+    """Without the words that all begin with, which say nothing here."""
+    words = [name.split(".") for name in names]
+    same = 0
+    while len(words) > 1 and all(len(each) > same + 1 and each[same] == words[0][same] for each in words):
+        same += 1
+    return [_shortened(("…" if same else "") + ".".join(each[same:])) for each in words]
+
+
 def _shortened(text: str) -> str:
-    return text if len(text) <= 44 else text[:24] + "…" + text[-19:]
+    return text if len(text) <= 52 else text[:24] + "…" + text[-27:]

@@ -10,9 +10,9 @@ own delta counts for it (M5). That is the whole definition; it does not matter i
 
 In two steps. First the changes become versions, all that held from one moment until the next: one pass over the
 changes of each producer, in order, with a running last value for each key. Then each reading finds the version of its
-time. That would be a join by a range, for which Spark has no good way. So time is cut into buckets, about as many as a
-producer has versions; a version stands in each bucket that it reaches into, and a reading is joined by equality of
-producer and bucket, where it meets one or two versions, of which the range picks one.
+time. That would be a join by a range, for which Spark has no good way. So time is cut into buckets, each about as long
+as a producer has a few versions; a version stands in each bucket that it reaches into, mostly one, and a reading is
+joined by equality of producer and bucket, where it meets those few versions, of which the range picks one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _ORDER = ("time", "epoch", "recorder", "sequence")
 _FEW = 300_000
 """So many changes are sent to all workers; of more, both sides are sorted by producer and bucket."""
 _MOST_BUCKETS = 10_000
+_IN_A_BUCKET = 4
+"""Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None =
         described = messages.withColumn(METADATA, _nothing())
     else:
         begin, end = facts["times"]
-        count = max(1, min(_MOST_BUCKETS, facts["count"] // max(1, facts["producers"])))
+        count = max(1, min(_MOST_BUCKETS, facts["count"] // max(1, facts["producers"] * _IN_A_BUCKET)))
         buckets = _Buckets(begin, max(1, (end - begin) // count), count)
         versions = _versions(asked, sorted(facts["keys"]), buckets)
         described = _as_of(messages, sf.broadcast(versions) if facts["count"] <= _FEW else versions, buckets)

@@ -1,0 +1,89 @@
+"""As-of enrichment beside a plain equi-join of the same sizes, where each reading finds one of as many rows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from bench.effort import Effort
+from bench.figures import Figure, against
+from bench.pipeline import BEGIN, PRODUCERS, RATE, READINGS, best_of, make_readings, names, run, spark_in, until
+from fumarole import pipeline
+from fumarole.pipeline.archive import write_rows
+from fumarole.pipeline.archive.schema import TIME
+
+CLAIM = "As-of enrichment"
+CHANGES = 1_000_000
+KEYS = ("Region", "Room", "Level", "Status")
+
+
+def measure(effort: Effort) -> Iterator[Figure]:
+    readings, changes = effort.share(READINGS), effort.share(CHANGES)
+    with tempfile.TemporaryDirectory(dir="build") as folder:
+        archive = Path(folder, "archive")
+        effort.tell(f"{readings:,} readings are made")
+        make_readings(archive, readings)
+        make_changes(archive, changes, readings)
+        with spark_in(folder) as spark:
+            table = joinable(spark, folder, changes)
+            messages = pipeline.archive(spark, archive, until=until(readings))
+            own, join = best_of(
+                effort,
+                f"enrichment of {readings:,} readings",
+                lambda: run(pipeline.enrich(messages, pipeline.changes(spark, archive))),
+                lambda: run(equi_join(messages, spark.read.parquet(table), changes)),
+            )
+    yield against("equi-join", CLAIM, f"{readings:,} readings, {changes:,} changes", own, join, "s", at_most=1.3)
+
+
+def equi_join(messages: DataFrame, table: DataFrame, changes: int) -> DataFrame:
+    """Each reading finds one row of its producer."""
+    slot = sf.pmod(sf.hash("sequence"), sf.lit(max(1, changes // PRODUCERS))).cast("long")
+    return messages.withColumn("slot", slot).join(table, ["producer", "slot"])
+
+
+def make_changes(archive: Path, count: int, readings: int) -> None:
+    """Spread over the time of so many readings."""
+    chance = np.random.default_rng(2)
+    first = int(BEGIN.timestamp() * 1_000_000)
+    times = np.sort(chance.integers(0, readings * 1_000_000 // RATE, count)) + first
+    columns = {
+        "time": pa.array(times, pa.int64()).cast(TIME),
+        "producer": pa.array(names()).take(pa.array(chance.integers(0, PRODUCERS, count))),
+        "key": pa.array(KEYS).take(pa.array(chance.integers(0, len(KEYS), count))),
+        "kind": pa.array(["text"] * count),
+        "text": pa.array(chance.integers(0, 1000, count).astype("U")),
+    }
+    write_rows(archive, "default", pa.table(columns), kind="changes")
+
+
+def joinable(spark: SparkSession, folder: str, count: int) -> str:
+    """As many rows, one for each producer and slot, with metadata like that of a reading, to be joined by equality."""
+    slots = max(1, count // PRODUCERS)
+    who = np.repeat(np.arange(PRODUCERS), slots)
+    texts = pa.array(np.random.default_rng(3).integers(0, 1000, len(who)).astype("U"))
+    columns = {
+        "producer": pa.array(names()).take(pa.array(who)),
+        "slot": pa.array(np.tile(np.arange(slots), PRODUCERS)),
+    }
+    pq.write_table(pa.table({**columns, "text": texts}), f"{folder}/rows.parquet")
+    nothing = sf.lit(None)
+    value = sf.struct(
+        sf.lit("text").alias("kind"),
+        "text",
+        nothing.cast("double").alias("number"),
+        nothing.cast("boolean").alias("truth"),
+    )
+    entries = sf.array(*[sf.struct(sf.lit(key), value) for key in KEYS])
+    described = spark.read.parquet(f"{folder}/rows.parquet").select(
+        "producer", "slot", sf.map_from_entries(entries).alias("metadata")
+    )
+    described.write.parquet(f"{folder}/table")
+    return f"{folder}/table"

@@ -1,0 +1,53 @@
+"""Options that several commands share, written once: as the fields of a class.
+
+@dataclass(frozen=True)
+class Engine:
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]"
+
+@spread
+def rollup(engine: Engine, every: str = "1 minute") -> None: …      rollup --master URL --every DURATION
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, get_type_hints
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The same command, with the fields of each parameter that is a class of options in place of it."""
+    own = inspect.signature(command, eval_str=True).parameters
+    sets: dict[str, Any] = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
+    parameters = [
+        one for name, each in own.items() for one in (_options(sets[name]) if name in sets else [_keyword(each)])
+    ]
+
+    @functools.wraps(command)
+    def spread_out(**given: Any) -> None:
+        made = {name: kind(**{each.name: given.pop(each.name) for each in fields(kind)}) for name, kind in sets.items()}
+        command(**made, **given)
+
+    spread_out.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    spread_out.__annotations__ = {each.name: each.annotation for each in parameters}
+    return spread_out
+
+
+def _options(kind: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [_parameter(each.name, _default(each), hints[each.name]) for each in fields(kind)]
+
+
+def _default(field: Field[Any]) -> Any:
+    return inspect.Parameter.empty if field.default is MISSING else field.default
+
+
+def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
+    return _parameter(parameter.name, parameter.default, parameter.annotation)
+
+
+def _parameter(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    # By keyword only: then one without a default may stand behind one that has one.
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -1,0 +1,64 @@
+"""The examples of docs/pipeline.md, run from an empty folder."""
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.archives import FOR_LITTLE_DATA, FOR_ONE_RUN
+
+PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+CONSOLE = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.timeout(400)
+def test_from_an_empty_folder(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "fumarole"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fumarole.app.cli "$@"\n')
+    program.chmod(0o755)
+    # Spark as it is, but quick to begin: everything is done once.
+    (tmp_path / "conf").mkdir()
+    settings = [f"{key} {value}" for key, value in FOR_ONE_RUN.items()]
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("\n".join(settings))
+    environment = {
+        **os.environ,
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "SPARK_CONF_DIR": str(tmp_path / "conf"),
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=200
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    making, using = PYTHON
+    run(sys.executable, "-c", making)
+    for example in CONSOLE:
+        (command,) = re.findall(r"^\$ (.*)$", example, re.MULTILINE)
+        assert run("bash", "-c", command) == re.sub(r"^\$ .*\n", "", example, flags=re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    assert printed(using, spark) == "300\nvolcanoes.japan.aso\n[Row(name='a.b', Room='410')]\n"
+
+
+def printed(code: str, spark: SparkSession) -> str:
+    """What it prints. The session that it asks for is the one that is there; afterwards that is as it was."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            exec(compile(code, "docs/pipeline.md", "exec"), {})
+    finally:
+        for key, value in FOR_LITTLE_DATA.items():
+            if key.startswith("spark.sql."):
+                spark.conf.set(key, value)
+    return said.getvalue()
