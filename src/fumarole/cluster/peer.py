@@ -177,7 +177,8 @@ class Peer:
         self.outbox.owner = Nobody()
         self.outbox.doubted = True
         self.outbox.govern(0, Overflow.DROP_NEWEST, self.counters)
-        self.unsent += self.outbox.clear()
+        self.unsent += self.outbox.messages()
+        self.outbox.clear()
 
     # What it says.
 

@@ -143,20 +143,17 @@ class Outbox:
         self._of.extendleft(repeat(many.consumer, len(frames)))
         return True
 
-    def clear(self) -> int:
-        """Forgets everything; how many messages there were.
-
-        (Frames hold on to consumers, and those to their session, when a connection is gone.)
-        """
-        messages = sum(
-            len(of.cut(frames)) if isinstance(of, Many) else of is not None
-            for of, frames in zip(self._of, self._frames, strict=True)
-        )
+    def clear(self) -> None:
+        """Forgets everything. (Frames hold on to consumers, and those to their session, when a connection is gone.)"""
         self._held.clear()
         self._frames.clear()
         self._of.clear()
         self.size = 0
-        return messages
+
+    def messages(self) -> int:
+        """How many frames of consumers wait here."""
+        pieces = zip(self._frames, self._of, strict=True)
+        return sum(len(of.cut(frame)) if isinstance(of, Many) else of is not None for frame, of in pieces)
 
     def _make_room(self, length: int, consumer: Consumer | None) -> bool:
         if consumer is None:

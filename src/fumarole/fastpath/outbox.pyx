@@ -282,13 +282,14 @@ cdef class Outbox:
                 return False
         return True
 
+    def messages(self):
+        return messages_in(self.oldest)
+
     def clear(self):
-        cdef Py_ssize_t messages = messages_in(self.oldest)
         free_chain(self.held)
         free_chain(self.oldest)
         self.held = self.held_last = self.oldest = self.newest = NULL
         self.size = 0
-        return messages
 
     cdef int discard_first(self) except -1:
         """Frees the first block if all of it is gone."""
