@@ -26,6 +26,8 @@ LONG_BATCH = 0.02
 """Seconds. Where a buffer of messages to very many consumers takes longer, less is read at a time: others wait too."""
 WRITE_CHUNK = 128 * 1024
 """Bytes: more than what a read becomes on its way out."""
+REST_CHUNK = 64 * 1024
+"""Bytes of what the socket did not take."""
 LARGE_BATCH = 4 * 1024
 """Bytes read. Smaller ones, of many connections in one turn of the loop, are flushed together."""
 SAME_TURN = 5e-6
@@ -236,7 +238,7 @@ class Pump(asyncio.BufferedProtocol):
         while outbox.size and not self._paused:
             if self._send is not None and self._send():
                 break
-            self._transport.write(outbox.take(WRITE_CHUNK))
+            self._transport.write(outbox.take(WRITE_CHUNK if self._send is None else REST_CHUNK))
         if not outbox.size and not self._paused and self.session.close_expected():
             self._end()
 
