@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +18,7 @@ START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 
 
-class RunningProcess:
+class RunningProcess(ABC):
     """Starts it, and returns when it has said in its log that it is ready.
 
     What it says there, `heard` is told, line by line, until that returns True. An observed one prints a line of JSON when
@@ -51,9 +52,9 @@ class RunningProcess:
         if observed:
             self._output.readline()
 
+    @abstractmethod
     def heard(self, line: str) -> bool:
         """Does this line say that it is ready?"""
-        raise NotImplementedError
 
     def _listen(self, errors: IO[str]) -> None:
         for line in errors:

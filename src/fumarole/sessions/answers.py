@@ -18,6 +18,8 @@ from fumarole.exchange.outbox import Outbox
 
 MOST_HELD = 1024 * 1024
 """Bytes. A client that asks for more while it waits is cut off."""
+ENTRY = 256
+"""Bytes that a ticket takes besides."""
 
 
 class Answers:
@@ -28,31 +30,34 @@ class Answers:
         self._outbox = outbox
         self._held: deque[tuple[int, bytearray]] = deque()
         """Tickets, and what may be said when each is reached: its answer and all those that follow it."""
+        self._size = 0
+        """Bytes in all of them."""
 
     def say(self, answer: bytes) -> bool:
         """False: too much waits already."""
         if not self._held:
             self._outbox.push(answer)
             return True
-        waiting = self._held[-1][1]
-        waiting += answer
-        return len(waiting) <= MOST_HELD
+        self._held[-1][1].extend(answer)
+        self._size += len(answer)
+        return self._size <= MOST_HELD
 
-    def confirm(self, answer: bytes, ticket: int) -> None:
-        """The change of this ticket, and all before it, are known everywhere."""
-        confirmations = self._node.confirmations
-        if not self._held and confirmations.is_reached(ticket):
-            self._outbox.push(answer)
-        elif self._held and self._held[-1][0] == ticket:
-            self._held[-1][1].extend(answer)
-        else:
-            self._held.append((ticket, bytearray(answer)))
-            confirmations.after(ticket, self._release)
+    def confirm(self, answer: bytes, ticket: int) -> bool:
+        """The change of this ticket, and all before it, are known everywhere. False: too much waits already."""
+        if self._node.confirmations.is_reached(ticket) or (self._held and self._held[-1][0] == ticket):
+            return self.say(answer)
+        self._held.append((ticket, bytearray(answer)))
+        self._size += len(answer) + ENTRY
+        self._node.confirmations.after(ticket, self._release)
+        return self._size <= MOST_HELD
 
     def _release(self) -> None:
         while self._held and self._node.confirmations.is_reached(self._held[0][0]):
-            self._outbox.push(bytes(self._held.popleft()[1]))
+            answers = self._held.popleft()[1]
+            self._size -= len(answers) + ENTRY
+            self._outbox.push(bytes(answers))
 
     def close(self) -> None:
         """Nobody listens any more."""
         self._held.clear()
+        self._size = 0

@@ -31,6 +31,7 @@ PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
 DOLLAR = ord("$")
 UNANSWERED_PINGS = 2
+TOO_MUCH_WAITS = "Too Many Unconfirmed Operations"
 WORK_AT_ONCE = 20_000
 """Twenty milliseconds or so, in messages put into outboxes; and what operations take besides, in the same."""
 WORK_OF_A_PUBLISH = 3
@@ -195,7 +196,8 @@ class NatsSession(StreamSession):
             case nats.Ping():
                 # C2: the PONG after a SUB confirms it. Nothing else waits for it: not what the client publishes
                 # meanwhile, nor what it is sent.
-                self._answers.confirm(nats.PONG, self._ticket)
+                if not self._answers.confirm(nats.PONG, self._ticket):
+                    self.fail(TOO_MUCH_WAITS)
             case nats.Pong():
                 pass
             case nats.Subscribe():
@@ -432,7 +434,7 @@ class NatsSession(StreamSession):
 
     def _say(self, answer: bytes) -> None:
         if self.state is not State.CLOSED and not self._answers.say(answer):
-            self.fail("Too Many Unconfirmed Operations")
+            self.fail(TOO_MUCH_WAITS)
 
     def close(self) -> None:
         self._answers.close()
