@@ -7,7 +7,7 @@ import pytest
 
 from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.fastpath.engine import Engine
-from fumarole.sessions import nats, services
+from fumarole.sessions import nats_forms, services
 from tests.conformance.tables import RECEIVED, RECEIVERS
 from tests.desk import Client, Desk
 
@@ -61,11 +61,11 @@ def test_every_error_is_in_the_table() -> None:
         (ROOT / "src/fumarole" / path).read_text()
         for path in ("protocols/nats.py", "sessions/nats.py", "sessions/stream.py", "doors/stream.py", "doors/pump.py")
     )
-    before = r"(?:Fault\(|\.fail\(|_refuse\(|nats\.error\(|UNKNOWN_OPERATION = |LINE_TOO_LONG = |TOO_MANY = )"
+    before = r"(?:Fault\(|\.fail\(|_refuse\(|nats\.error\(|UNKNOWN_OPERATION = |LINE_TOO_LONG = |TOO_MANY = |TOO_MUCH_WAITS = )"
     sent = set(re.findall(before + r"f?[\"']([A-Za-z ]+)", sources))
     assert {text.strip() for text in sent} == documented
 
 
 def test_the_servers_own_topics_are_documented() -> None:
     page = (DOCS / "nats.md").read_text()
-    assert all(f"`{topic}`" in page for topic in (nats.EMPTY, *services.SERVICES))
+    assert all(f"`{topic}`" in page for topic in (nats_forms.EMPTY, *services.SERVICES))

@@ -20,8 +20,8 @@ from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from fumarole.core.limits import Limits
+from fumarole.protocols.sweep import LINE_END, LONGEST_SIZE, Usual, sweep
 
-LINE_END = b"\r\n"
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
 OK = b"+OK\r\n"
@@ -107,21 +107,14 @@ LINE_TOO_LONG = "Maximum Control Line Exceeded"
 CARRIAGE_RETURN = ord("\r")
 _SPACES = re.compile(rb"[ \t]+")
 SID_LIMIT = 64
-LONGEST_SIZE = 9
-"""Digits."""
-SHORTEST_SWEEP = 256
-"""Bytes. In fewer there are not enough messages to make it worth while."""
-END_OF_LINE = b" \r "
-"""Where many lines are split into words at once: a word that no line has."""
 JSON_DEPTH = 16
 
 
 class Protocol(ABC):
     """What both ends share: a buffer, lines, payloads, and the five verbs. The ends bring the operations."""
 
-    _usual_verb: bytes
-    _usual_words: int
-    """Of the form that lines with a payload mostly have, the size being the last."""
+    _usual_form: tuple[bytes, int]
+    """Of the form that lines with a payload mostly have: the verb, and how many words it has."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -220,64 +213,14 @@ class Protocol(ABC):
         return at
 
     def _sweep(self, data: bytes, events: list[Event]) -> int:
-        """The usual beginning of a buffer, all at once: lines of the most usual form, each with a payload without a
-        line end. So lines and payloads take turns in what lies between the line ends:
-
-            PUB a.b 4␍␊21.5␍␊PUB a.c 2␍␊20␍␊PI     lines:    PUB a.b 4, PUB a.c 2      and the rest, PI
-                                                   payloads: 21.5, 20
-
-        Nothing that the loop above would not do: where it gets unusual, the loop goes on. But the interpreter takes a
-        few steps for all of them together, instead of many for each.
-        """
-        if len(data) < SHORTEST_SWEEP or not self._may_sweep() or not data.startswith(self._usual_verb):
+        """The usual beginning of a buffer, all at once; where it gets unusual, the loop above goes on."""
+        if not self._may_sweep():
             return 0
-        parts = data.split(LINE_END)
-        payloads = parts[1:-1:2]
-        lines = parts[: 2 * len(payloads) : 2]
-        usual = self._columns(lines, payloads)
-        if usual is None:
-            usual, payloads = self._usual_beginning(lines, payloads)
-        if not payloads:
-            return 0
-        self._usual(usual, payloads, events)
-        return len(data) - len(LINE_END.join(parts[2 * len(payloads) :]))
-
-    def _columns(self, lines: list[bytes], payloads: list[bytes]) -> list[list[bytes]] | None:
-        """The words between verb and size, those of all lines together; None: something is not usual.
-
-        The lines are joined by a word that none of them can have, and split into words all at once:
-
-            PUB a.b 4 ␍ PUB a.c 2     verbs: PUB, PUB    topics: a.b, a.c    sizes: 4, 2    ends: ␍
-        """
-        count, width, longest = len(lines), self._usual_words + 1, self.limits.control_line - 1
-        text = END_OF_LINE.join(lines)
-        words = text.split(b" ")
-        verbs, sizes, ends = words[::width], words[width - 2 :: width], words[width - 1 :: width]
-        is_usual = (
-            # All the ends are at the places of ends, so every line has as many words as it should.
-            len(words) == count * width - 1
-            and text.count(b"\r") == ends.count(b"\r") == count - 1
-            and verbs.count(self._usual_verb) == count
-            and not any(odd in text for odd in (b"\n", b"\t", b"  "))
-            and (len(text) <= longest or max(map(len, lines)) <= longest)
-            and all(self._is_size(*pair) for pair in set(zip(sizes, map(len, payloads), strict=True)))
-        )
-        return [words[column::width] for column in range(1, width - 2)] if is_usual else None
-
-    def _usual_beginning(self, lines: list[bytes], payloads: list[bytes]) -> tuple[list[list[bytes]], list[bytes]]:
-        """The columns of those before the first that is not usual, and their payloads: found by halving."""
-        first, last = 0, len(lines) - 1
-        while first < last:
-            middle = (first + last + 1) // 2
-            if self._columns(lines[first:middle], payloads[first:middle]) is None:
-                last = middle - 1
-            else:
-                first = middle
-        return self._columns(lines[:first], payloads[:first]) or [], payloads[:first]
-
-    def _is_size(self, text: bytes, size: int) -> bool:
-        """Does the text say that a payload has this size, and may it?"""
-        return text.isdigit() and len(text) <= LONGEST_SIZE and int(text) == size <= self.payload_limit
+        usual = Usual(*self._usual_form, self.limits.control_line - 1, self.payload_limit)
+        columns, payloads, used = sweep(data, usual)
+        if payloads:
+            self._usual(columns, payloads, events)
+        return used
 
     def _may_sweep(self) -> bool:
         """Is anything but control lines heard yet?"""
@@ -363,7 +306,7 @@ def _words(line: bytes) -> list[bytes]:
 class ServerProtocol(Protocol):
     """The server's end: hears CONNECT, PUB, HPUB, SUB, UNSUB, PING and PONG, in any case."""
 
-    _usual_verb, _usual_words = b"PUB", 3
+    _usual_form = b"PUB", 3
     greeted = True
     """False: nothing but CONNECT, PING and PONG is heard yet (nobody unknown gets a payload buffer)."""
 
@@ -415,7 +358,7 @@ class ServerProtocol(Protocol):
 class ClientProtocol(Protocol):
     """The client's end: hears INFO, MSG, HMSG, PING, PONG, +OK and -ERR."""
 
-    _usual_verb, _usual_words = b"MSG", 4
+    _usual_form = b"MSG", 4
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)

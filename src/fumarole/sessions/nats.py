@@ -17,16 +17,15 @@ from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic, reaches_nobody
-from fumarole.exchange.producers import Reading, ReadingError, check_identity, check_metadata, check_number
+from fumarole.exchange.producers import ReadingError
 from fumarole.exchange.runs import SHORTEST_RUN, Run, publish_run
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish, Publishes
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
+from fumarole.sessions.nats_forms import EMPTY, FORM, form_of, reading_of
 from fumarole.sessions.stream import SHOWN_NAME, Claim, Peer, State, StreamSession
 
-EMPTY = "$EMPTY"
-"""How this door writes the empty topic (T9)."""
 PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
 DOLLAR = ord("$")
@@ -130,7 +129,7 @@ class NatsSession(StreamSession):
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         form = publication.form
         if form is None or form[0] is not FORM:
-            form = publication.form = _form(publication)
+            form = publication.form = form_of(publication)
         _, before, after, plain_before, plain_after = form
         if not self.outbox.takes_headers:
             before, after = plain_before, plain_after
@@ -402,7 +401,7 @@ class NatsSession(StreamSession):
     def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
         try:
-            publication.reading = _reading(publication)
+            publication.reading = reading_of(publication)
             routed = exchange.read(publication, plans, self.now, self)
         except ReadingError as error:
             exchange.counters.refused += 1
@@ -463,45 +462,6 @@ class NatsSession(StreamSession):
         if peer.secure:
             options["tls_required"] = True
         return options
-
-
-def _reading(publication: Publication) -> Reading:
-    """The reading that a message with a `Producer` is; `Metadata` may bring a JSON object."""
-    given = dict(headers.parse(publication.headers))
-    try:
-        metadata = json.loads(given.get("Metadata", "{}"))
-    except (ValueError, RecursionError):
-        raise ReadingError("the header `Metadata` is not JSON") from None
-    text = publication.payload.decode("utf-8", "replace")
-    try:
-        value: int | float | str = check_number(json.loads(text))
-    except (ValueError, RecursionError, ReadingError):
-        value = text
-    return Reading(check_identity(given["Producer"]), check_metadata(metadata), value)
-
-
-FORM = object()
-"""Marks what this door has made of a publication: what stands before and after the sid, with headers and without."""
-
-
-def _form(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
-    topic, reply = (publication.topic or EMPTY).encode(), publication.reply.encode()
-    plain_before, plain_after = nats.message_around_sid(topic, publication.payload, reply)
-    block = publication.headers or _reading_block(publication.reading)
-    if not block:
-        return FORM, plain_before, plain_after, plain_before, plain_after
-    before, after = nats.message_around_sid(topic, publication.payload, reply, block)
-    return FORM, before, after, plain_before, plain_after
-
-
-def _reading_block(reading: Reading | None) -> bytes:
-    """What a NATS client would have said of a reading that came in through another door; the way back of `_reading`."""
-    if reading is None:
-        return b""
-    pairs = [("Producer", reading.producer)]
-    if reading.metadata:
-        pairs.append(("Metadata", json.dumps(dict(reading.metadata))))
-    return headers.build(pairs)
 
 
 class _Served(Exception):

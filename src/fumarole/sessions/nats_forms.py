@@ -1,0 +1,50 @@
+"""Publications as the NATS door says them, and readings as NATS clients say them (M8)."""
+
+from __future__ import annotations
+
+import json
+
+from fumarole.core import headers
+from fumarole.core.publication import Publication
+from fumarole.exchange.producers import Reading, ReadingError, check_identity, check_metadata, check_number
+from fumarole.protocols import nats
+
+EMPTY = "$EMPTY"
+"""How this door writes the empty topic (T9)."""
+FORM = object()
+"""Marks what this door has made of a publication: what stands before and after the sid, with headers and without."""
+
+
+def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
+    topic, reply = (publication.topic or EMPTY).encode(), publication.reply.encode()
+    plain_before, plain_after = nats.message_around_sid(topic, publication.payload, reply)
+    block = publication.headers or _reading_block(publication.reading)
+    if not block:
+        return FORM, plain_before, plain_after, plain_before, plain_after
+    before, after = nats.message_around_sid(topic, publication.payload, reply, block)
+    return FORM, before, after, plain_before, plain_after
+
+
+def _reading_block(reading: Reading | None) -> bytes:
+    """What a NATS client would have said of a reading that came in through another door: `reading_of`, back."""
+    if reading is None:
+        return b""
+    pairs = [("Producer", reading.producer)]
+    if reading.metadata:
+        pairs.append(("Metadata", json.dumps(dict(reading.metadata))))
+    return headers.build(pairs)
+
+
+def reading_of(publication: Publication) -> Reading:
+    """The reading that a message with a `Producer` is; `Metadata` may bring a JSON object."""
+    given = dict(headers.parse(publication.headers))
+    try:
+        metadata = json.loads(given.get("Metadata", "{}"))
+    except (ValueError, RecursionError):
+        raise ReadingError("the header `Metadata` is not JSON") from None
+    text = publication.payload.decode("utf-8", "replace")
+    try:
+        value: int | float | str = check_number(json.loads(text))
+    except (ValueError, RecursionError, ReadingError):
+        value = text
+    return Reading(check_identity(given["Producer"]), check_metadata(metadata), value)
