@@ -21,6 +21,8 @@ from fumarole.core.query.index import QueryIndex, Standing
 from fumarole.core.query.tree import Query, Value
 from fumarole.core.topic import Pattern, matches, split
 from fumarole.exchange.consumer import Consumer, Watcher
+from fumarole.exchange.permissions import User
+from fumarole.exchange.plans import Denied
 
 _IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 NUMBER_BYTES = 8
@@ -34,6 +36,13 @@ class ReadingError(FumaroleError):
 def reading_topic(identity: str) -> str:
     """Where a producer's readings are published unless it says otherwise (M8)."""
     return f"readings.{identity}"
+
+
+def check_speaks_for(user: User | None, identity: str) -> None:
+    """Who may publish a producer's readings may describe and forget it without one too. Raises Denied."""
+    topic = reading_topic(identity)
+    if user is not None and user.publish is not None and not user.publish.allows(topic):
+        raise Denied(f"you may not publish to {topic}, so you may not describe or forget that producer either")
 
 
 class Reading(NamedTuple):
