@@ -86,7 +86,7 @@ class Lane:
         )
         self._rested: dict[tuple[str, str], float] = {}
         """When the peer was last told that a group has no room here."""
-        self._keys: dict[bytes, tuple[Exchange, tuple[str, ...]] | None] = {}
+        self._keys: dict[bytes, tuple[Exchange, tuple[str, ...]]] = {}
         if dialed:
             self._say_hello()
 
@@ -208,17 +208,18 @@ class Lane:
         return self.peer.lateness.of(self.marked, self.cluster.now) > self.cluster.timing.oldest
 
     def find(self, key: bytes) -> tuple[Exchange, tuple[str, ...]] | None:
-        """The exchange and the groups that a key means; None: there is no such namespace here."""
-        if key not in self._keys:
-            if len(self._keys) >= KEYS_KEPT:
-                self._keys.clear()
-            name, *groups = key.split(BEFORE_GROUP)
-            exchange = self.cluster.exchange(name)
-            self._keys[key] = None if exchange is None else (exchange, tuple(group.decode() for group in groups))
-        found = self._keys[key]
-        if found is not None and not found[0].is_alive:
-            del self._keys[key]
-            return self.find(key)
+        """The exchange and the groups that a key means; None: there is no such namespace here, as yet."""
+        found = self._keys.get(key)
+        if found is not None and found[0].is_alive:
+            return found
+        name, *groups = key.split(BEFORE_GROUP)
+        exchange = self.cluster.exchange(name)
+        if exchange is None:
+            self._keys.pop(key, None)
+            return None
+        if len(self._keys) >= KEYS_KEPT:
+            self._keys.clear()
+        found = self._keys[key] = exchange, tuple(group.decode("utf-8", "replace") for group in groups)
         return found
 
     def _deliver(self, event: Forwarded) -> None:
