@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Protocol
 
 from fumarole.cluster.identity import DATA, LANES, Identity
@@ -34,7 +33,7 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
-from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leaving, LinkError, frame, message
+from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leaving, LinkError, frame, message, slices
 
 RETRY = 0.3
 """Seconds between two attempts to reach somebody."""
@@ -44,8 +43,6 @@ FORGET_AFTER = 3600.0
 """Seconds after which an address that was only heard of, and cannot be reached, is tried no more."""
 LINK_OUTBOX = 16 * 1024 * 1024
 COUNT_EVERY = 0.25
-SNAPSHOT_SLICE = 500
-"""Entries in one frame."""
 
 
 class Network(Protocol):
@@ -181,8 +178,7 @@ class Cluster:
 
     def everything(self) -> Iterator[Frame]:
         """All that this node has to say, for a peer that has just come."""
-        entries = iter(self.own)
-        while some := tuple(islice(entries, SNAPSHOT_SLICE)):
+        for some in slices(self.own):
             yield Changes(0, some)
         yield from self.metadata.everything()
 

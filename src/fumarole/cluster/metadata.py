@@ -22,16 +22,15 @@ node knows the new metadata before the reading that brought it (M5).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from itertools import islice
+from itertools import groupby
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import Publication
 from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.producers import Producer, Reading, check_identity
-from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame
+from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame, slices
 
-SLICE = 500
 GRAVES_KEPT = 100_000
 GRAVE_SECONDS = 600.0
 HEARD_EVERY = 1.0
@@ -67,7 +66,7 @@ class Metadata:
         producer.version = newest[0] + 1, self._node
         said = {**self._said_of(exchange, identity), **dict.fromkeys(keys, producer.version)}
         self._remember(exchange, identity, said)
-        self._say(Producers(exchange.name, (Described(identity, *producer.version, producer.metadata, said),)))
+        self._say(Producers(exchange.name, (self._describe(exchange, producer),)))
 
     def forgotten(self, exchange: Exchange, identity: str) -> None:
         producer = exchange.producers.get(identity)
@@ -79,18 +78,15 @@ class Metadata:
     def everything(self) -> Iterator[Producers]:
         """All that is known, for a node that has just come."""
         for exchange in list(self._namespaces):
-            producers = iter(list(exchange.producers))
-            while some := tuple(islice(producers, SLICE)):
-                yield Producers(
-                    exchange.name,
-                    tuple(
-                        Described(p.identity, *p.version, p.metadata, self._said_of(exchange, p.identity)) for p in some
-                    ),
-                )
-        graves = iter(list(self._graves.items()))
-        while gone := tuple(islice(graves, SLICE)):
-            for (namespace, identity), (version, _) in gone:
-                yield Producers(namespace, (Described(identity, *version, None),))
+            for some in slices(self._describe(exchange, producer) for producer in list(exchange.producers)):
+                yield Producers(exchange.name, some)
+        for namespace, graves in groupby(list(self._graves.items()), key=lambda grave: grave[0][0]):
+            for gone in slices(Described(identity, *version, None) for (_, identity), (version, _) in graves):
+                yield Producers(namespace, gone)
+
+    def _describe(self, exchange: Exchange, producer: Producer) -> Described:
+        said = self._said_of(exchange, producer.identity)
+        return Described(producer.identity, *producer.version, producer.metadata, said)
 
     def tick(self, now: float) -> None:
         """Now and then says who has published: others must not forget them for their silence."""
@@ -100,9 +96,8 @@ class Metadata:
         since, self._told_heard = self._told_heard, now
         for exchange in self._namespaces:
             # Sessions know the time only as of their last tick, so what they heard may look a little older than it is.
-            heard = exchange.producers.heard_since(since - HEARD_EVERY)
-            for at in range(0, len(heard or ()), SLICE):
-                self._say(Heard(exchange.name, tuple((heard or [])[at : at + SLICE])))
+            for some in slices(exchange.producers.heard_since(since - HEARD_EVERY) or ()):
+                self._say(Heard(exchange.name, some))
         while self._graves and next(iter(self._graves.values()))[1] < now - GRAVE_SECONDS:
             del self._graves[next(iter(self._graves))]
         while self._said and next(iter(self._said.values()))[1] < now - SAID_SECONDS:
