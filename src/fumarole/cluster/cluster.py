@@ -136,7 +136,7 @@ class Cluster:
         self._next_beat = now
         self._next_count = now
         self._leaving = False
-        self.metadata = Metadata(node.namespaces, identity.node, self._broadcast)
+        self.metadata = Metadata(node.namespaces, identity.node, self._broadcast, node.limits)
         node.namespaces.watch(self._watch, self.metadata.described, self.metadata.forgotten)
         node.confirmations = self
 

@@ -13,7 +13,12 @@ one of the two was told is lost.
     both     {"Room": "kitchen", "Floor": 2}, version 7 b
 
 A producer that was forgotten leaves its version behind for a while, so that a node that was away does not bring it
-back.
+back. If it speaks again, that version stays with it: of what nodes tell of it, all that was said before does not hold.
+
+    node a   {"Room": "kitchen"}         version 7 a, said: Room 7 a
+    node b   forgotten                   version 7 b
+    node c   {"Floor": 2}                version 8 c, said: Floor 8 c, since 7 b; c had heard of b's
+    all      {"Floor": 2}, version 8 c   in whatever order they hear of these
 
 Readings go only to the nodes that have somebody for them, like all messages, and on the same ordered connection: so a
 node knows the new metadata before the reading that brought it (M5).
@@ -22,13 +27,17 @@ node knows the new metadata before the reading that brought it (M5).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from heapq import nlargest
 from itertools import groupby
 
+import msgspec
+
 from fumarole.core.errors import FumaroleError
+from fumarole.core.limits import Limits
 from fumarole.core.publication import Publication
 from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
-from fumarole.exchange.producers import Producer, Reading, check_identity
+from fumarole.exchange.producers import NEVER, Producer, Reading, check_identity
 from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame, slices
 
 GRAVES_KEPT = 100_000
@@ -39,14 +48,22 @@ SAID_KEPT = 100_000
 SAID_SECONDS = 60.0
 
 Version = tuple[int, str]
-NEVER: Version = (-1, "")
+KEPT: Version = (0, "")
+"""Of a producer that is known from a disk, and has said nothing new since."""
+
+
+_DEFAULTS = Limits()
 
 
 class Metadata:
     """This node's part in it."""
 
-    def __init__(self, namespaces: Namespaces, node: str, say: Callable[[Frame], None]) -> None:
+    def __init__(
+        self, namespaces: Namespaces, node: str, say: Callable[[Frame], None], limits: Limits = _DEFAULTS
+    ) -> None:
         self._namespaces = namespaces
+        # Twice what a producer can have: those that it has, and as many that it has taken back.
+        self._most_stamps, self._most_stamped = 2 * limits.metadata_keys, 2 * limits.metadata_bytes
         self._node = node
         self._say = say
         self._graves: dict[tuple[str, str], tuple[Version, float]] = {}
@@ -62,8 +79,9 @@ class Metadata:
         producer = exchange.producers.get(identity)
         assert producer is not None
         grave = self._graves.pop((exchange.name, identity), None)
-        newest = max(producer.version, grave[0] if grave is not None else (0, ""))
-        producer.version = newest[0] + 1, self._node
+        if grave is not None:
+            producer.since = grave[0]
+        producer.version = max(producer.version, producer.since)[0] + 1, self._node
         said = {**self._said_of(exchange, identity), **dict.fromkeys(keys, producer.version)}
         self._remember(exchange, identity, said)
         self._say(Producers(exchange.name, (self._describe(exchange, producer),)))
@@ -86,7 +104,7 @@ class Metadata:
 
     def _describe(self, exchange: Exchange, producer: Producer) -> Described:
         said = self._said_of(exchange, producer.identity)
-        return Described(producer.identity, *producer.version, producer.metadata, said)
+        return Described(producer.identity, *producer.version, producer.metadata, said, producer.since)
 
     def tick(self, now: float) -> None:
         """Now and then says who has published: others must not forget them for their silence."""
@@ -137,18 +155,46 @@ class Metadata:
         except FumaroleError:
             return
         version = described.version, described.node
-        producer, grave = exchange.producers.get(identity), self._graves.get((exchange.name, identity))
-        known = producer.version if producer is not None else grave[0] if grave is not None else (-1, "")
         if described.metadata is None:
-            if version > known:
-                self._bury(exchange.name, identity, version)
-                exchange.producers.lose(identity)
-        elif producer is not None:
+            self._forget(exchange, identity, version)
+            return
+        self._forget(exchange, identity, described.since)
+        since = self._since(exchange, identity)
+        if version <= since:
+            return
+        if described.since < since:
+            described = _said_after(since, described)
+        producer = exchange.producers.get(identity)
+        if producer is not None:
             self._merge(exchange, producer, described)
-        elif version > known:
-            self._graves.pop((exchange.name, identity), None)
-            self._remember(exchange, identity, described.said)
-            exchange.producers.learn(identity, described.metadata, self.now).version = version
+            return
+        assert described.metadata is not None
+        self._graves.pop((exchange.name, identity), None)
+        self._remember(exchange, identity, described.said)
+        producer = exchange.producers.learn(identity, described.metadata, self.now)
+        producer.version, producer.since = version, since
+
+    def _since(self, exchange: Exchange, identity: str) -> Version:
+        """When a producer was last forgotten, as far as is known here."""
+        producer = exchange.producers.get(identity)
+        if producer is not None:
+            return producer.since
+        grave = self._graves.get((exchange.name, identity))
+        return NEVER if grave is None else grave[0]
+
+    def _forget(self, exchange: Exchange, identity: str, then: Version) -> None:
+        """A producer was forgotten then: only what it has said after that holds."""
+        if then <= self._since(exchange, identity):
+            return
+        producer = exchange.producers.get(identity)
+        if producer is None or producer.version <= then:
+            self._bury(exchange.name, identity, then)
+            exchange.producers.lose(identity)
+            return
+        kept = _said_after(then, self._describe(exchange, producer))
+        assert kept.metadata is not None
+        self._remember(exchange, identity, kept.said)
+        exchange.producers.learn(identity, kept.metadata, self.now).since = then
 
     def _merge(self, exchange: Exchange, producer: Producer, described: Described) -> None:
         """Of each key that either was told lately the newer holds; of all others, what the newer description has."""
@@ -156,11 +202,14 @@ class Metadata:
         here, there = self._said_of(exchange, producer.identity), described.said
         version = described.version, described.node
         news = {key: stamp for key, stamp in there.items() if stamp > here.get(key, NEVER)}
-        if version <= producer.version and not news:
+        is_newer = version > producer.version or (
+            version == KEPT == producer.version and _is_larger(described, producer)
+        )
+        if not is_newer and not news:
             return
         newer, older = described.metadata, producer.metadata
         kept = {key for key, stamp in here.items() if stamp > there.get(key, NEVER)}
-        if version <= producer.version:
+        if not is_newer:
             newer, older = older, newer
             kept = set(news)
         merged = {key: value for key, value in newer.items() if key not in kept}
@@ -174,10 +223,23 @@ class Metadata:
 
     def _remember(self, exchange: Exchange, identity: str, said: dict[str, Version]) -> None:
         self._said.pop((exchange.name, identity), None)
+        if len(said) > self._most_stamps or sum(map(len, said)) > self._most_stamped:
+            said = self._newest(said)
         if said:
             if len(self._said) >= SAID_KEPT:
                 del self._said[next(iter(self._said))]
             self._said[exchange.name, identity] = said, self.now
+
+    def _newest(self, said: dict[str, Version]) -> dict[str, Version]:
+        """As many as are kept of one producer."""
+        kept: dict[str, Version] = {}
+        size = 0
+        for key, stamp in nlargest(self._most_stamps, said.items(), key=lambda each: each[1]):
+            size += len(key)
+            if size > self._most_stamped:
+                break
+            kept[key] = stamp
+        return kept
 
     def heard(self, said: Heard) -> None:
         exchange = self._namespaces.get(said.namespace)
@@ -204,3 +266,17 @@ class Metadata:
         self._graves.pop((namespace, identity), None)
         self._said.pop((namespace, identity), None)
         self._graves[namespace, identity] = version, self.now
+
+
+def _said_after(then: Version, described: Described) -> Described:
+    """What is left of a description if all that was said by then does not hold."""
+    assert described.metadata is not None
+    said = {key: stamp for key, stamp in described.said.items() if stamp > then}
+    metadata = {key: value for key, value in described.metadata.items() if key in said}
+    return msgspec.structs.replace(described, metadata=metadata, said=said, since=then)
+
+
+def _is_larger(described: Described, producer: Producer) -> bool:
+    """Any order will do: of two that nobody can say which is newer, all nodes have to take the same."""
+    one, other = (msgspec.msgpack.encode(sorted((m or {}).items())) for m in (described.metadata, producer.metadata))
+    return one > other

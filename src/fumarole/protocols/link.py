@@ -165,6 +165,8 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     metadata: dict[str, str | int | float | bool] | None
     said: dict[str, tuple[int, str]] = {}
     """Each key that was said lately, with a version of its own."""
+    since: tuple[int, str] = (-1, "")
+    """The version at which it was last forgotten."""
 
 
 class Producers(Frame, tag="producers"):
