@@ -223,6 +223,8 @@ class Lane:
         return found
 
     def _deliver(self, event: Forwarded) -> None:
+        if self.plans is None:
+            raise LinkError("a message that has no place here")
         found = self._find_fresh(event.key)
         if found is None:
             return

@@ -35,6 +35,7 @@ import msgspec
 from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
 from fumarole.core.publication import Publication
+from fumarole.core.topic import check_topic
 from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.producers import NEVER, Producer, Reading, check_identity
@@ -250,6 +251,8 @@ class Metadata:
 
     def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], tired: Tired) -> None:
         """A reading that was heard elsewhere, to those who are here. Raises FumaroleError."""
+        if said.reply:
+            check_topic(said.reply, exchange.grammar)
         reading = Reading(said.producer, said.metadata, said.value, said.raw)
         publication = Publication(said.topic, said.payload, said.reply, said.headers, reading)
         topic, plans = said.topic.encode(), exchange.plans()

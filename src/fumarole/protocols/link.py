@@ -16,7 +16,7 @@ what is not exactly one of these frames ends the connection.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -36,6 +36,8 @@ SLICE_BYTES = 256 * 1024
 """The same, in bytes: what comes after so many goes into the next."""
 READING_TIMES = 4
 """A control frame may be so many times a payload: one with a reading has it as it came, as text and as MsgPack."""
+MOST_ALIKE = 1_000_000
+"""Consumers that are told of as one; of more, so many are told of."""
 EMPTY = b"$EMPTY"
 """How the empty topic is written."""
 
@@ -86,7 +88,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     namespace: str
     pattern: str
     group: str
-    count: int
+    count: Annotated[int, msgspec.Meta(ge=0, le=MOST_ALIKE)]
     query: str = ""
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
