@@ -138,6 +138,21 @@ def test_a_node_that_leaves_takes_nothing_with_it() -> None:
     assert 0 < len(ears[0].heard) < 100
 
 
+def test_two_nodes_may_change_places() -> None:
+    """Machines, or containers, that are made anew may get each other's addresses."""
+    world = World(13, 4)
+    world.start()
+    one, two = world.hosts["n1"], world.hosts["n2"]
+    for host in (one, two):
+        host.kill()
+    one.called, two.called = two.called, one.called
+    world.run(0.5)
+    for host in (one, two):
+        host.start(["n0"])
+    world.run(4.0)
+    assert registry_faults(world) == []
+
+
 def test_a_stranger_and_a_wrong_secret_stay_outside() -> None:
     world = World(10, 3)
     world.hosts["n2"].secret = b"another"

@@ -261,6 +261,8 @@ class Cluster:
         else:
             peer.address = seen_from_here(hello.address, lane.remote_host)
             self.contact(peer.address)
+            if peer.address in self._contacts:
+                self._contacts[peer.address].node = peer.name  # there may have been another before
         for address in addresses:
             self.contact(address)
         if peer.is_linked():

@@ -131,7 +131,7 @@ def registry_faults(world: World) -> list[str]:
         if there != dict(live):
             found.append(f"S7 {host.name} counts {there}, but has {dict(live)}")
         for other in up:
-            peer = other.cluster.peers.get(host.name)
+            peer = other.cluster.peers.get(host.called)
             if other is host:
                 continue
             if peer is None or not peer.is_linked():

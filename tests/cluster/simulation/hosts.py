@@ -98,6 +98,9 @@ class Host:
     def __init__(self, world: World, name: str, engine: Engine, secret: bytes) -> None:
         self.world = world
         self.name = name
+        """Of the machine, which is its address."""
+        self.called = name
+        """What the node on it calls itself."""
         self.engine = engine
         self.secret = secret
         self.clock = world.random.uniform(0, 1e6)
@@ -117,9 +120,9 @@ class Host:
         self.is_up, self.paused = True, False
         self.life += 1
         parts = self.engine.parts
-        self.node = Node(self.name, "0", namespaces=Namespaces(parts=parts), parts=parts)
+        self.node = Node(self.called, "0", namespaces=Namespaces(parts=parts), parts=parts)
         random = self.world.random
-        identity = Identity(self.name, "test", "0", self.life, self.name)
+        identity = Identity(self.called, "test", "0", self.life, self.name)
         self.cluster = Cluster(
             self.node, identity, self, lambda: random.randbytes(NONCE_BYTES), self.now(), self.secret
         )
