@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from fumarole.cluster.cluster import MOST_CONTACTS, MOST_STRANGERS
 from fumarole.cluster.identity import BEATS, DATA
+from fumarole.cluster.lane import HANDSHAKE_SECONDS
 from fumarole.core.publication import Publication
 from fumarole.core.query.parse import parse
 from fumarole.exchange.producers import Reading
@@ -106,6 +108,37 @@ def test_a_snapshot_of_large_things_is_told_in_frames_that_fit(engine: Any) -> N
     peer, known = there.cluster.peers[here.name], there.node.namespaces.get("default")
     assert known is not None
     assert (peer.is_settled(), peer.others.consumers, len(known.producers)) == (True, 600, 600)
+
+
+class Wire:
+    """The owner of a connection of which nothing is read."""
+
+    def flush(self) -> None:
+        """What is said stays where it is."""
+
+
+def test_of_those_who_prove_nothing_there_are_never_too_many() -> None:
+    world, here, _ = two_nodes(PLAIN)
+    lanes = [here.cluster.accepted(Wire(), "10.0.0.1") for _ in range(2 * MOST_STRANGERS)]
+    assert [lane.close_expected() for lane in lanes] == [False] * MOST_STRANGERS + [True] * MOST_STRANGERS
+    assert here.cluster.refused == MOST_STRANGERS
+    for lane in lanes[: MOST_STRANGERS // 2]:
+        lane.receive_eof()
+    assert not here.cluster.accepted(Wire(), "10.0.0.1").close_expected()
+    for lane in lanes:
+        lane.tick(here.now() + HANDSHAKE_SECONDS + 0.1)
+    assert all(lane.close_expected() for lane in lanes)
+    world.run(1.0)
+    assert registry_faults(world) == []
+
+
+def test_of_the_addresses_that_a_peer_tells_there_are_never_too_many() -> None:
+    _, here, _ = two_nodes(PLAIN)
+    for number in range(2 * MOST_CONTACTS):
+        here.cluster.contact(f"10.0.0.1:{number}")
+    assert len(here.cluster._contacts) == MOST_CONTACTS
+    here.cluster.contact("10.0.0.2:1", given=True)
+    assert len(here.cluster._contacts) == MOST_CONTACTS + 1
 
 
 ENTRY = Entry("default", "a", "g", 1)

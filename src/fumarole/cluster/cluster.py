@@ -41,6 +41,10 @@ SURE = 20
 """Attempts after which somebody who was there is taken to be there no more."""
 FORGET_AFTER = 3600.0
 """Seconds after which an address that was only heard of, and cannot be reached, is tried no more."""
+MOST_CONTACTS = 4_096
+"""Addresses that others may tell of."""
+MOST_STRANGERS = 1_000
+"""Connections at a time of those who have proved nothing yet; there are two for each node that comes."""
 LINK_OUTBOX = 16 * 1024 * 1024
 COUNT_EVERY = 0.25
 
@@ -127,6 +131,8 @@ class Cluster:
         """What the names of the other workers of this node begin with; empty: there are none."""
         self._nonce = nonce
         self._contacts: dict[str, Contact] = {}
+        self._strangers: set[Lane] = set()
+        """Lanes of those who have connected and not proved themselves yet."""
         self._leftovers: list[Peer] = []
         """Peers that are gone, and whose consumers are not all forgotten yet."""
         self._ticket = 0
@@ -195,7 +201,9 @@ class Cluster:
 
     def contact(self, address: str, given: bool = False) -> None:
         """Somebody may be reached there."""
-        if address and address not in self._contacts and address != self.identity.address:
+        if not address or address in self._contacts or address == self.identity.address:
+            return
+        if given or len(self._contacts) < MOST_CONTACTS:
             self._contacts[address] = Contact(address, given, self.now)
 
     def addresses(self) -> tuple[str, ...]:
@@ -211,9 +219,13 @@ class Cluster:
         """A connection that we asked for is there."""
         return Lane(self, owner, dialed=address, lane=lane)
 
-    def accepted(self, owner: Any, trusted: bool = True) -> Lane:
-        """Somebody has connected."""
-        return Lane(self, owner, trusted=trusted)
+    def accepted(self, owner: Any, host: str = "", trusted: bool = True) -> Lane:
+        """Somebody has connected, from this host; empty: by a local socket."""
+        lane = Lane(self, owner, host=host, trusted=trusted)
+        self._strangers.add(lane)
+        if len(self._strangers) > MOST_STRANGERS:
+            lane.refuse("there are too many who have proved nothing yet")
+        return lane
 
     def unreachable(self, address: str, lane: str) -> None:
         """Nobody answered there."""
@@ -249,6 +261,7 @@ class Cluster:
     def opened(self, lane: Lane, addresses: tuple[str, ...]) -> None:
         """Both have proved themselves."""
         assert lane.other is not None
+        self._strangers.discard(lane)
         hello = lane.other
         peer = self.peers.get(hello.node)
         if peer is None:
@@ -271,6 +284,7 @@ class Cluster:
 
     def closed(self, lane: Lane) -> None:
         """A lane is no more. Where it belonged to a peer, that is gone (C4: a connection lost is noticed at once)."""
+        self._strangers.discard(lane)
         contact = self._contacts.get(lane.address)
         if lane.dialed and contact is not None:
             contact.fail(lane.name, self.now)

@@ -58,7 +58,16 @@ class Lane:
     claim = None
     unfinished = False
 
-    def __init__(self, cluster: Cluster, owner: Any, *, dialed: str = "", lane: str = "", trusted: bool = True) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        owner: Any,
+        *,
+        dialed: str = "",
+        lane: str = "",
+        host: str = "",
+        trusted: bool = True,
+    ) -> None:
         self.node = cluster.node
         self.cluster = cluster
         self.state = State.START
@@ -71,7 +80,7 @@ class Lane:
         self.spent = 0
         self.marked: float | None = None
         """What comes now was said at this time of the peer's clock, or later."""
-        self.remote_host = ""
+        self.remote_host = host
         self.other: Hello | None = None
         self._own: Hello | None = None
         self._trusted = trusted
