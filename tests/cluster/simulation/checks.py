@@ -139,3 +139,14 @@ def registry_faults(world: World) -> list[str]:
             elif peer.others.entries() != there:
                 found.append(f"S7 {other.name} thinks {host.name} has {peer.others.entries()}, not {there}")
     return found
+
+
+def metadata_faults(world: World) -> list[str]:
+    """S7 too: what producers say of themselves is known to all, and the same (C6)."""
+    up = [host for host in world.running if host.is_up]
+    known = [host.described() for host in up]
+    return [
+        f"C6 {host.name} knows {here}, but {up[0].name} {known[0]}"
+        for host, here in zip(up, known, strict=True)
+        if here != known[0]
+    ]

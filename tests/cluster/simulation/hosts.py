@@ -14,6 +14,7 @@ from fumarole.doors.pump import flush
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
+from fumarole.exchange.producers import Reading
 from fumarole.fastpath.engine import Engine
 from tests.cluster.simulation.clients import Ear
 
@@ -124,7 +125,13 @@ class Host:
         random = self.world.random
         identity = Identity(self.called, "test", "0", self.life, self.name)
         self.cluster = Cluster(
-            self.node, identity, self, lambda: random.randbytes(NONCE_BYTES), self.now(), self.secret
+            self.node,
+            identity,
+            self,
+            lambda: random.randbytes(NONCE_BYTES),
+            self.now(),
+            self.secret,
+            link_limit=self.world.link_limit,
         )
         self.cluster.node.namespaces.join("default")
         for peer in peers:
@@ -229,6 +236,24 @@ class Host:
         exchange.unsubscribe(ear.consumer)
         self.ears.remove(ear)
         self.flush()
+
+    def describe(self, producer: str, metadata: dict[str, Any]) -> None:
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        exchange.producers.hear(Reading(producer, metadata, 1), self.now())
+        self.flush()
+
+    def forget(self, producer: str) -> None:
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        exchange.producers.forget(producer)
+        self.flush()
+
+    def described(self) -> dict[str, dict[str, Any]]:
+        """All producers that this node knows of."""
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        return {producer.identity: producer.metadata for producer in exchange.producers}
 
     def publish(self, topic: str) -> None:
         exchange = self.node.namespaces.get("default")
