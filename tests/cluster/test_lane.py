@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fumarole.cluster.cluster import MOST_CONTACTS, MOST_STRANGERS
+from fumarole.cluster.cluster import MOST_OF_A_HOST, MOST_STRANGERS
+from fumarole.cluster.contacts import MOST_CONTACTS
 from fumarole.cluster.identity import BEATS, DATA
 from fumarole.cluster.lane import HANDSHAKE_SECONDS
 from fumarole.core.publication import Publication
@@ -119,15 +120,16 @@ class Wire:
 
 def test_of_those_who_prove_nothing_there_are_never_too_many() -> None:
     world, here, _ = two_nodes(PLAIN)
-    lanes = [here.cluster.accepted(Wire(), "10.0.0.1") for _ in range(2 * MOST_STRANGERS)]
-    assert [lane.close_expected() for lane in lanes] == [False] * MOST_STRANGERS + [True] * MOST_STRANGERS
-    assert here.cluster.refused == MOST_STRANGERS
-    for lane in lanes[: MOST_STRANGERS // 2]:
-        lane.receive_eof()
+    of_one = [here.cluster.accepted(Wire(), "10.0.0.1") for _ in range(2 * MOST_OF_A_HOST)]
+    assert sum(not lane.close_expected() for lane in of_one) == MOST_OF_A_HOST
+    of_many = [here.cluster.accepted(Wire(), f"10.0.1.{number}") for number in range(MOST_STRANGERS)]
+    assert sum(not lane.close_expected() for lane in of_many) == MOST_STRANGERS - MOST_OF_A_HOST
+    assert here.cluster.refused == 2 * MOST_OF_A_HOST
+    of_one[0].receive_eof()
     assert not here.cluster.accepted(Wire(), "10.0.0.1").close_expected()
-    for lane in lanes:
+    for lane in of_one + of_many:
         lane.tick(here.now() + HANDSHAKE_SECONDS + 0.1)
-    assert all(lane.close_expected() for lane in lanes)
+    assert all(lane.close_expected() for lane in of_one + of_many)
     world.run(1.0)
     assert registry_faults(world) == []
 
