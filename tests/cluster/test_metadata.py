@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fumarole.cluster.metadata import GRAVE_SECONDS, SAID_SECONDS, Metadata
+from fumarole.cluster.metadata import GRAVE_SECONDS, SAID_SECONDS, Metadata, author
 from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.producers import Reading
@@ -21,10 +21,10 @@ PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 class Place:
     """A node, as far as it matters here. What it says to another waits there until it is heard."""
 
-    def __init__(self, name: str, places: list[Place]) -> None:
+    def __init__(self, name: str, places: list[Place], life: int = 1) -> None:
         namespaces = Namespaces()
         self.name = name
-        self.metadata = Metadata(namespaces, name, self._say)
+        self.metadata = Metadata(namespaces, author(name, life), self._say)
         namespaces.watch(lambda *_: None, self.metadata.described, self.metadata.forgotten)
         exchange = namespaces.get("default")
         assert exchange is not None
@@ -145,6 +145,38 @@ def test_who_says_that_it_was_forgotten_may_be_gone() -> None:
     late.waiting["b"].clear()
     late.hear_all()
     assert late.known() == {"Floor": 1}
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["said", "forgotten"])
+def test_what_a_node_said_before_it_was_gone_is_told_by_those_who_heard_it(is_forgotten: bool) -> None:
+    a, b, c = places("a", "b", "c")
+    a.tell({"Kind": "temperature"})
+    for place in (b, c):
+        place.hear_all()
+    if is_forgotten:
+        a.forget()
+    else:
+        a.tell({"Room": "kitchen"})
+    b.hear_all()
+    c.waiting["a"].clear()
+    assert b.known() != c.known()
+    b.metadata.tell_again("a")
+    c.hear_all()
+    assert b.known() == c.known()
+
+
+def test_a_node_that_lives_again_gives_other_versions() -> None:
+    """What it says before it has heard of what it said in its former life does not pass for that."""
+    a, b = all_of = places("a", "b")
+    a.tell({"Room": "kitchen"})
+    b.hear_all()
+    all_of.remove(a)
+    again = Place("a", all_of, life=2)
+    again.tell({"Room": "hall"})
+    again.meet_anew(b)
+    for place in all_of:
+        place.hear_all()
+    assert again.known() == b.known()
 
 
 def test_what_was_kept_through_a_restart_of_all_comes_to_the_same() -> None:

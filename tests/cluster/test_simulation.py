@@ -39,6 +39,15 @@ def test_whatever_happens(seed: int) -> None:
     assert played(seed).faults() == [], f"World({seed}) replays this"
 
 
+@pytest.mark.parametrize("seed", [101122])
+def test_what_was_found_once(seed: int) -> None:
+    """101122: a node was gone before all had heard what a producer said to it."""
+    world = World(seed)
+    world.start()
+    world.play(9.0, fault_every=1.5)
+    assert world.faults() == []
+
+
 @pytest.mark.parametrize("nodes", [2, 5, 8])
 def test_of_any_size(nodes: int) -> None:
     assert played(1000 + nodes, nodes, 6.0).faults() == []

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 from fumarole.cluster.contacts import Contacts
 from fumarole.cluster.identity import DATA, Identity
 from fumarole.cluster.lane import Lane
-from fumarole.cluster.metadata import Metadata
+from fumarole.cluster.metadata import Metadata, author
 from fumarole.cluster.peer import Peer, traffic_report
 from fumarole.cluster.pulse import USUAL, Timing
 from fumarole.cluster.registry import Own
@@ -105,7 +105,9 @@ class Cluster:
         self._next_beat = now
         self._next_count = now
         self._leaving = False
-        self.metadata = Metadata(node.namespaces, identity.node, self._broadcast, node.limits)
+        self.metadata = Metadata(
+            node.namespaces, author(identity.node, identity.incarnation), self._broadcast, node.limits
+        )
         node.namespaces.watch(self._watch, self.metadata.described, self.metadata.forgotten)
         node.confirmations = self
 
@@ -270,6 +272,8 @@ class Cluster:
         peer.close()
         self._past += peer.traffic()
         self.forget(peer)
+        if not self._leaving:
+            self.metadata.tell_again(peer.name)
         self.advance()
         self.changed()
 

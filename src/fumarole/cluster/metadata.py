@@ -20,6 +20,9 @@ back. If it speaks again, that version stays with it: of what nodes tell of it, 
     node c   {"Floor": 2}                version 8 c, said: Floor 8 c, since 7 b; c had heard of b's
     all      {"Floor": 2}, version 8 c   in whatever order they hear of these
 
+Each node tells all others what it was told itself, and nothing that it has heard. Only when a node is gone, which may
+have been before it could tell everybody, the others tell each other what they have heard from it lately.
+
 Readings go only to the nodes that have somebody for them, like all messages, and on the same ordered connection: so a
 node knows the new metadata before the reading that brought it (M5).
 """
@@ -29,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from heapq import nlargest
 from itertools import groupby
+from sys import intern
 
 import msgspec
 
@@ -60,12 +64,13 @@ class Metadata:
     """This node's part in it."""
 
     def __init__(
-        self, namespaces: Namespaces, node: str, say: Callable[[Frame], None], limits: Limits = _DEFAULTS
+        self, namespaces: Namespaces, author: str, say: Callable[[Frame], None], limits: Limits = _DEFAULTS
     ) -> None:
         self._namespaces = namespaces
         # Twice what a producer can have: those that it has, and as many that it has taken back.
         self._most_stamps, self._most_stamped = 2 * limits.metadata_keys, 2 * limits.metadata_bytes
-        self._node = node
+        self._author = author
+        """Who gives versions here: a node, in one of its lives. Should it live again, it has other ones to give."""
         self._say = say
         self._graves: dict[tuple[str, str], tuple[Version, float]] = {}
         self._said: dict[tuple[str, str], tuple[dict[str, Version], float]] = {}
@@ -82,7 +87,7 @@ class Metadata:
         grave = self._graves.pop((exchange.name, identity), None)
         if grave is not None:
             producer.since = grave[0]
-        producer.version = max(producer.version, producer.since)[0] + 1, self._node
+        producer.version = max(producer.version, producer.since)[0] + 1, self._author
         said = {**self._said_of(exchange, identity), **dict.fromkeys(keys, producer.version)}
         self._remember(exchange, identity, said)
         self._say(Producers(exchange.name, (self._describe(exchange, producer),)))
@@ -90,7 +95,7 @@ class Metadata:
     def forgotten(self, exchange: Exchange, identity: str) -> None:
         producer = exchange.producers.get(identity)
         assert producer is not None
-        version = producer.version[0] + 1, self._node
+        version = producer.version[0] + 1, self._author
         self._bury(exchange.name, identity, version)
         self._say(Producers(exchange.name, (Described(identity, *version, None),)))
 
@@ -106,6 +111,17 @@ class Metadata:
     def _describe(self, exchange: Exchange, producer: Producer) -> Described:
         said = self._said_of(exchange, producer.identity)
         return Described(producer.identity, *producer.version, producer.metadata, said, producer.since)
+
+    def tell_again(self, node: str) -> None:
+        """This node is gone. All that it has said lately, and that may not have reached everybody, we say."""
+        for (namespace, identity), (said, _) in list(self._said.items()):
+            exchange = self._namespaces.get(namespace)
+            producer = None if exchange is None else exchange.producers.get(identity)
+            if exchange is not None and producer is not None and any(_is_by(node, stamp) for stamp in said.values()):
+                self._say(Producers(namespace, (self._describe(exchange, producer),)))
+        for (namespace, identity), (version, then) in list(self._graves.items()):
+            if _is_by(node, version) and then > self.now - SAID_SECONDS:
+                self._say(Producers(namespace, (Described(identity, *version, None),)))
 
     def tick(self, now: float) -> None:
         """Now and then says who has published: others must not forget them for their silence."""
@@ -155,7 +171,7 @@ class Metadata:
             identity = check_identity(described.identity)
         except FumaroleError:
             return
-        version = described.version, described.node
+        version = described.version, intern(described.node)
         if described.metadata is None:
             self._forget(exchange, identity, version)
             return
@@ -269,6 +285,15 @@ class Metadata:
         self._graves.pop((namespace, identity), None)
         self._said.pop((namespace, identity), None)
         self._graves[namespace, identity] = version, self.now
+
+
+def author(node: str, incarnation: int) -> str:
+    """The name that a node gives versions in."""
+    return f"{node}@{incarnation:x}"
+
+
+def _is_by(node: str, version: Version) -> bool:
+    return version[1].rpartition("@")[0] == node
 
 
 def _said_after(then: Version, described: Described) -> Described:
