@@ -25,6 +25,8 @@ from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied
 
 _IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+NEVER = (-1, "")
+"""A version before all others."""
 NUMBER_BYTES = 8
 """What a number or a truth value counts for in the size of metadata."""
 
@@ -88,7 +90,7 @@ def check_metadata(metadata: object) -> Mapping[str, Value | None]:
 class Producer:
     """One source of readings."""
 
-    __slots__ = ("heard", "identity", "metadata", "plan", "standings", "value", "version")
+    __slots__ = ("heard", "identity", "metadata", "plan", "since", "standings", "value", "version")
 
     def __init__(self, identity: str, heard: float) -> None:
         self.identity = identity
@@ -103,6 +105,8 @@ class Producer:
         """Who gets its readings, as last worked out; the exchange's own."""
         self.version: tuple[int, str] = 0, ""
         """How often the metadata has changed, and on which node last (C6)."""
+        self.since: tuple[int, str] = NEVER
+        """The version at which it was last forgotten: all that it says of itself was said after that."""
 
 
 class Producers:
