@@ -64,6 +64,7 @@ class Contact:
         """Was it configured? Then it is never forgotten."""
         self.next_try = now
         self.reached = now
+        """When somebody was last known to be there, or it was first heard of."""
         self.under_way: set[str] = set()
         """Lanes that are being dialed or are open."""
         self.is_own = False
@@ -275,6 +276,8 @@ class Cluster:
         """A lane is no more. Where it belonged to a peer, that is gone (C4: a connection lost is noticed at once)."""
         contact = self._contacts.get(lane.address)
         if lane.dialed and contact is not None:
+            if lane.peer is not None:
+                contact.reached = self.now  # until now
             contact.fail(lane.name, self.now)
         peer = lane.peer
         if (
