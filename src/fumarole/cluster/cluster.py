@@ -74,6 +74,8 @@ class Contact:
         """Attempts that have failed since somebody was reached last; None: there was no attempt yet."""
         self.is_open = False
         """Is there somebody, or was there when we looked last?"""
+        self.why = ""
+        """What the last attempt ended with."""
 
     def fail(self, lane: str, now: float) -> None:
         self.under_way.discard(lane)
@@ -84,6 +86,9 @@ class Contact:
 
     def succeed(self, now: float) -> None:
         self.reached, self.failures, self.is_open = now, 0, True
+
+    def report(self, now: float) -> dict[str, Any]:
+        return {"node": self.node, "address": self.address, "away": round(now - self.reached, 1), "why": self.why}
 
     def is_settled(self) -> bool:
         """Is it known whether there is somebody, and if so, is the link to it not just about to be made again?"""
@@ -220,10 +225,11 @@ class Cluster:
         """Somebody has connected."""
         return Lane(self, owner, trusted=trusted)
 
-    def unreachable(self, address: str, lane: str) -> None:
+    def unreachable(self, address: str, lane: str, why: str = "") -> None:
         """Nobody answered there."""
         contact = self._contacts.get(address)
         if contact is not None:
+            contact.why = why
             contact.fail(lane, self.now)
 
     def admit(self, lane: Lane) -> None:
@@ -234,14 +240,14 @@ class Cluster:
             if hello.incarnation == self.identity.incarnation:
                 self._mark_own(lane)
                 raise LinkError("this is the same node")
-            raise LinkError(f"there is another node with the name {hello.node!r}")
+            raise LinkError("there is another node with the name %r", hello.node)
         peer = self.peers.get(hello.node)
         if peer is None:
             return
         if peer.hello.incarnation != hello.incarnation:
             # Either it was started again, and the old connections will be found dead any moment, or it is another.
             if peer.pulse.silence(self.now) < self.timing.doubt:
-                raise LinkError(f"there is a live node with the name {hello.node!r} already")
+                raise LinkError("there is a live node with the name %r already", hello.node)
             self.lose(peer, "it was started again")
         elif (lane.dialed, lane.name) in peer.lanes:
             self.lose(peer, "it has connected anew")
@@ -278,6 +284,7 @@ class Cluster:
         if lane.dialed and contact is not None:
             if lane.peer is not None:
                 contact.reached = self.now  # until now
+            contact.why = lane.why
             contact.fail(lane.name, self.now)
         peer = lane.peer
         if (
@@ -434,6 +441,14 @@ class Cluster:
 
     # For people.
 
+    def missing(self) -> list[Contact]:
+        """Those who are looked for: known nodes that are gone, and addresses where nobody was found yet."""
+        return [
+            contact
+            for contact in self._contacts.values()
+            if contact.failures and not contact.is_own and contact.node not in self.peers
+        ]
+
     def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
         """Adds what the other workers of this node have counted, as they last said."""
         for peer in self.peers.values():
@@ -454,6 +469,7 @@ class Cluster:
             "lost": self.lost,
             **traffic_report(sum((peer.traffic() for peer in self.peers.values()), self._past)),
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
+            "missing": [each.report(self.now) for each in sorted(self.missing(), key=lambda each: each.address)],
         }
 
 

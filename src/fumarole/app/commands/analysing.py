@@ -20,7 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from fumarole.app.commands.analysis import Engine, Shown
-from fumarole.app.commands.screen import INTERRUPTED, MISUSED, YELLOW, count_text, fail, paint, printable, say
+from fumarole.app.commands.screen import (
+    INTERRUPTED,
+    MISUSED,
+    YELLOW,
+    count_text,
+    duration_text,
+    fail,
+    paint,
+    printable,
+    say,
+)
 from fumarole.core.errors import FumaroleError
 from fumarole.core.query.errors import QueryError
 from fumarole.pipeline.archive.places import open_root
@@ -103,7 +113,7 @@ def tell(progress: Progress) -> None:
         count_text(progress.rows, "row"),
         f"{progress.rate:,.0f} rows/s",
         f"{progress.seconds:.1f} s",
-        f"lag {_short(progress.lag)}",
+        f"lag {duration_text(progress.lag)}",
         f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}",
     ]
     parts += [f"{progress.late:,} late"] if progress.late else []
@@ -112,13 +122,6 @@ def tell(progress: Progress) -> None:
     say("  ".join(parts))
     for line in progress.aside:
         say(paint(f"set aside, not read: {printable(line)}", YELLOW, sys.stderr))
-
-
-def _short(seconds: float) -> str:
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if abs(seconds) >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 # Tables.
