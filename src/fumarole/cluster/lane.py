@@ -113,7 +113,9 @@ class Lane:
                 else:
                     self._shake_hands(event)
         except LinkError as error:
-            self.refuse(error.kind, *error.details)
+            # Who answers a call with what is none of our frames is no node, or it is another door of one.
+            doubt = "; is it the `cluster` address of the other node?" if self.dialed and self.other is None else ""
+            self.refuse(error.kind + doubt, *error.details)
 
     def wanted(self) -> int:
         return self._protocol.wanted()

@@ -187,6 +187,9 @@ def test_who_is_looked_for_is_named(tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     with running(tmp_path, 2, flags=("--peer", nobody)) as nodes:
         assert f"joined nobody: {nobody} (connection refused); tried again" in nodes[0].log.read_text()
+        lost = NodeProcess(tmp_path, 7, Network(), 0, [f"127.0.0.1:{nodes[0].port}"])
+        lost.stop()
+        assert "not a frame of this protocol; is it the `cluster` address of the other node?" in lost.log.read_text()
         nodes[1].kill()
         deadline = time.monotonic() + 5
         while len(status(nodes[0])["missing"]) < 2 and time.monotonic() < deadline:
