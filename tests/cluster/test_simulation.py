@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fumarole.cluster import cluster
 from fumarole.cluster.cluster import Cluster
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.metadata import Metadata
@@ -66,6 +67,21 @@ def test_without_faults_nothing_is_lost() -> None:
     assert world.history.touched == []
     assert world.faults() == []
     assert sum(len(ear.heard) for ear in world.history.ears) > 1000
+
+
+def test_a_cut_after_a_long_time_heals_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C4. Two who know each other only from a third look for each other from when they were cut off, not from when they met."""
+    monkeypatch.setattr(cluster, "FORGET_AFTER", 10.0)
+    world = World(1, 3)
+    world.start()
+    world.run(20.0)
+    cut = {("n1", "n2"), ("n2", "n1")}
+    world.cut |= cut
+    world.run(4.0)
+    assert [sorted(host.cluster.peers) for host in world.running] == [["n1", "n2"], ["n0"], ["n0"]]
+    world.cut -= cut
+    world.run(3.0)
+    assert [sorted(host.cluster.peers) for host in world.running] == [["n1", "n2"], ["n0", "n2"], ["n0", "n1"]]
 
 
 @pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])

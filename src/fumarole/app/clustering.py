@@ -81,7 +81,8 @@ class Clustering:
         if not joined:
             log.warning("not all of the cluster could be heard in %g s; going on without", JOIN_SECONDS)
         if settings.peer and not self._link.cluster.peers:
-            log.warning("no other node could be reached; they are tried again all the time")
+            tried = (f"{each.address} ({each.why})" for each in self._link.cluster.missing())
+            log.warning("joined nobody: %s; tried again all the time", ", ".join(tried) or "no peer but itself")
 
     def opened(self, doors: Sequence[Door]) -> None:
         """Clients of other nodes may come here, should theirs go away."""

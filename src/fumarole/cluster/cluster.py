@@ -23,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from fumarole.cluster.contacts import Contacts
+from fumarole.cluster.contacts import Contact, Contacts
 from fumarole.cluster.identity import DATA, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.metadata import Metadata, author
@@ -199,9 +199,9 @@ class Cluster:
             if not self._strangers_from[lane.remote_host]:
                 del self._strangers_from[lane.remote_host]
 
-    def unreachable(self, address: str, lane: str) -> None:
+    def unreachable(self, address: str, lane: str, why: str = "") -> None:
         """Nobody answered there."""
-        self._contacts.fail(address, lane, self.now)
+        self._contacts.fail(address, lane, self.now, why)
 
     def admit(self, lane: Lane) -> None:
         """The peer has proved that it belongs here. May it have this lane? Raises LinkError."""
@@ -211,14 +211,14 @@ class Cluster:
             if hello.incarnation == self.identity.incarnation:
                 self._contacts.mark_own(lane.address)
                 raise LinkError("this is the same node")
-            raise LinkError(f"there is another node with the name {hello.node!r}")
+            raise LinkError("there is another node with the name %r", hello.node)
         peer = self.peers.get(hello.node)
         if peer is None:
             return
         if peer.hello.incarnation != hello.incarnation:
             # Either it was started again, and the old connections will be found dead any moment, or it is another.
             if peer.pulse.silence(self.now) < self.timing.doubt:
-                raise LinkError(f"there is a live node with the name {hello.node!r} already")
+                raise LinkError("there is a live node with the name %r already", hello.node)
             self.lose(peer, "it was started again")
         elif (lane.dialed, lane.name) in peer.lanes:
             self.lose(peer, "it has connected anew")
@@ -248,7 +248,7 @@ class Cluster:
         """A lane is no more. Where it belonged to a peer, that is gone (C4: a connection lost is noticed at once)."""
         self._no_stranger(lane)
         if lane.dialed:
-            self._contacts.fail(lane.address, lane.name, self.now)
+            self._contacts.fail(lane.address, lane.name, self.now, lane.why, was_open=lane.peer is not None)
         peer = lane.peer
         if (
             peer is None
@@ -382,6 +382,10 @@ class Cluster:
 
     # For people.
 
+    def missing(self) -> list[Contact]:
+        """Those who are looked for: known nodes that are gone, and addresses where nobody was found yet."""
+        return self._contacts.missing(self.peers)
+
     def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
         """Adds what the other workers of this node have counted, as they last said."""
         for peer in self.peers.values():
@@ -402,6 +406,7 @@ class Cluster:
             "lost": self.lost,
             **traffic_report(sum((peer.traffic() for peer in self.peers.values()), self._past)),
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
+            "missing": [each.report(self.now) for each in sorted(self.missing(), key=lambda each: each.address)],
         }
 
 

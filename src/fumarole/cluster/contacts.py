@@ -6,7 +6,8 @@ node may be known by several addresses, which shows only when it has said hello;
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from typing import Any
 
 from fumarole.cluster.identity import LANES
 
@@ -29,15 +30,18 @@ class Contact:
         """Was it configured? Then it is never forgotten."""
         self.next_try = now
         self.reached = now
+        """When somebody was last known to be there, or it was first heard of."""
         self.under_way: set[str] = set()
         """Lanes that are being dialed or are open."""
         self.is_own = False
         self.node = ""
-        """Who was found there."""
+        """Who was found there. A node may be reached by several addresses."""
         self.failures: int | None = None
         """Attempts that have failed since somebody was reached last; None: there was no attempt yet."""
         self.is_open = False
         """Is there somebody, or was there when we looked last?"""
+        self.why = ""
+        """What the last attempt ended with."""
 
     def fail(self, lane: str, now: float) -> None:
         self.under_way.discard(lane)
@@ -48,6 +52,10 @@ class Contact:
 
     def succeed(self, now: float) -> None:
         self.reached, self.failures, self.is_open = now, 0, True
+
+    def report(self, now: float) -> dict[str, Any]:
+        """For people and scripts."""
+        return {"node": self.node, "address": self.address, "away": round(now - self.reached, 1), "why": self.why}
 
     def is_settled(self) -> bool:
         """Is it known whether there is somebody, and if so, is the link to it not just about to be made again?"""
@@ -72,9 +80,12 @@ class Contacts:
         if address and address not in self._contacts and (given or len(self) < MOST_CONTACTS):
             self._contacts[address] = Contact(address, given, now)
 
-    def fail(self, address: str, lane: str, now: float) -> None:
+    def fail(self, address: str, lane: str, now: float, why: str = "", was_open: bool = False) -> None:
         """Nobody answered there, or what was open is no more."""
         if contact := self._contacts.get(address):
+            contact.why = why
+            if was_open:
+                contact.reached = now  # until now
             contact.fail(lane, now)
 
     def succeed(self, address: str, now: float) -> None:
@@ -95,6 +106,14 @@ class Contacts:
     def are_settled(self) -> bool:
         """Is it known of all whether there is somebody?"""
         return all(contact.is_settled() for contact in self._contacts.values())
+
+    def missing(self, there: Container[str]) -> list[Contact]:
+        """Those who are looked for: known nodes that are not there, and addresses where nobody was found yet."""
+        return [
+            contact
+            for contact in self._contacts.values()
+            if contact.failures and not contact.is_own and contact.node not in there
+        ]
 
     def is_wanted(self, address: str, lane: str, node: str) -> bool:
         """We have dialed this address and found that node: is the lane not there already, by another address?"""

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 HANDSHAKE_BYTES = 64 * 1024
 """Outbox of a lane whose peer has proved nothing."""
 HANDSHAKE_SECONDS = 2.0
+REASON = 128
+"""Characters of a peer's sentence that are shown."""
 WORK_OF_A_FRAME = 10
 
 
@@ -81,6 +83,8 @@ class Lane:
         self.marked: float | None = None
         """What comes now was said at this time of the peer's clock, or later."""
         self.remote_host = host
+        self.why = ""
+        """Why it ended, where that was said."""
         self.other: Hello | None = None
         self._own: Hello | None = None
         self._trusted = trusted
@@ -118,7 +122,9 @@ class Lane:
                 else:
                     self._shake_hands(event)
         except LinkError as error:
-            self.refuse(str(error))
+            # Who answers a call with what is none of our frames is no node, or it is another door of one.
+            doubt = "; is it the `cluster` address of the other node?" if self.dialed and self.other is None else ""
+            self.refuse(error.kind + doubt, *error.details)
 
     def wanted(self) -> int:
         return self._protocol.wanted()
@@ -143,12 +149,14 @@ class Lane:
         """Something here is wrong with this lane; the peer is told so."""
         self.refuse(text)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, kind: str, *details: object) -> None:
         """Tells the peer why, says so here too, and ends."""
         if self.state is not State.CLOSED:
-            self.outbox.push(frame(Refusal(reason)))
-            # Two kinds of line: a stranger's noise must not keep unsaid that a node is refused.
-            self.cluster.complain("%s: %s" if self.other is None else "%s is refused: %s", self.whom(), reason)
+            self.outbox.push(frame(Refusal(kind % details)))
+            # A kind of line for each reason: noise, or another's mistake, must not keep unsaid why a node is refused.
+            what = "%s: " if self.other is None else "%s is refused: "
+            self.cluster.complain(what + kind, self.whom(), *details)
+            self.why = kind % details
             self.cluster.refused += 1
             self.close()
 
@@ -176,7 +184,8 @@ class Lane:
 
     def _shake_hands(self, said: Frame) -> None:
         if isinstance(said, Refusal):
-            self.cluster.complain("%s refused this node: %s", self.whom(), shown(said.reason))
+            self.cluster.complain("%s refused this node: %s", self.whom(), shown(said.reason, REASON))
+            self.why = f"refused: {shown(said.reason, REASON)}"
             self.close()
         elif isinstance(said, Hello) and self.other is None:
             self.other = said

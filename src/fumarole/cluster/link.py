@@ -177,9 +177,9 @@ class Link:
                     )
         except ssl.SSLError as error:
             self.cluster.complain("peer at %s: TLS failed: %s", address, error.reason or type(error).__name__)
-            self.cluster.unreachable(address, lane)
-        except (OSError, ValueError):
-            self.cluster.unreachable(address, lane)
+            self.cluster.unreachable(address, lane, "TLS failed")
+        except (OSError, ValueError) as error:
+            self.cluster.unreachable(address, lane, reason(error))
 
     def connected(self, connection: Connection) -> None:
         self._connections.add(connection)
@@ -363,6 +363,19 @@ class Connection(asyncio.BufferedProtocol):
             with contextlib.suppress(OSError, ValueError):  # it may just have been closed
                 plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
+
+
+def reason(error: Exception) -> str:
+    """Why somebody could not be reached, in a few words."""
+    match error:
+        case TimeoutError():
+            return "no answer"
+        case socket.gaierror():
+            return "unknown host"
+        case OSError(errno=int(number)):
+            return os.strerror(number).lower()
+        case _:
+            return str(error)
 
 
 def split_address(address: str) -> tuple[str, int]:

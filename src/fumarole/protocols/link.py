@@ -45,7 +45,12 @@ Thing = TypeVar("Thing")
 
 
 class LinkError(FumaroleError):
-    """A peer said what cannot be; the text says what."""
+    """A peer said what cannot be; the text says what. `kind` is the same without what this peer said, `details`."""
+
+    def __init__(self, kind: str, *details: object) -> None:
+        super().__init__(kind % details)
+        self.kind = kind
+        self.details = details
 
 
 class Frame(msgspec.Struct, array_like=True, tag_field="kind"):

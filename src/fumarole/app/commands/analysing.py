@@ -20,30 +20,59 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from fumarole.app.commands.analysis import Engine, Shown
-from fumarole.app.commands.screen import INTERRUPTED, MISUSED, YELLOW, count_text, fail, paint, printable, say
-from fumarole.core.errors import FumaroleError
+from fumarole.app.commands.progress import waiting
+from fumarole.app.commands.screen import (
+    INTERRUPTED,
+    MISUSED,
+    YELLOW,
+    count_text,
+    duration_text,
+    fail,
+    paint,
+    printable,
+    say,
+)
+from fumarole.core.errors import FumaroleError, PatternError
 from fumarole.core.query.errors import QueryError
+from fumarole.core.query.parse import parse
+from fumarole.core.topic import STRICT, parse_pattern
 from fumarole.pipeline.archive.places import open_root
+from fumarole.pipeline.archive.seals import check_namespace
 from fumarole.pipeline.jobs.batch import Part, what_if, write
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.spark import session
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone, run
-from fumarole.pipeline.times import duration
+from fumarole.pipeline.times import duration, moment
 
 
 @contextmanager
-def spark_session(engine: Engine, name: str) -> Iterator[SparkSession]:
-    """A session for a command; what goes wrong in it becomes one line."""
+def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterator[SparkSession]:
+    """A session for a command, on a part of an archive; what goes wrong in it becomes one line."""
     settings = dict(_setting(text) for text in engine.conf or [])
+    if part is not None:
+        check(part)
     complaints = Path(tempfile.mkdtemp(prefix="fumarole-spark-"), "spark.log")
     with told(complaints):
-        spark = session(f"fumarole {name}", engine.master, settings, complaints)
+        with waiting("starting Spark"):
+            spark = session(f"fumarole {name}", engine.master, settings, complaints)
         try:
             yield spark
         finally:
             spark.stop()
     complaints.unlink(missing_ok=True)
     complaints.parent.rmdir()
+
+
+def check(part: Part) -> None:
+    """Ends the command where something is wrong that can be known without Spark, whose start takes a while."""
+    with told():
+        begin, end = moment(part.since), moment(part.until)
+        if begin is not None and end is not None and begin >= end:
+            fail(f"--since {part.since} is not before --until {part.until}: there is nothing between them", MISUSED)
+        parse_pattern(part.topic or ">", STRICT)
+        if part.where is not None:
+            parse(part.where)
+        check_namespace(open_root(part.archive), part.namespace)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -60,6 +89,8 @@ def told(complaints: Path | None = None) -> Iterator[None]:
         yield
     except QueryError as error:
         fail(error.caret(), MISUSED)
+    except PatternError as error:
+        fail(str(error), MISUSED)
     except FumaroleError as error:
         fail(str(error))
     except KeyboardInterrupt:
@@ -89,11 +120,15 @@ def run_standing(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         job = StandingJob(spark, archive, out, namespace, windows, lateness, batch_rows)
-        if job.state.number:
+        before = job.state.number
+        if before:
             say(f"going on after batch {job.state.number:,}, with {count_text(job.state.messages, 'message')} done")
+        follow = f"following {archive}, a look every {interval:g} s; Ctrl-C ends"
+        say(f"catching up with {archive}" if once else follow)
         run(job, tell, once, interval, stop.wait)
         batches = "1 batch" if job.state.number == 1 else f"{job.state.number:,} batches"
-        say(f"{count_text(job.state.messages, 'message')} in {batches}")
+        new = "" if job.state.number > before else "nothing new: "
+        say(f"{new}{count_text(job.state.messages, 'message')} in {batches}")
 
 
 def tell(progress: Progress) -> None:
@@ -103,7 +138,7 @@ def tell(progress: Progress) -> None:
         count_text(progress.rows, "row"),
         f"{progress.rate:,.0f} rows/s",
         f"{progress.seconds:.1f} s",
-        f"lag {_short(progress.lag)}",
+        f"lag {duration_text(progress.lag)}",
         f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}",
     ]
     parts += [f"{progress.late:,} late"] if progress.late else []
@@ -112,13 +147,6 @@ def tell(progress: Progress) -> None:
     say("  ".join(parts))
     for line in progress.aside:
         say(paint(f"set aside, not read: {printable(line)}", YELLOW, sys.stderr))
-
-
-def _short(seconds: float) -> str:
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if abs(seconds) >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 # Tables.
@@ -136,17 +164,19 @@ class Table:
     hidden: list[str] = field(default_factory=list)
 
 
-def run_batch(engine: Engine, table: Table, shown: Shown) -> None:
+def run_batch(engine: Engine, part: Part, table: Table, shown: Shown) -> None:
     """One table, written or shown."""
-    with spark_session(engine, table.name) as spark:
+    with spark_session(engine, table.name, part) as spark:
         frame = table.made(spark)
         if shown.out is not None:
-            rows = write(frame, shown.out, table.by)
+            with waiting("Spark is at work"):
+                rows = write(frame, shown.out, table.by)
             say(f"{count_text(rows, 'row')} written to {shown.out}")
             return
         order = [sf.desc(name[1:]) if name.startswith("-") else sf.asc(name) for name in table.order]
         columns = [column for column in frame.columns if column not in table.hidden]
-        rows_shown = frame.orderBy(*order).select(*columns).limit(shown.limit + 1).collect()
+        with waiting("Spark is at work"):
+            rows_shown = frame.orderBy(*order).select(*columns).limit(shown.limit + 1).collect()
         _show([row.asDict(recursive=True) for row in rows_shown], columns, shown)
 
 
@@ -202,7 +232,7 @@ def _text(value: Any) -> str:
 
 def run_what_if(engine: Engine, part: Part, as_json: bool) -> None:
     """A sentence about what would have been received."""
-    with spark_session(engine, "whatif") as running:
+    with spark_session(engine, "whatif", part) as running, waiting("Spark is at work"):
         received = what_if(running, part)
     if as_json:
         sys.stdout.write(json.dumps({name: _plain(value) for name, value in asdict(received).items()}) + "\n")
@@ -237,7 +267,7 @@ def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> 
     from fumarole.pipeline.report.figures import gather
     from fumarole.pipeline.report.page import written
 
-    with spark_session(engine, "report") as running:
+    with spark_session(engine, "report", part) as running, waiting("Spark is at work"):
         figures = gather(running, part, producer)
     page.write_text(written(figures))
     say(f"written to {page}")

@@ -104,7 +104,7 @@ def rollup(chosen: Chosen, *, every: Every = "1 minute", shown: Shown, engine: E
     table = Table(
         "rollup", lambda spark: rolled_up(chosen.part.messages(spark), every), "start", ["start", "topic", "producer"]
     )
-    run_batch(engine, table, shown)
+    run_batch(engine, chosen.part, table, shown)
 
 
 @spread
@@ -114,7 +114,7 @@ def enrich(chosen: Chosen, shown: Shown, engine: Engine) -> None:
     from fumarole.app.commands.analysing import Table, run_batch
 
     hidden = ["payload", "headers", "changes", "epoch", "sequence"]
-    run_batch(engine, Table("enrich", chosen.part.enriched, "time", ["time"], hidden), shown)
+    run_batch(engine, chosen.part, Table("enrich", chosen.part.enriched, "time", ["time"], hidden), shown)
 
 
 @spread
@@ -138,7 +138,7 @@ def gaps(
         "since",
         ["since", "producer"],
     )
-    run_batch(engine, table, shown)
+    run_batch(engine, chosen.part, table, shown)
 
 
 @spread
@@ -157,7 +157,7 @@ def traffic(
     table = Table(
         "traffic", lambda spark: by_subtree(chosen.part.messages(spark), depth), None, ["-messages", "depth", "subtree"]
     )
-    run_batch(engine, table, shown)
+    run_batch(engine, chosen.part, table, shown)
 
 
 @spread
@@ -169,6 +169,7 @@ def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, engine: En
 
     run_batch(
         engine,
+        chosen.part,
         Table("balance", lambda spark: served(chosen.part.messages(spark), every), "start", ["start", "recorder"]),
         shown,
     )
