@@ -25,7 +25,9 @@ def test_durations(text: str, length: timedelta) -> None:
     assert duration(shown(length)) == length
 
 
-@pytest.mark.parametrize("text", ["", "5", "m", "5 ss", "1h x", "1h 30", "5 hs", "1 fortnight", "-1m", "0s", "1e3s", "9" * 30 + " days"])
+@pytest.mark.parametrize(
+    "text", ["", "5", "m", "5 ss", "1h x", "1h 30", "5 hs", "1 fortnight", "-1m", "0s", "1e3s", "9" * 30 + " days"]
+)
 def test_no_durations(text: str) -> None:
     with pytest.raises(PipelineError, match="duration"):
         duration(text)

@@ -60,3 +60,8 @@ def moment(value: str | datetime | None) -> datetime | None:
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
         raise PipelineError(f"{value!r} is no time; write it as 2026-01-31 or 2026-01-31T12:00:00Z") from None
+
+
+def as_utc(collected: datetime) -> datetime:
+    """A time out of a DataFrame: PySpark gives it in the zone of this machine, without saying so."""
+    return collected.astimezone(UTC)

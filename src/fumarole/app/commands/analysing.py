@@ -28,7 +28,7 @@ from fumarole.pipeline.jobs.batch import Part, what_if, write
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.spark import session
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone, run
-from fumarole.pipeline.times import duration
+from fumarole.pipeline.times import as_utc, duration
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown) -> None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.isoformat()
+        return as_utc(value).replace(tzinfo=None).isoformat()
     if isinstance(value, dict):
         return {key: _metadata(each) if isinstance(each, dict) else each for key, each in value.items()}
     return value
@@ -189,7 +189,8 @@ def _text(value: Any) -> str:
         case None:
             return "–"
         case datetime():
-            return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
+            fraction = f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
+            return f"{as_utc(value):%Y-%m-%d %H:%M:%S}{fraction}"
         case float():
             return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.1f}"
         case int():

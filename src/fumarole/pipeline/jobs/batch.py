@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 from fumarole.pipeline import reading
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.times import as_utc
 from fumarole.pipeline.transforms.enrich import enrich
 from fumarole.pipeline.transforms.traffic import summary
 
@@ -81,6 +82,13 @@ class Received:
 
 def what_if(spark: SparkSession, part: Part) -> Received:
     """All in all. Raises PatternError, QueryError, ArchiveError."""
-    row = summary(part.messages(spark)).first()
+    return received(part.messages(spark))
+
+
+def received(messages: DataFrame) -> Received:
+    """What these are."""
+    row = summary(messages).first()
     assert row is not None
-    return Received(**row.asDict())
+    return Received(
+        **{name: as_utc(value) if isinstance(value, datetime) else value for name, value in row.asDict().items()}
+    )

@@ -10,7 +10,6 @@ readings that lie after them are described anew, from the job's own output, in t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 import uuid
@@ -38,6 +37,7 @@ from fumarole.pipeline.jobs.output import (
     folders,
     rollup_table,
 )
+from fumarole.pipeline.locks import take
 from fumarole.pipeline.reading import changes_of, messages_of
 from fumarole.pipeline.tables import IDENTITY
 from fumarole.pipeline.times import duration, microseconds, shown
@@ -284,13 +284,10 @@ def alone(out: str | os.PathLike[str] | Root) -> Iterator[None]:
     if not root.is_local:
         yield
         return
-    folder = Path(root.at(LOG))
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise JobError(f"a job is writing to {root.name} already; only one can run at a time") from None
+    lock = take(Path(root.at(LOG, "lock")))
+    if lock is None:
+        raise JobError(f"a job is writing to {root.name} already; only one can run at a time")
+    with lock:
         yield
 
 

@@ -10,7 +10,6 @@ these. So rows are numbered when they are written here, and only what is here is
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from typing import IO, NamedTuple
 import pyarrow as pa
 
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.locks import take
 
 TRIMMED = "trimmed.json"
 LOCK = "lock"
@@ -68,19 +68,15 @@ class Buffer:
             raise BufferError(
                 f"the replay buffer {self._folder} is another user's; choose a folder by the option `buffer`"
             )
-        self._lock = (self._folder / LOCK).open("ab")
         deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise BufferError(
-                        f"another query uses the replay buffer {self._folder}; "
-                        'give each a folder of its own: .option("buffer", …)'
-                    ) from None
-                time.sleep(0.1)
+        while (lock := take(self._folder / LOCK)) is None:
+            if time.monotonic() >= deadline:
+                raise BufferError(
+                    f"another query uses the replay buffer {self._folder}; "
+                    'give each a folder of its own: .option("buffer", …)'
+                )
+            time.sleep(0.1)
+        self._lock = lock
         self._trimmed = self._read_trimmed()
         found = {}
         for path in self._folder.iterdir():
