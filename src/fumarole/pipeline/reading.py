@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as sf
@@ -22,6 +23,11 @@ from fumarole.pipeline.times import moment
 from fumarole.pipeline.transforms.enrich import enrich
 
 Place = str | os.PathLike[str] | Root
+_EXACT: Final = {
+    "__globPaths__": "false",  # `*` or `[1]` in the name of a folder is a name, not a pattern
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
 
 
 def archive(
@@ -68,15 +74,21 @@ def changes(
 
 def messages_of(spark: SparkSession, files: Iterable[SealedFile]) -> DataFrame:
     """The messages in these files."""
-    return _read(spark, [file.uri for file in files if file.kind == "messages"], MESSAGES)
+    return read_files(spark, [file.uri for file in files if file.kind == "messages"], MESSAGES)
 
 
 def changes_of(spark: SparkSession, files: Iterable[SealedFile]) -> DataFrame:
     """The changes of metadata in these files."""
-    return _read(spark, [file.uri for file in files if file.kind == "changes"], CHANGES)
+    return read_files(spark, [file.uri for file in files if file.kind == "changes"], CHANGES)
 
 
-def _read(spark: SparkSession, paths: list[str], schema: types.StructType) -> DataFrame:
-    if not paths:
+def read_files(spark: SparkSession, uris: list[str], schema: types.StructType, **options: str) -> DataFrame:
+    """The rows of these files or folders: of all of them, and of no others, whatever the session's settings are."""
+    if not uris:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*paths)
+    return spark.read.schema(schema).options(**_EXACT, **options).parquet(*map(spark_path, uris))
+
+
+def spark_path(uri: str) -> str:
+    """A path on this machine is one for Spark too, also where its usual file system is another, such as HDFS."""
+    return f"file://{uri}" if uri.startswith("/") else uri

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -26,6 +25,7 @@ from fumarole.core.query.errors import QueryError
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.jobs.batch import Part, what_if, write
 from fumarole.pipeline.jobs.compacting import compact, sweep
+from fumarole.pipeline.jobs.failures import FAILURES, in_short
 from fumarole.pipeline.jobs.spark import session
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone, run
 from fumarole.pipeline.times import as_utc, duration
@@ -64,8 +64,8 @@ def told(complaints: Path | None = None) -> Iterator[None]:
         fail(str(error))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
-    except PySparkException as error:
-        fail(f"Spark: {str(error).strip().splitlines()[0]}" + (f" (more in {complaints})" if complaints else ""))
+    except FAILURES as error:
+        fail(f"Spark: {in_short(error)}" + (f" (more in {complaints})" if complaints else ""))
 
 
 # The standing job.

@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -14,6 +15,7 @@ from pyspark.sql import functions as sf
 from fumarole.pipeline import reading
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.reading import spark_path
 from fumarole.pipeline.times import as_utc
 from fumarole.pipeline.transforms.enrich import enrich
 from fumarole.pipeline.transforms.traffic import summary
@@ -54,9 +56,11 @@ def write(frame: DataFrame, out: str, by: str | None = "time") -> int:
     place = f"{root.name}.writing-{uuid.uuid4().hex[:8]}" if root.is_local else root.name
     try:
         if by is None:
-            counted.write.parquet(place)
+            counted.write.parquet(spark_path(place))
         else:
-            counted.withColumn("date", sf.date_format(by, "yyyy-MM-dd")).write.partitionBy("date").parquet(place)
+            counted.withColumn("date", sf.date_format(by, "yyyy-MM-dd")).write.partitionBy("date").parquet(
+                spark_path(place)
+            )
         if root.is_local:
             Path(place).rename(root.name)
     except BaseException:
@@ -89,6 +93,7 @@ def received(messages: DataFrame) -> Received:
     """What these are."""
     row = summary(messages).first()
     assert row is not None
-    return Received(
-        **{name: as_utc(value) if isinstance(value, datetime) else value for name, value in row.asDict().items()}
-    )
+    figures: dict[str, Any] = row.asDict()
+    for name in ("first", "last"):
+        figures[name] = figures[name] and as_utc(figures[name])
+    return Received(**figures)

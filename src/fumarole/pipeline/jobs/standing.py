@@ -24,10 +24,11 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from fumarole.pipeline.archive.places import Root, open_root
-from fumarole.pipeline.archive.seals import check_namespace
+from fumarole.pipeline.archive.seals import SealedFile, check_namespace
 from fumarole.pipeline.columns.where import METADATA
+from fumarole.pipeline.jobs.failures import FAILURES
 from fumarole.pipeline.jobs.intake import Arrivals, Intake
-from fumarole.pipeline.jobs.log import LOG, Entry, Folder, Job, JobError, Log
+from fumarole.pipeline.jobs.log import LOG, Aside, Entry, Folder, Job, JobError, Log
 from fumarole.pipeline.jobs.output import (
     ISLANDS,
     ISLANDS_SCHEMA,
@@ -38,7 +39,7 @@ from fumarole.pipeline.jobs.output import (
     rollup_table,
 )
 from fumarole.pipeline.locks import take
-from fumarole.pipeline.reading import changes_of, messages_of
+from fumarole.pipeline.reading import changes_of, messages_of, spark_path
 from fumarole.pipeline.tables import IDENTITY
 from fumarole.pipeline.times import duration, microseconds, shown
 from fumarole.pipeline.transforms import rollup
@@ -137,12 +138,30 @@ class StandingJob:
             intake = self._arrivals.next(self.state.taken, self._most_rows)
             if not intake.names:
                 return
-            entry, again = self._batch(intake)
+            try:
+                entry, again = self._batch(intake)
+            except FAILURES:
+                unfit = self._unreadable(intake)
+                if not unfit:
+                    raise
+                intake = intake.without(unfit)
+                entry, again = self._batch(intake)
             self.log.sync(each.path for each in entry.folders)
             self.log.commit(entry)
             self.state.add(entry)
             yield self._progress(entry, again, intake, time.monotonic() - begin)
             self._tidy()
+
+    def _unreadable(self, intake: Intake) -> list[Aside]:
+        """The files because of which a batch may have failed."""
+        files = [*intake.files, *intake.mixed, *self._changes(intake)]
+        return self._arrivals.unreadable({file.name: file for file in files}.values())
+
+    def _changes(self, intake: Intake) -> list[SealedFile]:
+        """All changes of metadata up to this batch."""
+        known = {*self.state.taken, *intake.names}
+        unfit = {each.name for each in (*self.state.aside, *intake.aside)}
+        return self._arrivals.changes(known, unfit)
 
     def _tidy(self) -> None:
         """Many small folders of a table become one, in a batch of its own that takes nothing in."""
@@ -188,13 +207,13 @@ class StandingJob:
         name = self._name()
         made: list[Folder] = []
         late = 0
-        known = {*self.state.taken, *intake.names}
-        unfit = {each.name for each in (*self.state.aside, *intake.aside)}
-        described_by = changes_of(self._spark, self._arrivals.changes(known, unfit))
+        described_by = changes_of(self._spark, self._changes(intake))
         stale = self._stale(intake)
         if any(file.kind == "messages" for file in (*intake.files, *intake.mixed)):
             messages = self._messages(intake)
             readings, late = self._write_readings(enrich(messages, described_by), name)
+            if not intake.mixed:
+                _check_rows(readings, sum(file.rows for file in intake.files if file.kind == "messages"))
             made.append(readings)
             made += self._write_rollups(messages, name)
             made.append(self._write(islands(messages, GRAIN), ISLANDS, name))
@@ -204,6 +223,7 @@ class StandingJob:
                 self._spark, self.log, self.state, READINGS, READINGS_SCHEMA, [each.path for each in stale]
             )
             renewed, _ = self._write_readings(enrich(before.drop(METADATA), described_by), f"{name}-again")
+            _check_rows(renewed, sum(each.rows for each in stale))
             made.append(renewed)
             again = renewed.rows
         fresh = [each for each in made if each.table == READINGS and not each.name.endswith("-again")]
@@ -247,7 +267,7 @@ class StandingJob:
             sf.coalesce(sf.max(at), sf.lit(0)).alias("last"),
             sf.count_if(at < sf.lit(watermark)).alias("late"),
         ).withColumns({"date": sf.date_format("time", "yyyy-MM-dd"), "hour": sf.date_format("time", "HH")})
-        laid_out.write.partitionBy("date", "hour").parquet(self.log.root.uri(READINGS, name))
+        laid_out.write.partitionBy("date", "hour").parquet(spark_path(self.log.root.uri(READINGS, name)))
         counted = seen.get
         folder = Folder(table=READINGS, name=name, rows=counted["rows"], first=counted["first"], last=counted["last"])
         return folder, counted["late"]
@@ -273,8 +293,16 @@ class StandingJob:
     def _write(self, frame: DataFrame, table: str, name: str, *layout: str) -> Folder:
         seen = Observation()
         counted = frame.observe(seen, sf.count(sf.lit(1)).alias("rows"))
-        counted.write.partitionBy(*layout).parquet(self.log.root.uri(table, name))
+        counted.write.partitionBy(*layout).parquet(spark_path(self.log.root.uri(table, name)))
         return Folder(table=table, name=name, rows=seen.get["rows"])
+
+
+def _check_rows(written: Folder, expected: int) -> None:
+    """The last line of defence: whatever Spark made of it, not a row more or less than there is goes into the log."""
+    if written.rows != expected:
+        raise JobError(
+            f"{written.path} has {written.rows:,} messages, and should have {expected:,}; nothing of this batch counts"
+        )
 
 
 @contextmanager
