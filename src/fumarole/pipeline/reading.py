@@ -90,5 +90,7 @@ def read_files(spark: SparkSession, uris: list[str], schema: types.StructType, *
 
 
 def spark_path(uri: str) -> str:
-    """A path on this machine is one for Spark too, also where its usual file system is another, such as HDFS."""
-    return f"file://{uri}" if uri.startswith("/") else uri
+    """As Spark has to be told: a path is one of this machine, whatever Spark's usual file system is, and S3 is s3a."""
+    if uri.startswith("/"):
+        return f"file://{uri}"
+    return uri.replace("s3://", "s3a://", 1)

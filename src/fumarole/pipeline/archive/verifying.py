@@ -136,7 +136,7 @@ def _seal_for(root: Root, namespace: str, path: str) -> Seal | None:
         rows=footer.num_rows,
         first=first,
         last=first + footer.num_rows - 1,
-        bytes=root.system.get_file_info(root.at(namespace, path)).size,
+        bytes=root.size(namespace, path) or 0,
         recorder=found["recorder"],
         epoch=int(found["epoch"]),
     )
@@ -144,9 +144,9 @@ def _seal_for(root: Root, namespace: str, path: str) -> Seal | None:
 
 
 def _problem_of(root: Root, namespace: str, file: SealedFile) -> Problem | None:
-    if not root.exists(namespace, file.path):
+    size = root.size(namespace, file.path)
+    if size is None:
         return Problem("missing", file.path, "its seal is there, the file is not")
-    size = root.system.get_file_info(root.at(namespace, file.path)).size
     if size != file.bytes:
         return Problem("damaged", file.path, f"it has {size:,} bytes, sealed were {file.bytes:,}")
     footer = _footer(root, namespace, file.path)

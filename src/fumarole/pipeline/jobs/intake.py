@@ -137,14 +137,13 @@ class Arrivals:
 
     def _fault(self, seal: Seal) -> str | None:
         """Why a file cannot be read; None: it can."""
-        place = self._root.at(self._namespace, seal.path)
-        info = self._root.system.get_file_info(place)
-        if not info.is_file:
+        size = self._root.size(self._namespace, seal.path)
+        if size is None:
             return "there is a seal, but no file"
-        if info.size != seal.bytes:
-            return f"it has {info.size:,} bytes, but {seal.bytes:,} were sealed"
+        if size != seal.bytes:
+            return f"it has {size:,} bytes, but {seal.bytes:,} were sealed"
         try:
-            footer = pq.ParquetFile(place, filesystem=self._root.system)
+            footer = pq.ParquetFile(self._root.at(self._namespace, seal.path), filesystem=self._root.system)
         except (pa.ArrowInvalid, OSError) as wrong:
             return f"it is not Parquet ({str(wrong).splitlines()[0]})"
         with footer:

@@ -21,6 +21,7 @@ from typing import IO, NamedTuple
 
 import pyarrow as pa
 
+from fumarole.pipeline.archive.places import sync_folder
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.locks import take
 
@@ -125,6 +126,7 @@ class Buffer:
             os.fsync(file.fileno())
             size = file.tell()
         aside.rename(path)
+        sync_folder(self._folder)
         with self._changing:
             self._files[first] = _File(path, count, size)
 
@@ -159,8 +161,12 @@ class Buffer:
         """Rows before this offset will not be asked for again."""
         if end > self._trimmed:
             aside = self._folder / f"{TRIMMED}.part"
-            aside.write_text(json.dumps({"offset": end}))
+            with aside.open("w") as file:
+                json.dump({"offset": end}, file)
+                file.flush()
+                os.fsync(file.fileno())
             aside.replace(self._folder / TRIMMED)
+            sync_folder(self._folder)  # before any row goes: offsets never begin anew
         with self._changing:
             self._trimmed = max(self._trimmed, end)
             gone = [first for first, file in self._files.items() if first + file.rows <= end]
