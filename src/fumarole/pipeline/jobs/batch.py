@@ -14,6 +14,7 @@ from pyspark.sql import functions as sf
 
 from fumarole.pipeline import reading
 from fumarole.pipeline.archive.places import open_root
+from fumarole.pipeline.columns.time import utc_date
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.reading import spark_path
 from fumarole.pipeline.times import as_utc
@@ -58,9 +59,7 @@ def write(frame: DataFrame, out: str, by: str | None = "time") -> int:
         if by is None:
             counted.write.parquet(spark_path(place))
         else:
-            counted.withColumn("date", sf.date_format(by, "yyyy-MM-dd")).write.partitionBy("date").parquet(
-                spark_path(place)
-            )
+            counted.withColumn("date", utc_date(sf.col(by))).write.partitionBy("date").parquet(spark_path(place))
         if root.is_local:
             Path(place).rename(root.name)
     except BaseException:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as sf
 
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.seals import SealedFile, check_namespace
+from fumarole.pipeline.columns.time import utc_date, utc_hour, window_start
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.jobs.failures import FAILURES
 from fumarole.pipeline.jobs.intake import Arrivals, Intake
@@ -266,7 +267,7 @@ class StandingJob:
             sf.coalesce(sf.min(at), sf.lit(0)).alias("first"),
             sf.coalesce(sf.max(at), sf.lit(0)).alias("last"),
             sf.count_if(at < sf.lit(watermark)).alias("late"),
-        ).withColumns({"date": sf.date_format("time", "yyyy-MM-dd"), "hour": sf.date_format("time", "HH")})
+        ).withColumns({"date": utc_date(sf.col("time")), "hour": utc_hour(sf.col("time"))})
         laid_out.write.partitionBy("date", "hour").parquet(spark_path(self.log.root.uri(READINGS, name)))
         counted = seen.get
         folder = Folder(table=READINGS, name=name, rows=counted["rows"], first=counted["first"], last=counted["last"])
@@ -281,13 +282,13 @@ class StandingJob:
                 shares = rollup.parts(messages, length)
             else:  # the parts of short windows are enough to make those of long ones
                 short = folders(self._spark, self.log, self.state, first.table, PARTS_SCHEMA, [first.path])
-                shares = rollup.merged(short.withColumn("start", rollup.window_start(sf.col("start"), length)))
+                shares = rollup.merged(short.withColumn("start", window_start(sf.col("start"), length)))
             folder = self._write_parts(shares, table, name)
             first = first or folder
             yield folder
 
     def _write_parts(self, shares: DataFrame, table: str, name: str) -> Folder:
-        day = shares.select(*PARTS_SCHEMA.fieldNames()).withColumn("date", sf.date_format("start", "yyyy-MM-dd"))
+        day = shares.select(*PARTS_SCHEMA.fieldNames()).withColumn("date", utc_date(sf.col("start")))
         return self._write(day, table, name, "date")
 
     def _write(self, frame: DataFrame, table: str, name: str, *layout: str) -> Folder:

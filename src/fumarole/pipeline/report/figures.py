@@ -10,11 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from fumarole.pipeline import reading
+from fumarole.pipeline.columns.time import window_start
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.batch import Part, Received, received
 from fumarole.pipeline.times import as_utc
 from fumarole.pipeline.transforms.gaps import gaps
-from fumarole.pipeline.transforms.rollup import rollup, window_start
+from fumarole.pipeline.transforms.rollup import rollup
 from fumarole.pipeline.transforms.traffic import balance
 
 MOST_BUCKETS: Final = 180
