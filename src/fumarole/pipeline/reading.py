@@ -12,12 +12,13 @@ from pyspark.sql import functions as sf
 
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import keys
-from fumarole.core.topic import STRICT, Grammar
+from fumarole.core.topic import Grammar
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.columns.topic import topic_matches
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.columns.where import where as holds
+from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.tables import CHANGES, MESSAGES
 from fumarole.pipeline.times import moment
 from fumarole.pipeline.transforms.enrich import enrich
@@ -38,15 +39,15 @@ def archive(
     since: str | datetime | None = None,
     until: str | datetime | None = None,
     namespace: str = "default",
-    grammar: Grammar = STRICT,
+    grammar: Grammar | None = None,
 ) -> DataFrame:
     """The messages of an archive that this subscription would have received, in [since, until).
 
-    `topic` is a pattern, `where` a query over the metadata that held when the message came, its own included (M5).
-    Raises PatternError, QueryError, ArchiveError.
+    `topic` is a pattern, of either grammar unless one is given; `where` a query over the metadata that held when the
+    message came, its own included (M5). Raises PatternError, QueryError, ArchiveError.
     """
     begin, end = moment(since), moment(until)
-    matches = None if topic is None else topic_matches("topic", topic, grammar)
+    matches = None if topic is None else topic_matches("topic", topic, grammar or grammar_of(topic))
     query = None if where is None else parse(where)
     files = sealed(path, namespace, begin, end)
     found = messages_of(spark, files)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fumarole.pipeline.archive.places import ASIDE, CHANGES_FOLDER, SEALED, WRITING, Root, open_root
-from fumarole.pipeline.archive.schema import NAMESPACE_KEY, VERSION, VERSION_KEY
+from fumarole.pipeline.archive.schema import IDENTITY, NAMESPACE_KEY, VERSION, VERSION_KEY
 from fumarole.pipeline.archive.seals import (
     SEAL_SUFFIX,
     SUFFIX,
@@ -219,8 +219,8 @@ def _ranges(root: Root, namespace: str, file: SealedFile) -> Iterator[tuple[str,
         yield file.recorder, file.epoch, file.first, file.last
         return
     with root.system.open_input_file(root.at(namespace, file.path)) as stream:
-        table = pq.ParquetFile(stream).read(columns=["recorder", "epoch", "sequence"])
-    table = table.sort_by([("recorder", "ascending"), ("epoch", "ascending"), ("sequence", "ascending")])
+        table = pq.ParquetFile(stream).read(columns=list(IDENTITY))
+    table = table.sort_by([(name, "ascending") for name in IDENTITY])
     begin: tuple[str, int, int] | None = None
     before: tuple[str, int, int] | None = None
     for batch in table.to_batches(max_chunksize=65_536):

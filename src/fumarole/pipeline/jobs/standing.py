@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from fumarole.pipeline.archive.places import Root, open_root
+from fumarole.pipeline.archive.schema import IDENTITY
 from fumarole.pipeline.archive.seals import SealedFile, check_namespace
 from fumarole.pipeline.columns.time import utc_date, utc_hour, window_start
 from fumarole.pipeline.columns.where import METADATA
@@ -41,7 +42,6 @@ from fumarole.pipeline.jobs.output import (
 )
 from fumarole.pipeline.locks import take
 from fumarole.pipeline.reading import changes_of, messages_of, spark_path
-from fumarole.pipeline.tables import IDENTITY
 from fumarole.pipeline.times import duration, microseconds, shown
 from fumarole.pipeline.transforms import rollup
 from fumarole.pipeline.transforms.enrich import enrich
