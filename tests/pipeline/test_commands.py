@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from fumarole.app.cli import app
 from fumarole.app.commands import analysing
+from fumarole.pipeline.jobs.batch import Part
 from tests.pipeline.archives import AS_THEY_ARE, Recorder, change, message
 
 
@@ -49,8 +50,9 @@ class Commands:
 @pytest.fixture
 def commands(spark: SparkSession, archive: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
     @contextmanager
-    def running(*_: object) -> Iterator[SparkSession]:
+    def running(_engine: object, _name: str, part: Part) -> Iterator[SparkSession]:
         with analysing.told():
+            part.check()
             yield spark
 
     monkeypatch.setattr(analysing, "spark_session", running)
@@ -101,11 +103,14 @@ def test_a_table_in_files(commands: Commands, spark: SparkSession, tmp_path: Pat
         pytest.param(["--since", "yesterday"], 1, "'yesterday' is no time", id="time"),
         pytest.param(["--namespace", "../default"], 1, "has no namespace '../default'", id="namespace"),
         pytest.param(["--archive", "/nowhere"], 1, "there is no archive at /nowhere", id="archive"),
-        pytest.param(["--every", "1 fortnight"], 1, "is no duration", id="duration"),
     ],
 )
-def test_mistakes_are_a_sentence(commands: Commands, options: list[str], code: int, text: str) -> None:
-    out, err = commands.run("rollup", *options, code=code)
+def test_mistakes_are_a_sentence_at_once(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int, text: str
+) -> None:
+    """Before Spark is begun, which takes some seconds."""
+    monkeypatch.setattr(analysing, "session", lambda *_: pytest.fail("it need not have begun"))
+    out, err = Commands(archive).run("rollup", *options, code=code)
     assert out == ""
     assert text in err
     assert len(err.splitlines()) <= 3

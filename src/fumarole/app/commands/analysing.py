@@ -23,6 +23,7 @@ from fumarole.app.commands.screen import INTERRUPTED, MISUSED, YELLOW, count_tex
 from fumarole.core.errors import FumaroleError
 from fumarole.core.query.errors import QueryError
 from fumarole.pipeline.archive.places import open_root
+from fumarole.pipeline.archive.seals import check_namespace
 from fumarole.pipeline.jobs.batch import Part, what_if, write
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.failures import FAILURES, in_short
@@ -32,8 +33,11 @@ from fumarole.pipeline.times import as_utc, duration
 
 
 @contextmanager
-def spark_session(engine: Engine, name: str) -> Iterator[SparkSession]:
-    """A session for a command; what goes wrong in it becomes one line."""
+def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterator[SparkSession]:
+    """A session for a command; what goes wrong in it becomes one line. Mistakes about the part need not wait for it."""
+    with told():
+        if part is not None:
+            part.check()
     settings = dict(_setting(text) for text in engine.conf or [])
     complaints = Path(tempfile.mkdtemp(prefix="fumarole-spark-"), "spark.log")
     with told(complaints):
@@ -83,6 +87,8 @@ def run_standing(
     once: bool,
 ) -> None:
     """Batches until it is told to stop, or has caught up."""
+    with told():
+        check_namespace(open_root(archive), namespace)
     stop = threading.Event()
     with told(), alone(out), spark_session(engine, "run") as spark:
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
@@ -129,6 +135,7 @@ class Table:
     """What a command makes, and how it is laid out and shown."""
 
     name: str
+    part: Part
     made: Callable[[SparkSession], DataFrame]
     by: str | None
     """The column of times by which it is laid out."""
@@ -138,7 +145,7 @@ class Table:
 
 def run_batch(engine: Engine, table: Table, shown: Shown) -> None:
     """One table, written or shown."""
-    with spark_session(engine, table.name) as spark:
+    with spark_session(engine, table.name, table.part) as spark:
         frame = table.made(spark)
         if shown.out is not None:
             rows = write(frame, shown.out, table.by)
@@ -203,7 +210,7 @@ def _text(value: Any) -> str:
 
 def run_what_if(engine: Engine, part: Part, as_json: bool) -> None:
     """A sentence about what would have been received."""
-    with spark_session(engine, "whatif") as running:
+    with spark_session(engine, "whatif", part) as running:
         received = what_if(running, part)
     if as_json:
         sys.stdout.write(json.dumps({name: _plain(value) for name, value in asdict(received).items()}) + "\n")
@@ -238,7 +245,7 @@ def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> 
     from fumarole.pipeline.report.figures import gather
     from fumarole.pipeline.report.page import written
 
-    with spark_session(engine, "report") as running:
+    with spark_session(engine, "report", part) as running:
         figures = gather(running, part, producer)
     page.write_text(written(figures))
     say(f"written to {page}")

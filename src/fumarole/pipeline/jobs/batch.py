@@ -12,12 +12,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from fumarole.core.query.parse import parse
 from fumarole.pipeline import reading
 from fumarole.pipeline.archive.places import open_root
+from fumarole.pipeline.archive.seals import check_namespace
 from fumarole.pipeline.columns.time import utc_date
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.reading import spark_path
-from fumarole.pipeline.times import as_utc
+from fumarole.pipeline.times import as_utc, moment
 from fumarole.pipeline.transforms.enrich import enrich
 from fumarole.pipeline.transforms.traffic import summary
 
@@ -32,6 +35,16 @@ class Part:
     where: str | None = None
     since: str | datetime | None = None
     until: str | datetime | None = None
+
+    def check(self) -> None:
+        """Raises PatternError, QueryError, PipelineError, ArchiveError: all that can be known without Spark."""
+        for time in (self.since, self.until):
+            moment(time)
+        if self.topic is not None:
+            grammar_of(self.topic)
+        if self.where is not None:
+            parse(self.where)
+        check_namespace(open_root(self.archive), self.namespace)
 
     def messages(self, spark: SparkSession) -> DataFrame:
         """They themselves. Raises PatternError, QueryError, ArchiveError."""
