@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fumarole.cluster import cluster
+from fumarole.cluster import contacts
 from fumarole.cluster.cluster import Cluster
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.metadata import Metadata
@@ -71,7 +71,7 @@ def test_without_faults_nothing_is_lost() -> None:
 
 def test_a_cut_after_a_long_time_heals_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """C4. Two who know each other only from a third look for each other from when they were cut off, not from when they met."""
-    monkeypatch.setattr(cluster, "FORGET_AFTER", 10.0)
+    monkeypatch.setattr(contacts, "FORGET_AFTER", 10.0)
     world = World(1, 3)
     world.start()
     world.run(20.0)
