@@ -134,6 +134,18 @@ def test_of_those_who_prove_nothing_there_are_never_too_many() -> None:
     assert registry_faults(world) == []
 
 
+def test_where_there_is_no_secret_only_nodes_of_this_machine_are_let_in() -> None:
+    world, here, there = two_nodes(PLAIN)
+    lanes = [here.cluster.accepted(Wire(), "10.0.0.1", trusted) for trusted in (True, False)]
+    for lane in lanes:
+        lane.receive_data(frame(there.cluster.hello(DATA)))
+    assert [lane.close_expected() for lane in lanes] == [False, True]
+    assert b"only nodes of the same machine are let in" in lanes[1].outbox.take()
+    assert here.cluster.refused == 1
+    world.run(1.0)
+    assert registry_faults(world) == []
+
+
 def test_of_the_addresses_that_a_peer_tells_there_are_never_too_many() -> None:
     _, here, _ = two_nodes(PLAIN)
     for number in range(2 * MOST_CONTACTS):
