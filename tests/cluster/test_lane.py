@@ -75,6 +75,7 @@ def test_a_namespace_that_was_gone_is_found_again(engine: Any) -> None:
         there.flush()
         world.run(0.1)
         assert here.node.namespaces.get("lab") is None
+    assert there.cluster.report()["dropped"]["no namespace"] == 3  # S11
 
 
 @ENGINES
@@ -144,6 +145,25 @@ def test_where_there_is_no_secret_only_nodes_of_this_machine_are_let_in() -> Non
     assert here.cluster.refused == 1
     world.run(1.0)
     assert registry_faults(world) == []
+
+
+def test_where_clients_may_go_instead() -> None:
+    """Nodes that let clients in at all their addresses, on the same port, are told apart by where they are."""
+    world = World(1, 4, PLAIN)
+    world.start()
+    here = world.running[0].cluster
+    here._siblings = "n1"
+    here.identity.clients = ("0.0.0.0:4222",)
+    for number, clients in enumerate([("0.0.0.0:4222",), ("0.0.0.0:4222", "10.9.9.9:4223"), ("[::]:4222",)], 1):
+        peer = here.peers[f"n{number}"]
+        peer.address, peer.clients = f"10.0.0.{number}:6222", clients
+    assert here.clients_elsewhere() == [
+        "10.0.0.2:4222",
+        "10.9.9.9:4223",
+        "10.0.0.3:4222",
+    ]  # the first is a worker of ours
+    here.peers["n2"].leaving = True
+    assert here.clients_elsewhere() == ["10.0.0.3:4222"]
 
 
 def test_of_the_addresses_that_a_peer_tells_there_are_never_too_many() -> None:

@@ -7,8 +7,8 @@ import gc
 import logging
 import ssl
 import time
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fumarole.app.settings import Links, Settings
 from fumarole.app.values import Address
@@ -93,10 +93,7 @@ class Clustering:
                 door.cut_off()
 
     def _change(self) -> None:
-        cluster = self._link.cluster
-        own = cluster.identity.clients
-        urls = (url for peer in cluster.peers.values() if not peer.leaving for url in peer.clients if url not in own)
-        reachable = list(dict.fromkeys(urls))
+        reachable = self._link.cluster.clients_elsewhere()
         if reachable != self._node.reachable:
             self._node.reachable = reachable
             for door in self._nats_doors():
@@ -105,7 +102,7 @@ class Clustering:
     def _nats_doors(self) -> list[NatsDoor]:
         return [door for door in self._doors if isinstance(door, NatsDoor)]
 
-    async def leave(self, _doors: Iterable[Any]) -> None:
+    async def leave(self) -> None:
         """The others choose our consumers no more, and clients are sent away; what was accepted goes on its way."""
         await self._link.leave(self._settings.links.silence)
         for door in self._nats_doors():

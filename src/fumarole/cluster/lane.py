@@ -282,6 +282,8 @@ class Lane:
         assert self.peer is not None
         if self.is_stale():
             self.peer.too_old += 1
+        elif found is None:
+            self.peer.astray += 1
         if found is not None:
             found[0].counters.strayed += 1
 
