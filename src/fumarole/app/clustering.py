@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fumarole.app.consistency import first_line
 from fumarole.app.settings import Links, Settings
 from fumarole.app.values import Address
 from fumarole.cluster.identity import Identity
@@ -45,7 +46,7 @@ class Clustering:
         siblings = "" if worker is None else f"{node.name}/"
         identity = Identity(name, links.name, node.version, time.time_ns())
         server_tls, client_tls = _tls(links)
-        secret = b"" if links.secret_file is None else _secret(links)
+        secret = b"" if links.secret_file is None else first_line(links.secret_file)
         timing = Timing(links.silence)
         self._link = Link(
             node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings, links.outbox
@@ -134,11 +135,6 @@ def _next(address: Address, worker: Worker | None) -> Address:
 
 def _shown(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _secret(links: Links) -> bytes:
-    assert links.secret_file is not None
-    return links.secret_file.read_bytes().partition(b"\n")[0].strip()
 
 
 def _tls(links: Links) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
