@@ -238,6 +238,10 @@ PASSED_OVER: dict[str, tuple[tuple[bool, str], Frame | bytes]] = {
     "consumers that it never had": (DIALED, Changes(0, (Entry("default", "z", "", 0),))),
     "an old answer": (ACCEPTED, Known(0)),
     "a producer without a name": (DIALED, Producers("default", (Described("me", 1, "n0", {"Kind": "x"}),))),
+    "a version beyond all": (DIALED, Producers("default", (Described(SENSOR, (1 << 64) - 1, "n0", {}),))),
+    "said beyond all": (DIALED, Producers("default", (Described(SENSOR, 1, "n0", {}, {"K": ((1 << 64) - 1, "n0")}),))),
+    "forgotten beyond all": (DIALED, Producers("default", (Described(SENSOR, (1 << 64) - 1, "n0", None),))),
+    "metadata that is no number": (DIALED, Producers("default", (Described(SENSOR, 1, "n0", {"Kind": NAN}),))),
     "producers of nowhere": (DIALED, Producers("no/where", (Described(SENSOR, 1, "n0", {}),))),
     "who was heard nowhere": (DIALED, Heard("no/where", ("me",))),
     "a reading that breaks the line": (DIALED, Spoken(b"default", "b", INJECTED, b"", b"hi", SENSOR, {}, 1, b"")),
@@ -269,3 +273,7 @@ def test_what_makes_no_sense_here_is_passed_over(engine: Any, name: str) -> None
     assert (odd.cluster.lost, node.cluster.lost, node.cluster.refused) == (0, 0, 0)
     assert registry_faults(world) == []
     assert node.cluster.peers[odd.name].resting == {}
+    for each in (node, odd):
+        each.describe(SENSOR, {"Kind": each.name})
+        world.run(0.1)
+    assert node.described() == odd.described() == {SENSOR: {"Kind": odd.name}}

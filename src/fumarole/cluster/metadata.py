@@ -42,7 +42,7 @@ from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic
 from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
-from fumarole.exchange.producers import NEVER, Producer, Reading, check_identity
+from fumarole.exchange.producers import NEVER, Producer, Reading, check_identity, check_metadata
 from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame, slices
 
 GRAVES_KEPT = 100_000
@@ -51,6 +51,9 @@ HEARD_EVERY = 1.0
 SAID_KEPT = 100_000
 """Producers whose keys have versions of their own."""
 SAID_SECONDS = 60.0
+
+MOST_CHANGES = 1 << 48
+"""Of one producer. Nobody gets there: whoever says so is wrong, and is not learned from."""
 
 Version = tuple[int, str]
 KEPT: Version = (0, "")
@@ -169,7 +172,10 @@ class Metadata:
     def _learn(self, exchange: Exchange, described: Described) -> None:
         try:
             identity = check_identity(described.identity)
+            check_metadata(described.metadata or {})
         except FumaroleError:
+            return
+        if max(described.version, described.since[0], *(stamp[0] for stamp in described.said.values())) > MOST_CHANGES:
             return
         version = described.version, intern(described.node)
         if described.metadata is None:
