@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,6 +91,27 @@ def test_a_message_for_very_many_groups_is_one_like_others(engine: Any) -> None:
     publish(here, "default", "a")
     world.run(0.5)
     assert [ear.heard for ear in ears] == [[(b"1", "a")]] * 100
+    assert (here.cluster.lost, there.cluster.lost) == (0, 0)
+
+
+@ENGINES
+def test_a_node_with_another_limit_takes_what_others_took(engine: Any) -> None:
+    """Limits are changed one node after the other."""
+    world = World(1, 2, engine)
+    here, there = world.running
+    here.start([])
+    there.start([here.name])
+    there.node.limits = replace(there.node.limits, payload=1_000)
+    world.run(1.0)
+    exchange, ear = there.node.namespaces.join("default"), Listener()
+    exchange.subscribe(exchange.consumer(ear, "a", "", b"1"))
+    there.flush()
+    world.run(0.1)
+    exchange = here.node.namespaces.join("default")
+    exchange.publish(exchange.plans().find(b"a"), Publication("a", b"x" * 1_000_000))
+    here.flush()
+    world.run(0.5)
+    assert ear.heard == [(b"1", "a")]
     assert (here.cluster.lost, there.cluster.lost) == (0, 0)
 
 
