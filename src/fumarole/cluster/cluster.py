@@ -96,6 +96,8 @@ class Cluster:
         """Lanes of those who have connected and not proved themselves yet."""
         self._strangers_from: Counter[str] = Counter()
         """How many there are, by host."""
+        self._gone: set[str] = set()
+        """Peers that are gone since the last tick."""
         self._leftovers: list[Peer] = []
         """Peers that are gone, and whose consumers are not all forgotten yet."""
         self._ticket = 0
@@ -282,8 +284,7 @@ class Cluster:
         peer.close()
         self._past += peer.traffic()
         self.forget(peer)
-        if not self._leaving:
-            self.metadata.tell_again(peer.name)
+        self._gone.add(peer.name)
         self.advance()
         self.changed()
 
@@ -324,6 +325,9 @@ class Cluster:
             self._next_beat = now + self.timing.beat
             for peer in self.peers.values():
                 peer.beat(now)
+        if self._gone:
+            self.metadata.tell_again(self._gone)
+            self._gone.clear()
         self.metadata.tick(now)
         if self._siblings and now >= self._next_count:
             self._next_count = now + COUNT_EVERY

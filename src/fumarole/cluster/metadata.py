@@ -115,15 +115,15 @@ class Metadata:
         said = self._said_of(exchange, producer.identity)
         return Described(producer.identity, *producer.version, producer.metadata, said, producer.since)
 
-    def tell_again(self, node: str) -> None:
-        """This node is gone. All that it has said lately, and that may not have reached everybody, we say."""
+    def tell_again(self, gone: set[str]) -> None:
+        """These nodes are gone. All that they have said lately, and that may not have reached everybody, we say."""
         for (namespace, identity), (said, _) in list(self._said.items()):
             exchange = self._namespaces.get(namespace)
             producer = None if exchange is None else exchange.producers.get(identity)
-            if exchange is not None and producer is not None and any(_is_by(node, stamp) for stamp in said.values()):
+            if exchange is not None and producer is not None and any(_giver(stamp) in gone for stamp in said.values()):
                 self._say(Producers(namespace, (self._describe(exchange, producer),)))
         for (namespace, identity), (version, then) in list(self._graves.items()):
-            if _is_by(node, version) and then > self.now - SAID_SECONDS:
+            if _giver(version) in gone and then > self.now - SAID_SECONDS:
                 self._say(Producers(namespace, (Described(identity, *version, None),)))
 
     def tick(self, now: float) -> None:
@@ -298,8 +298,9 @@ def author(node: str, incarnation: int) -> str:
     return f"{node}@{incarnation:x}"
 
 
-def _is_by(node: str, version: Version) -> bool:
-    return version[1].rpartition("@")[0] == node
+def _giver(version: Version) -> str:
+    """The node that gave it."""
+    return version[1].rpartition("@")[0]
 
 
 def _said_after(then: Version, described: Described) -> Described:
