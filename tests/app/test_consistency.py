@@ -47,6 +47,20 @@ INCONSISTENT: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "an address twice": ("doors.nats = ['a:1', 'b:1', 'a:1']", [("1: doors.nats[2]", "'a:1', which doors.nats[0]")]),
     "a certificate without a key": ("[tls]\ncertificate = 'server.pem'", [("1: tls.key", "found nothing")]),
     "a key without a certificate": ("[tls]\nkey = 'server.key'", [("1: tls.certificate", "found nothing")]),
+    "links with a certificate that is none": (
+        "[links]\ncertificate = 'garbage.pem'\nkey = 'server.key'\nauthority = 'ca.pem'",
+        [("2: links.certificate", "PEM")],
+    ),
+    "links with the key of another": (
+        "[links]\ncertificate = 'server.pem'\nkey = 'other.key'\nauthority = 'ca.pem'",
+        [("3: links.key", "the key of links.certificate")],
+    ),
+    "links with an authority that is none": (
+        "[links]\ncertificate = 'server.pem'\nkey = 'server.key'\nauthority = 'garbage.pem'",
+        [("4: links.authority", "certificates in a PEM file")],
+    ),
+    "a secret that is empty": ("[links]\nsecret_file = 'empty.pem'", [("2: links.secret_file", "first line is empty")]),
+    "a secret that is not there": ("[links]\nsecret_file = 'nowhere'", [("2: links.secret_file", "cannot be read")]),
     "neither": ("[tls]", [("1: tls.certificate", "nothing"), ("1: tls.key", "nothing")]),
     "files that are not there": (
         "[tls]\ncertificate = 'a'\nkey = 'b'\nclient_authority = 'c'\nclient_certificates = 'required'",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fumarole.cluster.cluster import seen_from_here
+from fumarole.cluster.contacts import seen_from_here
 from fumarole.cluster.registry import Others, Own
 from fumarole.core.limits import Limits
 from fumarole.core.query.parse import parse

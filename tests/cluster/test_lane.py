@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,7 @@ def test_a_namespace_that_was_gone_is_found_again(engine: Any) -> None:
         there.flush()
         world.run(0.1)
         assert here.node.namespaces.get("lab") is None
+    assert there.cluster.report()["dropped"]["no namespace"] == 3  # S11
 
 
 @ENGINES
@@ -89,6 +91,27 @@ def test_a_message_for_very_many_groups_is_one_like_others(engine: Any) -> None:
     publish(here, "default", "a")
     world.run(0.5)
     assert [ear.heard for ear in ears] == [[(b"1", "a")]] * 100
+    assert (here.cluster.lost, there.cluster.lost) == (0, 0)
+
+
+@ENGINES
+def test_a_node_with_another_limit_takes_what_others_took(engine: Any) -> None:
+    """Limits are changed one node after the other."""
+    world = World(1, 2, engine)
+    here, there = world.running
+    here.start([])
+    there.start([here.name])
+    there.node.limits = replace(there.node.limits, payload=1_000)
+    world.run(1.0)
+    exchange, ear = there.node.namespaces.join("default"), Listener()
+    exchange.subscribe(exchange.consumer(ear, "a", "", b"1"))
+    there.flush()
+    world.run(0.1)
+    exchange = here.node.namespaces.join("default")
+    exchange.publish(exchange.plans().find(b"a"), Publication("a", b"x" * 1_000_000))
+    here.flush()
+    world.run(0.5)
+    assert ear.heard == [(b"1", "a")]
     assert (here.cluster.lost, there.cluster.lost) == (0, 0)
 
 
@@ -132,6 +155,37 @@ def test_of_those_who_prove_nothing_there_are_never_too_many() -> None:
     assert all(lane.close_expected() for lane in of_one + of_many)
     world.run(1.0)
     assert registry_faults(world) == []
+
+
+def test_where_there_is_no_secret_only_nodes_of_this_machine_are_let_in() -> None:
+    world, here, there = two_nodes(PLAIN)
+    lanes = [here.cluster.accepted(Wire(), "10.0.0.1", trusted) for trusted in (True, False)]
+    for lane in lanes:
+        lane.receive_data(frame(there.cluster.hello(DATA)))
+    assert [lane.close_expected() for lane in lanes] == [False, True]
+    assert b"only nodes of the same machine are let in" in lanes[1].outbox.take()
+    assert here.cluster.refused == 1
+    world.run(1.0)
+    assert registry_faults(world) == []
+
+
+def test_where_clients_may_go_instead() -> None:
+    """Nodes that let clients in at all their addresses, on the same port, are told apart by where they are."""
+    world = World(1, 4, PLAIN)
+    world.start()
+    here = world.running[0].cluster
+    here._siblings = "n1"
+    here.identity.clients = ("0.0.0.0:4222",)
+    for number, clients in enumerate([("0.0.0.0:4222",), ("0.0.0.0:4222", "10.9.9.9:4223"), ("[::]:4222",)], 1):
+        peer = here.peers[f"n{number}"]
+        peer.address, peer.clients = f"10.0.0.{number}:6222", clients
+    assert here.clients_elsewhere() == [
+        "10.0.0.2:4222",
+        "10.9.9.9:4223",
+        "10.0.0.3:4222",
+    ]  # the first is a worker of ours
+    here.peers["n2"].leaving = True
+    assert here.clients_elsewhere() == ["10.0.0.3:4222"]
 
 
 def test_of_the_addresses_that_a_peer_tells_there_are_never_too_many() -> None:
@@ -206,6 +260,10 @@ PASSED_OVER: dict[str, tuple[tuple[bool, str], Frame | bytes]] = {
     "consumers that it never had": (DIALED, Changes(0, (Entry("default", "z", "", 0),))),
     "an old answer": (ACCEPTED, Known(0)),
     "a producer without a name": (DIALED, Producers("default", (Described("me", 1, "n0", {"Kind": "x"}),))),
+    "a version beyond all": (DIALED, Producers("default", (Described(SENSOR, (1 << 64) - 1, "n0", {}),))),
+    "said beyond all": (DIALED, Producers("default", (Described(SENSOR, 1, "n0", {}, {"K": ((1 << 64) - 1, "n0")}),))),
+    "forgotten beyond all": (DIALED, Producers("default", (Described(SENSOR, (1 << 64) - 1, "n0", None),))),
+    "metadata that is no number": (DIALED, Producers("default", (Described(SENSOR, 1, "n0", {"Kind": NAN}),))),
     "producers of nowhere": (DIALED, Producers("no/where", (Described(SENSOR, 1, "n0", {}),))),
     "who was heard nowhere": (DIALED, Heard("no/where", ("me",))),
     "a reading that breaks the line": (DIALED, Spoken(b"default", "b", INJECTED, b"", b"hi", SENSOR, {}, 1, b"")),
@@ -237,3 +295,7 @@ def test_what_makes_no_sense_here_is_passed_over(engine: Any, name: str) -> None
     assert (odd.cluster.lost, node.cluster.lost, node.cluster.refused) == (0, 0, 0)
     assert registry_faults(world) == []
     assert node.cluster.peers[odd.name].resting == {}
+    for each in (node, odd):
+        each.describe(SENSOR, {"Kind": each.name})
+        world.run(0.1)
+    assert node.described() == odd.described() == {SENSOR: {"Kind": odd.name}}

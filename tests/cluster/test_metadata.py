@@ -160,7 +160,7 @@ def test_what_a_node_said_before_it_was_gone_is_told_by_those_who_heard_it(is_fo
     b.hear_all()
     c.waiting["a"].clear()
     assert b.known() != c.known()
-    b.metadata.tell_again("a")
+    b.metadata.tell_again({"a"})
     c.hear_all()
     assert b.known() == c.known()
 

@@ -169,7 +169,7 @@ class Broker:
         if self._worker is not None:
             self._worker.placement.end()
         if self._clustering is not None:
-            await self._clustering.leave(self.doors)
+            await self._clustering.leave()
         await asyncio.gather(*(door.drain(seconds) for door in self.doors))
         self.doors.clear()
         if self._clustering is not None:

@@ -7,9 +7,10 @@ import gc
 import logging
 import ssl
 import time
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from fumarole.app.consistency import first_line
 from fumarole.app.settings import Links, Settings
 from fumarole.app.values import Address
 from fumarole.cluster.identity import Identity
@@ -46,7 +47,7 @@ class Clustering:
         siblings = "" if worker is None else f"{node.name}/"
         identity = Identity(name, links.name, node.version, time.time_ns())
         server_tls, client_tls = _tls(links)
-        secret = b"" if links.secret_file is None else _secret(links)
+        secret = b"" if links.secret_file is None else first_line(links.secret_file)
         timing = Timing(links.silence)
         self._link = Link(
             node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings, links.outbox
@@ -97,10 +98,7 @@ class Clustering:
                 door.cut_off()
 
     def _change(self) -> None:
-        cluster = self._link.cluster
-        own = cluster.identity.clients
-        urls = (url for peer in cluster.peers.values() if not peer.leaving for url in peer.clients if url not in own)
-        reachable = list(dict.fromkeys(urls))
+        reachable = self._link.cluster.clients_elsewhere()
         if reachable != self._node.reachable:
             self._node.reachable = reachable
             for door in self._nats_doors():
@@ -109,7 +107,7 @@ class Clustering:
     def _nats_doors(self) -> list[NatsDoor]:
         return [door for door in self._doors if isinstance(door, NatsDoor)]
 
-    async def leave(self, _doors: Iterable[Any]) -> None:
+    async def leave(self) -> None:
         """The others choose our consumers no more, and clients are sent away; what was accepted goes on its way."""
         await self._link.leave(self._settings.links.silence)
         for door in self._nats_doors():
@@ -141,11 +139,6 @@ def _next(address: Address, worker: Worker | None) -> Address:
 
 def _shown(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _secret(links: Links) -> bytes:
-    assert links.secret_file is not None
-    return links.secret_file.read_bytes().partition(b"\n")[0].strip()
 
 
 def _tls(links: Links) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:

@@ -94,9 +94,9 @@ def _check_doors(doors: Tree, report: Report) -> None:
 def _check_links(tree: Tree, report: Report) -> None:
     links = tree.get("links", {})
     files = ("certificate", "key", "authority")
-    for name in ("secret_file", *files):
-        if name in links and not _is_readable_file(links[name]):
-            report.add(("links", name), f"{shown(str(links[name]))}, which cannot be read", "a file")
+    _check_certificates("links", links, "authority", report)
+    if "secret_file" in links:
+        _check_secret(links["secret_file"], report)
     given = [name for name in files if ("links", name) in report.origins]
     if given and len(given) < len(files):  # failing open otherwise: links that look as if they were guarded
         missing = next(name for name in files if name not in given)
@@ -107,28 +107,42 @@ def _check_links(tree: Tree, report: Report) -> None:
         report.add(("peer",), "nodes to join, but no cluster", "`cluster`: where those nodes reach this one")
 
 
+def _check_secret(path: Path, report: Report) -> None:
+    found = f"{shown(str(path))}, which cannot be read"
+    if _is_readable_file(path):
+        if first_line(path):
+            return
+        found = f"{shown(str(path))}, whose first line is empty"  # failing open otherwise: no secret at all
+    report.add(("links", "secret_file"), found, "a file with the secret in its first line")
+
+
 def _check_tls(tls: Tree, report: Report) -> None:
+    _check_certificates("tls", tls, "client_authority", report)
+    _check_client_certificates(tls, report)
+
+
+def _check_certificates(section: str, files: Tree, authority: str, report: Report) -> None:
+    """Can a certificate, its key, and the authority that others' are checked by be used?"""
     readable = {}
-    for name in ("certificate", "key", "client_authority"):
-        if name in tls and not _is_readable_file(tls[name]):
-            report.add(("tls", name), f"{shown(str(tls[name]))}, which cannot be read", "a file")
-        elif name in tls:
-            readable[name] = tls[name]
+    for name in ("certificate", "key", authority):
+        if name in files and not _is_readable_file(files[name]):
+            report.add((section, name), f"{shown(str(files[name]))}, which cannot be read", "a file")
+        elif name in files:
+            readable[name] = files[name]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if "certificate" in readable and "key" in readable:
         try:
             context.load_cert_chain(readable["certificate"], readable["key"], password=lambda: b"")
         except (ssl.SSLError, OSError, ValueError) as error:
             if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-                report.add(("tls", "key"), "the key of another certificate", "the key of tls.certificate")
+                report.add((section, "key"), "the key of another certificate", f"the key of {section}.certificate")
             else:
-                report.add(("tls", "certificate"), "what OpenSSL cannot use", "PEM, the key without a password")
-    if "client_authority" in readable:
+                report.add((section, "certificate"), "what OpenSSL cannot use", "PEM, the key without a password")
+    if authority in readable:
         try:
-            context.load_verify_locations(readable["client_authority"])
+            context.load_verify_locations(readable[authority])
         except (ssl.SSLError, OSError, ValueError):
-            report.add(("tls", "client_authority"), "a file that OpenSSL cannot use", "certificates in a PEM file")
-    _check_client_certificates(tls, report)
+            report.add((section, authority), "a file that OpenSSL cannot use", "certificates in a PEM file")
 
 
 def _check_client_certificates(tls: Tree, report: Report) -> None:
@@ -141,6 +155,11 @@ def _check_client_certificates(tls: Tree, report: Report) -> None:
     # Failing open otherwise: an authority that looks as if it kept strangers out.
     if wanted == "none" and "client_authority" in tls:
         report.add(path, '"none", though there is a tls.client_authority', '"optional" or "required"')
+
+
+def first_line(path: Path) -> bytes:
+    """Without the space around it: what a file with a secret holds."""
+    return path.read_bytes().partition(b"\n")[0].strip()
 
 
 def _is_readable_file(path: Path) -> bool:

@@ -23,7 +23,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from fumarole.cluster.contacts import Contact, Contacts
+from fumarole.cluster.contacts import Contact, Contacts, seen_from_here
 from fumarole.cluster.identity import DATA, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.metadata import Metadata, author
@@ -96,6 +96,8 @@ class Cluster:
         """Lanes of those who have connected and not proved themselves yet."""
         self._strangers_from: Counter[str] = Counter()
         """How many there are, by host."""
+        self._gone: set[str] = set()
+        """Peers that are gone since the last tick."""
         self._leftovers: list[Peer] = []
         """Peers that are gone, and whose consumers are not all forgotten yet."""
         self._ticket = 0
@@ -177,6 +179,16 @@ class Cluster:
         """From now on clients may come here."""
         self.identity.clients = clients
         self._broadcast(Doors(clients))
+
+    def clients_elsewhere(self) -> list[str]:
+        """Where clients may go instead of here."""
+        others = (peer for peer in self.peers.values() if not peer.leaving and not self._is_sibling(peer))
+        reached = (address for peer in others for address in peer.clients_from_here())
+        return [address for address in dict.fromkeys(reached) if address not in self.identity.clients]
+
+    def _is_sibling(self, peer: Peer) -> bool:
+        """Is it another worker of this node?"""
+        return bool(self._siblings) and peer.name.startswith(self._siblings)
 
     def dialed(self, owner: Any, address: str, lane: str) -> Lane:
         """A connection that we asked for is there."""
@@ -272,8 +284,7 @@ class Cluster:
         peer.close()
         self._past += peer.traffic()
         self.forget(peer)
-        if not self._leaving:
-            self.metadata.tell_again(peer.name)
+        self._gone.add(peer.name)
         self.advance()
         self.changed()
 
@@ -314,6 +325,9 @@ class Cluster:
             self._next_beat = now + self.timing.beat
             for peer in self.peers.values():
                 peer.beat(now)
+        if self._gone:
+            self.metadata.tell_again(self._gone)
+            self._gone.clear()
         self.metadata.tick(now)
         if self._siblings and now >= self._next_count:
             self._next_count = now + COUNT_EVERY
@@ -389,7 +403,7 @@ class Cluster:
     def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
         """Adds what the other workers of this node have counted, as they last said."""
         for peer in self.peers.values():
-            if self._siblings and peer.name.startswith(self._siblings):
+            if self._is_sibling(peer):
                 _add(numbers, peer.counted.get(namespace, {}))
 
     def report(self) -> dict[str, Any]:
@@ -408,17 +422,6 @@ class Cluster:
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
             "missing": [each.report(self.now) for each in sorted(self.missing(), key=lambda each: each.address)],
         }
-
-
-def seen_from_here(address: str, host: str) -> str:
-    """Where a node is reached that says `0.0.0.0:6222`, all its addresses: at the one that it came from."""
-    said, colon, port = address.rpartition(":")
-    if said in EVERYWHERE and host:
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return f"{said}{colon}{port}"
-
-
-EVERYWHERE = ("0.0.0.0", "[::]", "::")
 
 
 def numbers_of(exchange: Exchange) -> dict[str, int | dict[str, int]]:

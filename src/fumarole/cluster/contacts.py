@@ -17,6 +17,7 @@ SURE = 20
 """Attempts after which somebody who was there is taken to be there no more."""
 FORGET_AFTER = 3600.0
 """Seconds after which an address that was only heard of, and cannot be reached, is tried no more."""
+EVERYWHERE = ("0.0.0.0", "[::]", "::")
 MOST_CONTACTS = 4_096
 """Addresses that others may tell of."""
 
@@ -143,3 +144,11 @@ class Contacts:
         if self._is_open(contact.node, lane):
             return True
         return any(other.node == contact.node and lane in other.under_way for other in self._contacts.values())
+
+
+def seen_from_here(address: str, host: str) -> str:
+    """Where a node is reached that says `0.0.0.0:6222`, all its addresses: at the one that it came from."""
+    said, colon, port = address.rpartition(":")
+    if said in EVERYWHERE and host:
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{said}{colon}{port}"

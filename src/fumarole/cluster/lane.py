@@ -27,6 +27,7 @@ from fumarole.exchange.exchange import BEFORE_GROUP, Exchange
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.plans import Plans
 from fumarole.protocols.link import (
+    MESSAGE_BYTES,
     Forwarded,
     Frame,
     Hello,
@@ -90,7 +91,7 @@ class Lane:
         self._trusted = trusted
         """May this address speak to us, where there is no secret?"""
         self._deadline = cluster.now + HANDSHAKE_SECONDS
-        self._protocol = LinkProtocol(self.node.limits.payload)
+        self._protocol = LinkProtocol(max(self.node.limits.payload, MESSAGE_BYTES))
         self.exchange: Exchange | None = None
         self.plans: Plans | None = None
         parts = self.node.parts
@@ -291,6 +292,8 @@ class Lane:
         assert self.peer is not None
         if self.is_stale():
             self.peer.too_old += 1
+        elif found is None:
+            self.peer.astray += 1
         if found is not None:
             found[0].counters.strayed += 1
 

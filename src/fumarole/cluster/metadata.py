@@ -42,7 +42,7 @@ from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic
 from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
-from fumarole.exchange.producers import NEVER, Producer, Reading, check_identity
+from fumarole.exchange.producers import NEVER, Producer, Reading, check_identity, check_metadata
 from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame, slices
 
 GRAVES_KEPT = 100_000
@@ -51,6 +51,9 @@ HEARD_EVERY = 1.0
 SAID_KEPT = 100_000
 """Producers whose keys have versions of their own."""
 SAID_SECONDS = 60.0
+
+MOST_CHANGES = 1 << 48
+"""Of one producer. Nobody gets there: whoever says so is wrong, and is not learned from."""
 
 Version = tuple[int, str]
 KEPT: Version = (0, "")
@@ -112,15 +115,15 @@ class Metadata:
         said = self._said_of(exchange, producer.identity)
         return Described(producer.identity, *producer.version, producer.metadata, said, producer.since)
 
-    def tell_again(self, node: str) -> None:
-        """This node is gone. All that it has said lately, and that may not have reached everybody, we say."""
+    def tell_again(self, gone: set[str]) -> None:
+        """These nodes are gone. All that they have said lately, and that may not have reached everybody, we say."""
         for (namespace, identity), (said, _) in list(self._said.items()):
             exchange = self._namespaces.get(namespace)
             producer = None if exchange is None else exchange.producers.get(identity)
-            if exchange is not None and producer is not None and any(_is_by(node, stamp) for stamp in said.values()):
+            if exchange is not None and producer is not None and any(_giver(stamp) in gone for stamp in said.values()):
                 self._say(Producers(namespace, (self._describe(exchange, producer),)))
         for (namespace, identity), (version, then) in list(self._graves.items()):
-            if _is_by(node, version) and then > self.now - SAID_SECONDS:
+            if _giver(version) in gone and then > self.now - SAID_SECONDS:
                 self._say(Producers(namespace, (Described(identity, *version, None),)))
 
     def tick(self, now: float) -> None:
@@ -169,7 +172,10 @@ class Metadata:
     def _learn(self, exchange: Exchange, described: Described) -> None:
         try:
             identity = check_identity(described.identity)
+            check_metadata(described.metadata or {})
         except FumaroleError:
+            return
+        if max(described.version, described.since[0], *(stamp[0] for stamp in described.said.values())) > MOST_CHANGES:
             return
         version = described.version, intern(described.node)
         if described.metadata is None:
@@ -292,8 +298,9 @@ def author(node: str, incarnation: int) -> str:
     return f"{node}@{incarnation:x}"
 
 
-def _is_by(node: str, version: Version) -> bool:
-    return version[1].rpartition("@")[0] == node
+def _giver(version: Version) -> str:
+    """The node that gave it."""
+    return version[1].rpartition("@")[0]
 
 
 def _said_after(then: Version, described: Described) -> Described:

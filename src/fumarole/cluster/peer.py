@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from fumarole.cluster.contacts import seen_from_here
 from fumarole.cluster.identity import BEATS, DATA
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.pulse import Lateness, Pulse
@@ -85,6 +86,8 @@ class Peer:
         self.received = 0
         """Messages that it forwarded to us."""
         self.too_old = 0
+        self.astray = 0
+        """Of these, for a namespace that is not here any more."""
         self.unsent = 0
         """Messages that were still here when the link ended."""
         self.counted: dict[str, dict[str, int | dict[str, int]]] = {}
@@ -114,6 +117,11 @@ class Peer:
     def is_settled(self) -> bool:
         """Does each know all that the other has?"""
         return self.is_whole and self.has_answered
+
+    def clients_from_here(self) -> list[str]:
+        """Where NATS clients reach it: at the host where we do, if it lets them in at all its addresses."""
+        host = self.address.rpartition(":")[0].strip("[]")
+        return [seen_from_here(client, host) for client in self.clients]
 
     def is_linked(self) -> bool:
         """Can both say what they have to say?"""
@@ -264,6 +272,7 @@ class Peer:
                 "outbox full": self.counters.overflowed,
                 "link lost": self.unsent,
                 "too old": self.too_old,
+                "no namespace": self.astray,
             }
         )
 
@@ -289,7 +298,7 @@ def traffic_report(traffic: Counter[str]) -> dict[str, Any]:
     return {
         "forwarded": traffic["forwarded"],
         "received": traffic["received"],
-        "dropped": {reason: traffic[reason] for reason in ("outbox full", "link lost", "too old")},
+        "dropped": {reason: traffic[reason] for reason in DROPPED},
     }
 
 
@@ -300,5 +309,6 @@ PLACES = {
     (True, BEATS): (Echo, Refusal),
 }
 """By whether we dialed a lane, and its name: what the peer may say on it."""
+DROPPED = ("outbox full", "link lost", "too old", "no namespace")
 LONGEST_REST = 1.0
 MOST_COUNTED = 10_000

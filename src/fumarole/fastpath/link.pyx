@@ -19,7 +19,7 @@ from fumarole.fastpath.outbox cimport Consumer, Outbox
 from fumarole.fastpath.plans cimport Group, Plan
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
-from fumarole.protocols.link import LINE_BYTES as PURE_LINE_BYTES, STRANGER_BYTES as PURE_STRANGER_BYTES
+from fumarole.protocols.link import LINE_BYTES as PURE_LINE_BYTES, MESSAGE_BYTES, STRANGER_BYTES as PURE_STRANGER_BYTES
 from fumarole.sessions.stream import State
 
 cdef Py_ssize_t FRAMING = PURE_FRAMING
@@ -47,6 +47,7 @@ cdef class LinkReader(NatsReader):
 
     def __init__(self, session):
         NatsReader.__init__(self, session)
+        self.payload_limit = max(self.payload_limit, MESSAGE_BYTES)
         self.key = b""
 
     def receive_data(self, data):

@@ -29,6 +29,8 @@ STRANGER_BYTES = 16 * 1024
 LINE_BYTES = 16 * 1024 * 1024
 """Of the first line of a message: a topic, a reply topic, and the names of the groups it is for. Clients choose those,
 so whatever fits the outbox of a link (its default is the same) has to be taken."""
+MESSAGE_BYTES = 16 * 1024 * 1024
+"""Of a message that a peer may forward: nodes may be started with another limit one after the other."""
 CONTROL_BYTES = 4 * 1024 * 1024
 SLICE = 500
 """Things in one control frame, where there are many to tell of."""

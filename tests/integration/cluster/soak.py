@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from fumarole.fastpath.engine import PLAIN
 from tests.cluster.simulation import World, faults
 from tests.cluster.simulation.checks import registry_faults
+from tests.cluster.simulation.hosts import Host
 from tests.integration.cluster.matrix import CASES
 from tests.integration.cluster.nodes import running, why_no_namespaces
 from tests.integration.cluster.test_confirmed import subscribe_flush_publish
@@ -78,14 +79,14 @@ def grown(nodes: int) -> int:
     for number, host in enumerate(world.running):
         host.start([world.names[0]] if number else [])
     joined = seconds_until(world, 0.05, lambda: not unsettled(world))
-    joining = bytes_sent(world) / nodes / (nodes - 1)
+    joining = sum(map(bytes_of, world.running)) / 2 / nodes / (nodes - 1)
     node = world.hosts["n1"]
     first = node.subscribe("volcanoes.usa.atka", "")
     known = seconds_until(world, 0.0005, lambda: first.confirmed is not None)
-    before = bytes_sent(world)
+    before = bytes_of(node)
     ears = [node.subscribe(f"volcanoes.usa.{number}", "") for number in range(CHANGES)]
     seconds_until(world, 0.0005, lambda: all(ear.confirmed is not None for ear in ears))
-    change = (bytes_sent(world) - before) / CHANGES / (nodes - 1)
+    change = (bytes_of(node) - before) / CHANGES / (nodes - 1)
     bad = bool(registry_faults(world))
     healed = "not tried"
     if nodes <= MOST_PARTED:
@@ -118,8 +119,9 @@ def unsettled(world: World) -> bool:
     )
 
 
-def bytes_sent(world: World) -> int:
-    return sum(end.sent for host in world.running for end in host.ends)
+def bytes_of(host: Host) -> int:
+    """Sent by it, and sent to it."""
+    return sum(end.sent + (end.other.sent if end.other else 0) for end in host.ends)
 
 
 def confirm(times: int) -> int:
