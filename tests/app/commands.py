@@ -71,7 +71,7 @@ class CommandLine:
 
     def run_here(self, *arguments: str, **variables: str) -> Ended:
         """The same without a process of its own: much quicker."""
-        return run_here(*arguments, FUMAROLE_SERVERS=self.url, **variables)
+        return run_here(*arguments, **{"FUMAROLE_SERVERS": self.url, **variables})
 
     def end(self, process: Process, stdin: bytes = b"") -> Ended:
         """Waits for one that was started."""
