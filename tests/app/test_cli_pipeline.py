@@ -87,6 +87,26 @@ def test_mistakes_are_told_before_spark_is_started(
     assert said in ended.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param(("run", "--archive", "nowhere", "--out", "out"), 1, "there is no archive at", id="archive"),
+        pytest.param(("run", "--archive", "a", "--out", "out", "--window", "soon"), 1, "is no duration", id="window"),
+        pytest.param(("report", "--archive", "a", "--page", "b/c.html"), 2, "there is no folder b", id="folder"),
+        pytest.param(("report", "--archive", "a", "--page", "a"), 2, "--page a: that is a folder", id="page"),
+    ],
+)
+def test_places_are_looked_at_before_spark_is_started(
+    arguments: tuple[str, ...], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fumarole.app.commands.analysing.session", lambda *_: pytest.fail("Spark was started"))
+    write_rows("a", "default", [{"time": datetime(2026, 3, 1, tzinfo=UTC), "topic": "a", "payload": b"1"}])
+    ended = run_here("pipeline", *arguments)
+    assert (ended.code, ended.out) == (code, b"")
+    assert said in ended.err
+
+
 def test_a_replay_of_nothing(tmp_path: Path) -> None:
     ended = run_here(
         "pipeline", "replay", "--archive", str(tmp_path), "--since", "2026-03-02T00:00", "--until", "2026-03-01T00:00"

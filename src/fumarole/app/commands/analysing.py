@@ -115,7 +115,10 @@ def run_standing(
 ) -> None:
     """Batches until it is told to stop, or has caught up."""
     stop = threading.Event()
-    with told(), alone(out), spark_session(engine, "run") as spark:
+    with told():
+        for each in (*windows, lateness):
+            duration(each)
+    with told(), alone(out), spark_session(engine, "run", Part(archive, namespace)) as spark:
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
@@ -267,7 +270,14 @@ def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> 
     from fumarole.pipeline.report.figures import gather
     from fumarole.pipeline.report.page import written
 
+    if page.is_dir() or not page.parent.is_dir():
+        fail(
+            f"--page {page}: " + ("that is a folder" if page.is_dir() else f"there is no folder {page.parent}"), MISUSED
+        )
     with spark_session(engine, "report", part) as running, waiting("Spark is at work"):
         figures = gather(running, part, producer)
-    page.write_text(written(figures))
+    try:
+        page.write_text(written(figures))
+    except OSError as error:
+        fail(f"{page} cannot be written: {error.strerror or error}")
     say(f"written to {page}")
