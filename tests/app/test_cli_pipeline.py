@@ -104,6 +104,7 @@ def test_places_are_looked_at_before_spark_is_started(
     write_rows("a", "default", [{"time": datetime(2026, 3, 1, tzinfo=UTC), "topic": "a", "payload": b"1"}])
     ended = run_here("pipeline", *arguments)
     assert (ended.code, ended.out) == (code, b"")
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
     assert said in ended.err
 
 

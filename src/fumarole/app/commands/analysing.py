@@ -115,10 +115,11 @@ def run_standing(
 ) -> None:
     """Batches until it is told to stop, or has caught up."""
     stop = threading.Event()
+    check(Part(archive, namespace))
     with told():
         for each in (*windows, lateness):
             duration(each)
-    with told(), alone(out), spark_session(engine, "run", Part(archive, namespace)) as spark:
+    with told(), alone(out), spark_session(engine, "run") as spark:
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
