@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from fumarole.app import demo_pipeline
 from fumarole.app.commands import recording
 from fumarole.app.commands.recording import PlainLines, line
 from fumarole.pipeline.archive import write_rows
@@ -106,6 +107,18 @@ def test_places_are_looked_at_before_spark_is_started(
     assert (ended.code, ended.out) == (code, b"")
     assert [each.name for each in tmp_path.iterdir()] == ["a"]
     assert said in ended.err
+
+
+def test_whoever_waits_for_the_demonstration_sees_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_pipeline, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(demo_pipeline, "CATCHING_UP", 0.1)
+    write_rows(tmp_path / "a", "default", [{"time": datetime(2026, 3, 1, tzinfo=UTC), "topic": "a", "payload": b"1"}])
+    job: Any = SimpleNamespace(poll=lambda: None)
+    assert demo_pipeline._wait_for(job, tmp_path / "a", tmp_path / "tables", 2, tmp_path) == 1
+    said = capsys.readouterr().err.split("\n")[0]
+    assert said.split() == ["2", "published", "1", "archived", "0", "in", "the", "tables", "(0", "batches)"]
 
 
 def test_a_replay_of_nothing(tmp_path: Path) -> None:
