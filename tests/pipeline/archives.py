@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fumarole.core.query.tree import Value
-from fumarole.pipeline.archive import write_rows
+from fumarole.pipeline.archive import Root, write_rows
 from fumarole.pipeline.archive.seals import Seal
 from fumarole.pipeline.rows import typed
 
@@ -55,7 +55,7 @@ def change(seconds: float, producer: str, said: Metadata) -> list[dict[str, Any]
 class Recorder:
     """Seals files one after the other, as a recorder does."""
 
-    def __init__(self, root: Path, name: str = "r", epoch: int = 1, namespace: str = "default") -> None:
+    def __init__(self, root: Path | Root, name: str = "r", epoch: int = 1, namespace: str = "default") -> None:
         self.root, self.name, self.epoch, self.namespace = root, name, epoch, namespace
         self._next = {"messages": 0, "changes": 0}
 

@@ -99,6 +99,7 @@ def test_frames_without_headers_are_plain_and_chunks_are_whole() -> None:
         pytest.param({"topic": "a", "producer": "x\r\ny"}, ValueError, "cannot be in a header", id="producer"),
         pytest.param({"topic": "a", "headers": [("a b", ["c"])]}, ValueError, "cannot be in a header", id="name"),
         pytest.param({"topic": "a", "headers": [("a", ["c\n"])]}, ValueError, "cannot be in a header", id="value"),
+        pytest.param({"topic": "a", "headers": [("a", ["b", None])]}, ValueError, "a text is null", id="null"),
         pytest.param({"topic": "a", "payload": b"x" * 101}, PayloadTooLargeError, "101 bytes", id="too large"),
     ],
 )

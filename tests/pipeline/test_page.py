@@ -32,6 +32,7 @@ def test_from_an_empty_folder(tmp_path: Path, spark: SparkSession, monkeypatch: 
         **os.environ,
         "PATH": f"{program.parent}:{os.environ['PATH']}",
         "SPARK_CONF_DIR": str(tmp_path / "conf"),
+        "TZ": "America/New_York",  # what is shown is UTC all the same
         "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fumarole import pipeline
 from fumarole.core.errors import PatternError
 from fumarole.core.query.errors import QueryError
+from fumarole.core.topic import parse_pattern
 from fumarole.pipeline.errors import ArchiveError, PipelineError
 from tests.pipeline.archives import Recorder, at, change, message
 
@@ -51,6 +52,19 @@ def test_pattern_and_time(spark: SparkSession, archive: Path) -> None:
     assert times(pipeline.archive(spark, archive, topic="a.*", since=at(2), until=at(3701))) == [2, 3, 4, 9, 3700]
     assert times(pipeline.archive(spark, archive, topic="a.c")) == [9]
     assert times(pipeline.archive(spark, archive, since="2026-03-01T13:00:00", until="2026-03-01T14:00:00+01:00")) == []
+
+
+def test_patterns_of_either_grammar(spark: SparkSession, tmp_path: Path) -> None:
+    """An archive does not know by which grammar it was published; what neither understands is refused as live."""
+    Recorder(tmp_path).seal([message(1, "größe.x"), message(2, "a"), message(3, "")])
+    assert times(pipeline.archive(spark, tmp_path, topic="größe.*")) == [1]
+    assert times(pipeline.archive(spark, tmp_path, topic="")) == [3]
+    for pattern in ("a b", "a.>.b"):
+        with pytest.raises(PatternError) as live:
+            parse_pattern(pattern)
+        with pytest.raises(PatternError) as here:
+            pipeline.archive(spark, tmp_path, topic=pattern)
+        assert str(here.value) == str(live.value)
 
 
 def test_query_over_what_held_then(spark: SparkSession, archive: Path) -> None:

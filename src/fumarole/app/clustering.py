@@ -37,6 +37,7 @@ class Clustering:
     def __init__(self, settings: Settings, node: Node, engine: Engine, worker: Worker | None = None) -> None:
         self._settings = settings
         self._node = node
+        self._appoint_heir = engine.appoint_heir
         self._address, self._peers = _addresses(settings, worker)
         links = settings.links
         self._reached_at = "" if links.address is None else str(_next(links.address, worker))
@@ -58,6 +59,8 @@ class Clustering:
     async def start(self) -> None:
         """Joins. Raises OSError where the address cannot be had."""
         settings = self._settings
+        if self._appoint_heir is not None:
+            self._appoint_heir()
         remove_socket(self._address)
         await self._link.open(self._address, self._peers, self._reached_at)
         is_open = self._link.is_guarded or self._address.startswith(UNIX)

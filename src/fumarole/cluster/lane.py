@@ -60,7 +60,16 @@ class Lane:
     claim = None
     unfinished = False
 
-    def __init__(self, cluster: Cluster, owner: Any, *, dialed: str = "", lane: str = "", trusted: bool = True) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        owner: Any,
+        *,
+        dialed: str = "",
+        lane: str = "",
+        host: str = "",
+        trusted: bool = True,
+    ) -> None:
         self.node = cluster.node
         self.cluster = cluster
         self.state = State.START
@@ -73,7 +82,7 @@ class Lane:
         self.spent = 0
         self.marked: float | None = None
         """What comes now was said at this time of the peer's clock, or later."""
-        self.remote_host = ""
+        self.remote_host = host
         self.why = ""
         """Why it ended, where that was said."""
         self.other: Hello | None = None
@@ -90,7 +99,7 @@ class Lane:
         )
         self._rested: dict[tuple[str, str], float] = {}
         """When the peer was last told that a group has no room here."""
-        self._keys: dict[bytes, tuple[Exchange, tuple[str, ...]] | None] = {}
+        self._keys: dict[bytes, tuple[Exchange, tuple[str, ...]]] = {}
         if dialed:
             self._say_hello()
 
@@ -217,20 +226,23 @@ class Lane:
         return self.peer.lateness.of(self.marked, self.cluster.now) > self.cluster.timing.oldest
 
     def find(self, key: bytes) -> tuple[Exchange, tuple[str, ...]] | None:
-        """The exchange and the groups that a key means; None: there is no such namespace here."""
-        if key not in self._keys:
-            if len(self._keys) >= KEYS_KEPT:
-                self._keys.clear()
-            name, *groups = key.split(BEFORE_GROUP)
-            exchange = self.cluster.exchange(name)
-            self._keys[key] = None if exchange is None else (exchange, tuple(group.decode() for group in groups))
-        found = self._keys[key]
-        if found is not None and not found[0].is_alive:
-            del self._keys[key]
-            return self.find(key)
+        """The exchange and the groups that a key means; None: there is no such namespace here, as yet."""
+        found = self._keys.get(key)
+        if found is not None and found[0].is_alive:
+            return found
+        name, *groups = key.split(BEFORE_GROUP)
+        exchange = self.cluster.exchange(name)
+        if exchange is None:
+            self._keys.pop(key, None)
+            return None
+        if len(self._keys) >= KEYS_KEPT:
+            self._keys.clear()
+        found = self._keys[key] = exchange, tuple(group.decode("utf-8", "replace") for group in groups)
         return found
 
     def _deliver(self, event: Forwarded) -> None:
+        if self.plans is None:
+            raise LinkError("a message that has no place here")
         found = self._find_fresh(event.key)
         if found is None:
             return

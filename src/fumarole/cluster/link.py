@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 TICK = 0.05
 DIAL_SECONDS = 1.0
+TLS_SECONDS = 3.0
+"""For the handshake of TLS, before that of the link begins."""
 LONG_BATCH = 0.02
 """Seconds after which it is the others' turn."""
 READ_BUFFER = 256 * 1024
@@ -100,7 +102,10 @@ class Link:
             self.cluster.identity.address = address
         else:
             host, port = split_address(address)
-            self._server = await loop.create_server(make, host, port, ssl=self._server_tls)
+            limit = TLS_SECONDS if self._server_tls else None
+            self._server = await loop.create_server(
+                make, host, port, ssl=self._server_tls, ssl_handshake_timeout=limit, ssl_shutdown_timeout=limit
+            )
             if port == 0:
                 port = self._server.sockets[0].getsockname()[1]
             self.cluster.identity.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -247,8 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             peer = transport.get_extra_info("peername")
             host = peer[0] if isinstance(peer, tuple) else ""
-            self.lane = cluster.accepted(self, self._link.is_guarded or not host or is_loopback(host))
-            self.lane.remote_host = host
+            self.lane = cluster.accepted(self, host, self._link.is_guarded or not host or is_loopback(host))
         self.adopt(self.lane.outbox)
         make = self._link.make_reader
         self._reader = self.lane if make is None else make(self.lane)

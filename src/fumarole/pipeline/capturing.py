@@ -52,8 +52,9 @@ async def _messages(
                 await capture.filled(INTERVAL)
                 for columns in capture.take():
                     yield columns
-            for columns in capture.take():
-                yield columns
+            while left := capture.take():  # with nothing left it raises what ended it
+                for columns in left:
+                    yield columns
         finally:
             stopping.cancel()
 

@@ -123,6 +123,8 @@ def _others(rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
     names = headers.keys.take(pc.list_parent_indices(lists))
     texts = lists.flatten()
     _check_lines(names, "headers", names=True)
+    if texts.null_count:  # joined with the rest it would make all of its message nothing
+        raise ValueError("headers: a text is null")
     _check_lines(texts, "headers")
     lines = _join(names.cast(pa.binary()), b": ", texts.cast(pa.binary()), b"\r\n")
     ends = pa.array(np.concatenate([[0], np.cumsum(pc.fill_null(pc.list_value_length(lists), 0))]), pa.int32())

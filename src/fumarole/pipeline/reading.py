@@ -5,23 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as sf
 
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import keys
-from fumarole.core.topic import STRICT, Grammar
+from fumarole.core.topic import Grammar
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.columns.topic import topic_matches
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.columns.where import where as holds
+from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.tables import CHANGES, MESSAGES
 from fumarole.pipeline.times import moment
 from fumarole.pipeline.transforms.enrich import enrich
 
 Place = str | os.PathLike[str] | Root
+_EXACT: Final = {
+    "__globPaths__": "false",  # `*` or `[1]` in the name of a folder is a name, not a pattern
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
 
 
 def archive(
@@ -32,15 +39,15 @@ def archive(
     since: str | datetime | None = None,
     until: str | datetime | None = None,
     namespace: str = "default",
-    grammar: Grammar = STRICT,
+    grammar: Grammar | None = None,
 ) -> DataFrame:
     """The messages of an archive that this subscription would have received, in [since, until).
 
-    `topic` is a pattern, `where` a query over the metadata that held when the message came, its own included (M5).
-    Raises PatternError, QueryError, ArchiveError.
+    `topic` is a pattern, of either grammar unless one is given; `where` a query over the metadata that held when the
+    message came, its own included (M5). Raises PatternError, QueryError, ArchiveError.
     """
     begin, end = moment(since), moment(until)
-    matches = None if topic is None else topic_matches("topic", topic, grammar)
+    matches = None if topic is None else topic_matches("topic", topic, grammar or grammar_of(topic))
     query = None if where is None else parse(where)
     files = sealed(path, namespace, begin, end)
     found = messages_of(spark, files)
@@ -68,15 +75,23 @@ def changes(
 
 def messages_of(spark: SparkSession, files: Iterable[SealedFile]) -> DataFrame:
     """The messages in these files."""
-    return _read(spark, [file.uri for file in files if file.kind == "messages"], MESSAGES)
+    return read_files(spark, [file.uri for file in files if file.kind == "messages"], MESSAGES)
 
 
 def changes_of(spark: SparkSession, files: Iterable[SealedFile]) -> DataFrame:
     """The changes of metadata in these files."""
-    return _read(spark, [file.uri for file in files if file.kind == "changes"], CHANGES)
+    return read_files(spark, [file.uri for file in files if file.kind == "changes"], CHANGES)
 
 
-def _read(spark: SparkSession, paths: list[str], schema: types.StructType) -> DataFrame:
-    if not paths:
+def read_files(spark: SparkSession, uris: list[str], schema: types.StructType, **options: str) -> DataFrame:
+    """The rows of these files or folders: of all of them, and of no others, whatever the session's settings are."""
+    if not uris:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*paths)
+    return spark.read.schema(schema).options(**_EXACT, **options).parquet(*map(spark_path, uris))
+
+
+def spark_path(uri: str) -> str:
+    """As Spark has to be told: a path is one of this machine, whatever Spark's usual file system is, and S3 is s3a."""
+    if uri.startswith("/"):
+        return f"file://{uri}"
+    return uri.replace("s3://", "s3a://", 1)

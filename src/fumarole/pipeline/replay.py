@@ -26,11 +26,12 @@ from fumarole.client import Client
 from fumarole.client.producer import FORGET
 from fumarole.core.publication import FORGOTTEN
 from fumarole.core.query.tree import Value
-from fumarole.core.topic import Grammar, matches, parse_pattern, split
+from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.schema import TIME
 from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.frames import chunks, frames, slices
+from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.rows import value_of
 
 PART_ROWS = 65_536
@@ -184,8 +185,7 @@ def _begin(root: Root, namespace: str, file: SealedFile) -> int:
 
 
 def _selector(wanted: Range) -> Callable[[pa.Table], pa.Table]:
-    # What a namespace's own grammar was is not in the archive; the wider one understands every pattern.
-    pattern = parse_pattern(wanted.topic, Grammar.CHANNEL)
+    pattern = parse_pattern(wanted.topic, grammar_of(wanted.topic))
 
     def select(rows: pa.Table) -> pa.Table:
         if wanted.since is not None:

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from fumarole.client.capture import Columns, Texts
 from fumarole.core.query.tree import Value
-from fumarole.pipeline.archive.schema import CHANGE, CHANGES, HEADERS, MESSAGES, TIME
+from fumarole.pipeline.archive.schema import CHANGE, CHANGES, HEADERS, IDENTITY, MESSAGES, TIME
 
-IDENTITY = ("recorder", "epoch", "sequence")
 MESSAGE_ROWS = pa.schema([field for field in MESSAGES if field.name not in IDENTITY])
 """A message before it is recorded."""
 CHANGE_ROWS = pa.schema([field for field in CHANGES if field.name not in IDENTITY])

@@ -9,8 +9,6 @@ from pyspark.sql import types
 from fumarole.pipeline.columns.where import VALUE
 
 CHANGE: Final = types.StructType([types.StructField("key", types.StringType()), *VALUE.fields])
-IDENTITY: Final = ("recorder", "epoch", "sequence")
-"""What makes a record the one it is."""
 _IDENTITY_FIELDS: Final = [
     types.StructField("recorder", types.StringType()),
     types.StructField("epoch", types.LongType()),

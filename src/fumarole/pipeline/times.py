@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from fumarole.pipeline.errors import PipelineError
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
-_SECONDS = {"s": 1, "second": 1, "m": 60, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "d": 86_400, "day": 86_400}
+_PIECE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_UNITS: Final = {
+    "milliseconds": ("ms", "millisecond", "milliseconds"),
+    "seconds": ("s", "second", "seconds"),
+    "minutes": ("m", "min", "minute", "minutes"),
+    "hours": ("h", "hour", "hours"),
+    "days": ("d", "day", "days"),
+}
+_UNIT_OF: Final = {word: unit for unit, words in _UNITS.items() for word in words}
 
 
 def duration(text: str | timedelta) -> timedelta:
-    """`90s`, `1 minute`, `1h`, `2 days`. Raises PipelineError."""
+    """`500ms`, `90s`, `1 minute`, `1h30m`, `2 days`. Raises PipelineError."""
     if isinstance(text, timedelta):
         found = text
     else:
-        match = _DURATION.fullmatch(text)
-        unit = match[2].lower() if match else ""
-        seconds = _SECONDS.get(unit) or _SECONDS.get(unit.removesuffix("s"))
-        if match is None or seconds is None:
-            raise PipelineError(f"{text!r} is no duration; write it as 90s, 1 minute, 1h or 2 days")
-        found = timedelta(seconds=float(match[1]) * seconds)
+        pieces = [(number, _UNIT_OF.get(unit.lower())) for number, unit in _PIECE.findall(text)]
+        if not pieces or _PIECE.sub("", text) or any(unit is None for _, unit in pieces):
+            raise PipelineError(f"{text!r} is no duration; write it as 500ms, 90s, 1 minute, 1h30m or 2 days")
+        try:
+            found = sum((timedelta(**{str(unit): float(number)}) for number, unit in pieces), timedelta())
+        except OverflowError:
+            raise PipelineError(f"a duration of {text} is longer than can be counted") from None
     if found <= timedelta(0):
         raise PipelineError(f"a duration of {text} is none; it must be more than nothing")
     return found
@@ -46,9 +55,13 @@ def moment(value: str | datetime | None) -> datetime | None:
     """A point in time: ISO text or a datetime; without a zone it is UTC. Raises PipelineError."""
     if value is None:
         return None
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise PipelineError(f"{value!r} is no time; write it as 2026-01-31 or 2026-01-31T12:00:00Z") from None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise PipelineError(f"{value!r} is no time; write it as 2026-01-31 or 2026-01-31T12:00:00Z") from None
+
+
+def as_utc(collected: datetime) -> datetime:
+    """A time out of a DataFrame: PySpark gives it in the zone of this machine, without saying so."""
+    return collected.astimezone(UTC)

@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from fumarole.cluster.identity import NONCE_BYTES, Identity, prove
-from fumarole.protocols.link import AnyFrame, Frame, Hello, LinkProtocol, Proof, Refusal, frame
+from fumarole.protocols.link import AnyFrame, Changes, Entry, Frame, Hello, LinkProtocol, Proof, Refusal, frame
 from tests.integration.cluster.clients import Client, ask
 from tests.integration.cluster.nodes import Network, NodeProcess, Nodes, free_port, running
 
@@ -106,7 +106,9 @@ GARBAGE = {
     "a large hello": b"CTL 17000\r\n" + b"x" * 17000,
     "noise": bytes(range(256)) * 100,
     "a message before the proof": b"MSG a default 2\r\nhi\r\n",
-    "changes before the proof": frame(Proof(b"x" * 32)),
+    "a line without end": b"x" * 20_000,
+    "a proof before the hello": frame(Proof(b"x" * 32)),
+    "changes before the proof": frame(Changes(1, (Entry("default", ">", "", 1),))),
 }
 
 
@@ -224,10 +226,13 @@ def test_mutual_tls(tmp_path: Path) -> None:
         consumer.flush()
         publisher.say(b"PUB a 100000\r\n" + b"x" * 100_000 + b"\r\n")
         consumer.hear_until(b"x" * 100_000 + b"\r\n")
+        silent = Stranger(nodes[0])  # its handshake of TLS never begins
         for number, others in enumerate([files["theirs"], ()], 5):
             other = NodeProcess(tmp_path, number, Network(), 0, [nodes[0].cluster_address], others)
             assert status(other)["peers"] == []
             other.stop()
         assert [peer["node"] for peer in status(nodes[0])["peers"]] == ["node-1"]
+        assert silent.hear() is None
+        silent.socket.close()
         consumer.close()
         publisher.close()

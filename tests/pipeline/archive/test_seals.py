@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from fumarole.pipeline.archive import MESSAGES, namespaces, open_root, sealed, write_rows
-from fumarole.pipeline.archive.places import SEALED, Root
+from fumarole.pipeline.archive import MESSAGES, FileWriter, namespaces, open_root, sealed, write_rows
+from fumarole.pipeline.archive.places import SEALED, Root, span
 from fumarole.pipeline.archive.seals import Seal, put_seal
 from fumarole.pipeline.archive.verifying import recover, set_aside, verify
 from fumarole.pipeline.errors import ArchiveError
+from fumarole.pipeline.reading import spark_path
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -139,6 +140,53 @@ def test_any_file_system(tmp_path: Path) -> None:
         sealed(uri, "default")[0].uri
         == f"{tmp_path}/deeper/default/date=2026-11-15/hour=12/rows-1-000000000000.parquet"
     )
+
+
+@pytest.mark.parametrize(
+    ("uri", "folder", "name", "spark"),
+    [
+        ("s3://KEY:SECRET@bucket/a/b?region=eu-west-1", "bucket/a/b", "s3://bucket/a/b", "s3a://bucket/a/b"),
+        ("s3a://bucket/a?region=eu-west-1", "bucket/a", "s3://bucket/a", "s3a://bucket/a"),
+        (
+            "abfs://box:SECRET@name.dfs.core.windows.net/a",
+            "box/a",
+            "abfs://box@name.dfs.core.windows.net/a",
+            "abfs://box@name.dfs.core.windows.net/a",
+        ),
+    ],
+)
+def test_object_stores_by_name(uri: str, folder: str, name: str, spark: str) -> None:
+    """What is added to a name is a path, also where options followed; and no secret is shown or kept."""
+    root = open_root(uri)
+    assert (root.folder, root.name) == (folder, name)
+    assert spark_path(root.uri("default", "x.parquet")) == f"{spark}/default/x.parquet"
+
+
+def test_a_part_that_a_store_kept_is_written_again() -> None:
+    root = Root(fs._MockFileSystem(), "bucket", "mock://bucket")
+    writer = FileWriter("default", "messages", "r", 1)
+    writer.add(pa.Table.from_pylist([{**row(NOON), "recorder": "r", "epoch": 1, "sequence": 0}], MESSAGES))
+    whole = writer.finish()
+    root.put("default", whole.seal.path, whole.data[:100])
+    whole.put(root)
+    assert verify(root, "default") == []
+
+
+@pytest.mark.parametrize("kind", ["messages", "changes"])
+def test_times_before_1970(tmp_path: Path, kind: Any) -> None:
+    """Rows are in the folder of their time on both sides of it, so a bound of time leaves out none that it should not."""
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    width = timedelta(hours=1) if kind == "messages" else timedelta(days=1)
+    times = [epoch + width * step + tick for step in (-2, -1, 0, 1) for tick in (timedelta(0), timedelta.resolution)]
+    more: dict[str, Any] = {} if kind == "messages" else {"producer": "p", "key": "k", "kind": "gone"}
+    write_rows(tmp_path, "default", [row(time, **more) for time in times], kind=kind)
+    files = sealed(tmp_path, "default")
+    assert [file.rows for file in files] == [2, 2, 2, 2]
+    for file in files:
+        begin, end = span(file.path) or (None, None)
+        assert begin is not None
+        assert end is not None
+        assert all(begin <= time < end for time in pq.read_table(file.uri, partitioning=None)["time"].to_pylist())
 
 
 def test_a_file_system_that_is_not_local() -> None:

@@ -118,6 +118,16 @@ def test_joined_files_have_their_holes_found_too(archive: Path) -> None:
     assert [str(problem) for problem in verify(archive, "default")] == ["r-1: messages 5 to 9 are missing (5)"]
 
 
+def test_what_is_there_twice_is_found(archive: Path) -> None:
+    write_rows(archive, "default", [{**ROWS[0], "time": NOON.replace(hour=13)}] * 4, recorder="r", epoch=1, first=8)
+    problems = verify(archive, "default")
+    assert [str(problem) for problem in problems] == [
+        "r-1: messages 8 to 9 are there twice (2)",
+        "r-1: messages 10 to 11 are there twice (2)",
+    ]
+    assert set_aside(archive, "default", problems) == []
+
+
 def test_recovery_seals_what_is_whole_and_clears_what_is_not(archive: Path) -> None:
     """A recorder was killed between renaming a file and sealing it; and another time while it wrote."""
     root = open_root(archive)

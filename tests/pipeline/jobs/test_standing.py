@@ -116,11 +116,60 @@ def test_gaps(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def truncate(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-100])
+    file.write_bytes(file.read_bytes()[:-50])
 
 
 def replace(file: Path) -> None:
     file.write_bytes(b"x" * file.stat().st_size)
+
+
+def damage(file: Path) -> None:
+    """Somewhere inside: its length and its end are as they were."""
+    data = bytearray(file.read_bytes())
+    data[4:200] = bytes(196)
+    file.write_bytes(data)
+
+
+def test_files_that_are_damaged_inside_are_set_aside(spark: SparkSession, tmp_path: Path) -> None:
+    """Also a file of changes that could be read when it was taken in."""
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    recorder = Recorder(archive)
+    (said,) = recorder.seal(change(0, "p", {"Room": "410"}), "changes")
+    recorder.seal([message(1, "a", "p", 1.0)])
+    (progress,) = catch_up(spark, archive, out)
+    assert progress.aside == ()
+    (broken,) = recorder.seal([message(2, "a", "p", 1.0)])
+    recorder.seal([message(3, "a", "p", 2.0)])
+    for seal in (said, broken):
+        damage(archive / "default" / seal.path)
+    (progress,) = catch_up(spark, archive, out)
+    assert sorted(text.split(" (")[0] for text in progress.aside) == [
+        f"{name}: it cannot be read to its end" for name in sorted((said.name, broken.name))
+    ]
+    assert sorted(row["sequence"] for row in pipeline.output(spark, out, "readings").collect()) == [0, 2]
+    assert catch_up(spark, archive, out) == []
+
+
+def test_a_batch_that_is_not_what_was_sealed_does_not_count(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    Recorder(archive).seal([message(1, "a", "p", 1.0)])
+    with monkeypatch.context() as patched:
+        patched.setattr(standing, "enrich", lambda messages, _: messages.unionByName(messages))
+        with pytest.raises(JobError, match="has 2 messages, and should have 1; nothing of this batch counts"):
+            catch_up(spark, archive, out)
+    assert [each.rows for each in catch_up(spark, archive, out)] == [1]
+    check_exact(spark, archive, out)
+
+
+def test_names_that_are_patterns_to_others(spark: SparkSession, tmp_path: Path) -> None:
+    """`*` in the name of a folder is a name: nothing is read from its neighbours."""
+    archive, out = tmp_path / "a*", tmp_path / "out [1] %20{x,y}"
+    for folder in (archive, tmp_path / "abc"):
+        Recorder(folder).seal([message(1, "a", "p", 1.0)])
+    catch_up(spark, archive, out)
+    assert check_exact(spark, archive, out) == 1
 
 
 def test_damaged_files_are_set_aside(spark: SparkSession, tmp_path: Path) -> None:
@@ -132,9 +181,9 @@ def test_damaged_files_are_set_aside(spark: SparkSession, tmp_path: Path) -> Non
         (Path.unlink, "there is a seal, but no file"),
     ]
     names = []
-    for number, (damage, _) in enumerate(damages):
+    for number, (spoil, _) in enumerate(damages):
         (seal,) = recorder.seal([message(number, "a", "p", 1.0)])
-        damage(archive / "default" / seal.path)
+        spoil(archive / "default" / seal.path)
         names.append(seal.name)
     recorder.seal([message(9, "a", "p", 2.0)])
     (progress,) = catch_up(spark, archive, out)
@@ -185,6 +234,13 @@ def test_a_lost_log_is_refused(spark: SparkSession, done: tuple[Path, Path], tmp
     shutil.copy(kept / "job.json", out / "_log")
     assert [each.rows for each in catch_up(spark, archive, out)] == [1]  # batch 3 again, as if it had died
     check_exact(spark, archive, out)
+
+
+def test_a_log_that_is_not_one_is_refused(spark: SparkSession, done: tuple[Path, Path]) -> None:
+    archive, out = done
+    truncate(out / "_log/000000000002.json")
+    with pytest.raises(JobError, match=r"000000000002\.json is not what a job wrote"):
+        StandingJob(spark, archive, out)
 
 
 def test_lost_output_is_refused(spark: SparkSession, done: tuple[Path, Path], tmp_path: Path) -> None:

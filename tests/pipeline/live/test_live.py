@@ -12,10 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import fumarole
+from fumarole.pipeline.capturing import Wanted
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.live.buffer import Buffer
+from fumarole.pipeline.live.listener import Listener
 from fumarole.pipeline.live.source import ReadOptions
 from tests.integration.running import RunningBroker
 
@@ -113,6 +117,28 @@ def test_live_rows_and_a_restart_from_the_checkpoint(
     }  # fmt: skip
     # What was committed is gone from the buffer: all but the batches that Spark may yet ask for again.
     assert sum(path.stat().st_size for path in (tmp_path / "buffer").glob("*.arrow")) < 200_000
+
+
+def test_whatever_ends_the_listener_is_told(broker: RunningBroker, tmp_path: Path) -> None:
+    """A thread that ended in silence would look like a broker on which nothing is said."""
+
+    class Broken(Buffer):
+        def append(self, rows: pa.Table) -> None:
+            raise ArithmeticError(rows.num_rows)
+
+    listener = Listener(broker.url, Wanted("broken"), Broken(tmp_path), 1 << 20)
+    listener.start()
+    publish(broker.url, [("broken", "1")])
+
+    def told() -> bool:
+        try:
+            listener.check()
+        except PipelineError as error:
+            return str(error) == "ArithmeticError: 1"
+        return False
+
+    wait_until(told)
+    listener.stop()
 
 
 def test_available_now_ends_by_itself(live_spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:

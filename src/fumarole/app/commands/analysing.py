@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -34,15 +33,14 @@ from fumarole.app.commands.screen import (
 )
 from fumarole.core.errors import FumaroleError, PatternError
 from fumarole.core.query.errors import QueryError
-from fumarole.core.query.parse import parse
-from fumarole.core.topic import STRICT, parse_pattern
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.archive.seals import check_namespace
 from fumarole.pipeline.jobs.batch import Part, what_if, write
 from fumarole.pipeline.jobs.compacting import compact, sweep
+from fumarole.pipeline.jobs.failures import FAILURES, in_short
 from fumarole.pipeline.jobs.spark import session
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone, run
-from fumarole.pipeline.times import duration, moment
+from fumarole.pipeline.times import as_utc, duration, moment
 
 
 @contextmanager
@@ -66,13 +64,10 @@ def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterat
 def check(part: Part) -> None:
     """Ends the command where something is wrong that can be known without Spark, whose start takes a while."""
     with told():
+        part.check()
         begin, end = moment(part.since), moment(part.until)
         if begin is not None and end is not None and begin >= end:
             fail(f"--since {part.since} is not before --until {part.until}: there is nothing between them", MISUSED)
-        parse_pattern(part.topic or ">", STRICT)
-        if part.where is not None:
-            parse(part.where)
-        check_namespace(open_root(part.archive), part.namespace)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -95,8 +90,8 @@ def told(complaints: Path | None = None) -> Iterator[None]:
         fail(str(error))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
-    except PySparkException as error:
-        fail(f"Spark: {str(error).strip().splitlines()[0]}" + (f" (more in {complaints})" if complaints else ""))
+    except FAILURES as error:
+        fail(f"Spark: {in_short(error)}" + (f" (more in {complaints})" if complaints else ""))
 
 
 # The standing job.
@@ -114,6 +109,8 @@ def run_standing(
     once: bool,
 ) -> None:
     """Batches until it is told to stop, or has caught up."""
+    with told():
+        check_namespace(open_root(archive), namespace)
     stop = threading.Event()
     check(Part(archive, namespace))
     with told():
@@ -161,6 +158,7 @@ class Table:
     """What a command makes, and how it is laid out and shown."""
 
     name: str
+    part: Part
     made: Callable[[SparkSession], DataFrame]
     by: str | None
     """The column of times by which it is laid out."""
@@ -168,9 +166,9 @@ class Table:
     hidden: list[str] = field(default_factory=list)
 
 
-def run_batch(engine: Engine, part: Part, table: Table, shown: Shown) -> None:
+def run_batch(engine: Engine, table: Table, shown: Shown) -> None:
     """One table, written or shown."""
-    with spark_session(engine, table.name, part) as spark:
+    with spark_session(engine, table.name, table.part) as spark:
         frame = table.made(spark)
         if shown.out is not None:
             with waiting("Spark is at work"):
@@ -206,7 +204,7 @@ def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown) -> None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.isoformat()
+        return as_utc(value).replace(tzinfo=None).isoformat()
     if isinstance(value, dict):
         return {key: _metadata(each) if isinstance(each, dict) else each for key, each in value.items()}
     return value
@@ -223,7 +221,8 @@ def _text(value: Any) -> str:
         case None:
             return "–"
         case datetime():
-            return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
+            fraction = f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
+            return f"{as_utc(value):%Y-%m-%d %H:%M:%S}{fraction}"
         case float():
             return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.1f}"
         case int():

@@ -102,9 +102,13 @@ def rollup(chosen: Chosen, *, every: Every = "1 minute", shown: Shown, engine: E
     from fumarole.pipeline.transforms.rollup import rollup as rolled_up
 
     table = Table(
-        "rollup", lambda spark: rolled_up(chosen.part.messages(spark), every), "start", ["start", "topic", "producer"]
+        "rollup",
+        chosen.part,
+        lambda spark: rolled_up(chosen.part.messages(spark), every),
+        "start",
+        ["start", "topic", "producer"],
     )
-    run_batch(engine, chosen.part, table, shown)
+    run_batch(engine, table, shown)
 
 
 @spread
@@ -114,7 +118,7 @@ def enrich(chosen: Chosen, shown: Shown, engine: Engine) -> None:
     from fumarole.app.commands.analysing import Table, run_batch
 
     hidden = ["payload", "headers", "changes", "epoch", "sequence"]
-    run_batch(engine, chosen.part, Table("enrich", chosen.part.enriched, "time", ["time"], hidden), shown)
+    run_batch(engine, Table("enrich", chosen.part, chosen.part.enriched, "time", ["time"], hidden), shown)
 
 
 @spread
@@ -134,11 +138,12 @@ def gaps(
 
     table = Table(
         "gaps",
+        chosen.part,
         lambda spark: found(chosen.part.messages(spark), factor, least, moment(chosen.until)),
         "since",
         ["since", "producer"],
     )
-    run_batch(engine, chosen.part, table, shown)
+    run_batch(engine, table, shown)
 
 
 @spread
@@ -155,9 +160,13 @@ def traffic(
     from fumarole.pipeline.transforms.traffic import traffic as by_subtree
 
     table = Table(
-        "traffic", lambda spark: by_subtree(chosen.part.messages(spark), depth), None, ["-messages", "depth", "subtree"]
+        "traffic",
+        chosen.part,
+        lambda spark: by_subtree(chosen.part.messages(spark), depth),
+        None,
+        ["-messages", "depth", "subtree"],
     )
-    run_batch(engine, chosen.part, table, shown)
+    run_batch(engine, table, shown)
 
 
 @spread
@@ -169,8 +178,13 @@ def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, engine: En
 
     run_batch(
         engine,
-        chosen.part,
-        Table("balance", lambda spark: served(chosen.part.messages(spark), every), "start", ["start", "recorder"]),
+        Table(
+            "balance",
+            chosen.part,
+            lambda spark: served(chosen.part.messages(spark), every),
+            "start",
+            ["start", "recorder"],
+        ),
         shown,
     )
 

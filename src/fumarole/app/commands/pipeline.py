@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -77,13 +77,13 @@ def replay(
 
 
 def _time(text: str | None, option: str) -> datetime | None:
-    if text is None:
-        return None
+    from fumarole.pipeline.errors import PipelineError
+    from fumarole.pipeline.times import moment
+
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        fail(f"{option} is a time such as 2026-11-15T22:00:00, not {text!r}", MISUSED)
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        return moment(text)
+    except PipelineError as error:
+        fail(f"{option}: {error}", MISUSED)
 
 
 def verify(

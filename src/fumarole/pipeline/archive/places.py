@@ -40,7 +40,7 @@ class Root:
     system: fs.FileSystem
     folder: str
     name: str
-    """As it was given, for people and for Spark."""
+    """For people and for Spark: as it was given, but for passwords and options."""
 
     @property
     def is_local(self) -> bool:
@@ -56,6 +56,11 @@ class Root:
 
     def exists(self, *parts: str) -> bool:
         return bool(self.system.get_file_info(self.at(*parts)).type != fs.FileType.NotFound)
+
+    def size(self, *parts: str) -> int | None:
+        """Bytes of a file; None: there is none."""
+        found: int | None = self.system.get_file_info(self.at(*parts)).size
+        return found
 
     def folders(self, *parts: str) -> list[str]:
         """The names of the folders in one."""
@@ -83,8 +88,8 @@ class Root:
         self._make_folder(target)
         self.system.move(self.at(source), self.at(target))
         if self.is_local:
-            _sync_folder(Path(self.at(target)).parent)
-            _sync_folder(Path(self.at(source)).parent)
+            sync_folder(Path(self.at(target)).parent)
+            sync_folder(Path(self.at(source)).parent)
 
     def put(self, namespace: str, path: str, data: bytes | pa.Buffer) -> None:
         """Puts a file in its place: whole, safe on disk, and only then to be seen. Raises OSError, and then it is not.
@@ -131,7 +136,7 @@ class Root:
             missing = missing.parent
         for folder in reversed(made):
             folder.mkdir(exist_ok=True)
-            _sync_folder(folder.parent)
+            sync_folder(folder.parent)
 
     def _list(self, parts: tuple[str, ...], recursive: bool = False) -> list[fs.FileInfo]:
         selector = fs.FileSelector(self.at(*parts), allow_not_found=True, recursive=recursive)
@@ -140,19 +145,30 @@ class Root:
 
 
 def open_root(place: str | os.PathLike[str] | Root) -> Root:
-    """The archive at a path, or at a URI such as `s3://bucket/archive`. It need not be there yet."""
+    """The archive at a path, or at a URI such as `s3://bucket/archive?region=…`. It need not be there yet."""
     if isinstance(place, Root):
         return place
     text = os.fspath(place)
     if not _URI.match(text):
         folder = str(Path(text).absolute())
         return Root(fs.LocalFileSystem(), folder, folder)
+    text = text.replace("s3a://", "s3://", 1)  # as Hadoop calls it
+    name = _without_secrets(text)
     try:
         system, folder = fs.FileSystem.from_uri(text)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         # No URI, a scheme that pyarrow does not know (or was built without), a store that does not answer.
-        raise ArchiveError(f"{text} cannot be opened: {str(error).splitlines()[0]}") from None
-    return Root(system, folder.rstrip("/"), folder if isinstance(system, fs.LocalFileSystem) else text)
+        raise ArchiveError(f"{name} cannot be opened: {str(error).splitlines()[0]}") from None
+    return Root(system, folder.rstrip("/"), folder if isinstance(system, fs.LocalFileSystem) else name)
+
+
+def _without_secrets(uri: str) -> str:
+    """`s3://KEY:SECRET@bucket/a?region=r` is `s3://bucket/a`, which can be shown, kept, and have a path added."""
+    scheme, _, rest = uri.partition("?")[0].partition("://")
+    authority, slash, path = rest.partition("/")
+    user, _, host = authority.rpartition("@")
+    container = "" if scheme in {"s3", "gs", "gcs"} else user.partition(":")[0]
+    return f"{scheme}://{container}{'@' if container else ''}{host}{slash}{path}"
 
 
 def messages_folder(microseconds: int) -> str:
@@ -175,7 +191,8 @@ def span(path: str) -> tuple[datetime, datetime] | None:
     return begin, begin + (timedelta(days=1) if hour is None else timedelta(hours=1))
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """What was renamed in it stays so, also after a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

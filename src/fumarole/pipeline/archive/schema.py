@@ -28,6 +28,8 @@ VERSION_KEY = b"fumarole.version"
 NAMESPACE_KEY = b"fumarole.namespace"
 GROUP_KEY = b"fumarole.group"
 
+IDENTITY = ("recorder", "epoch", "sequence")
+"""What makes a record the one it is."""
 TIME = pa.timestamp("us", tz="UTC")
 KINDS = ("text", "number", "truth", "gone")
 

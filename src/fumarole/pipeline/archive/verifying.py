@@ -5,6 +5,7 @@ missing    a sealed file that is not there
 unsealed   a file with no seal: foreign, or left behind by a recorder that was killed in that moment
 no seal    a file among the seals that is none
 hole       sequences of an incarnation that no file has: messages that were lost
+doubled    sequences of an incarnation that two files in force have
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fumarole.pipeline.archive.places import ASIDE, CHANGES_FOLDER, SEALED, WRITING, Root, open_root
-from fumarole.pipeline.archive.schema import NAMESPACE_KEY, VERSION, VERSION_KEY
+from fumarole.pipeline.archive.schema import IDENTITY, NAMESPACE_KEY, VERSION, VERSION_KEY
 from fumarole.pipeline.archive.seals import (
     SEAL_SUFFIX,
     SUFFIX,
@@ -34,7 +35,7 @@ from fumarole.pipeline.archive.seals import (
 )
 from fumarole.pipeline.archive.writing import SCHEMAS
 
-Fault = Literal["damaged", "missing", "unsealed", "no seal", "hole"]
+Fault = Literal["damaged", "missing", "unsealed", "no seal", "hole", "doubled"]
 _NAME = re.compile(r"(?P<recorder>.+)-(?P<epoch>[0-9]+)-(?P<first>[0-9]{12,})(?P<changes>\.changes)?\.parquet")
 
 
@@ -43,7 +44,7 @@ class Problem(NamedTuple):
 
     fault: Fault
     path: str
-    """Relative to the namespace; of a hole, the incarnation."""
+    """Relative to the namespace; of holes and what is doubled, the incarnation."""
     text: str
 
     def __str__(self) -> str:
@@ -58,7 +59,7 @@ def verify(root: str | os.PathLike[str] | Root, namespace: str) -> list[Problem]
     problems = [problem for file in files if (problem := _problem_of(place, namespace, file)) is not None]
     unfit = {problem.path for problem in problems}
     problems += _strays(place, namespace)
-    problems += _holes(place, namespace, [file for file in files if file.path not in unfit])
+    problems += _holes_and_doubles(place, namespace, [file for file in files if file.path not in unfit])
     return problems
 
 
@@ -67,7 +68,7 @@ def set_aside(root: str | os.PathLike[str] | Root, namespace: str, problems: lis
     place = open_root(root)
     moved = []
     for problem in problems:
-        if problem.fault == "hole":
+        if problem.fault in {"hole", "doubled"}:  # of no file in particular
             continue
         name = problem.path.rpartition("/")[2]
         seal = f"{SEALED}/{name.removesuffix(SUFFIX)}{SEAL_SUFFIX}"
@@ -135,7 +136,7 @@ def _seal_for(root: Root, namespace: str, path: str) -> Seal | None:
         rows=footer.num_rows,
         first=first,
         last=first + footer.num_rows - 1,
-        bytes=root.system.get_file_info(root.at(namespace, path)).size,
+        bytes=root.size(namespace, path) or 0,
         recorder=found["recorder"],
         epoch=int(found["epoch"]),
     )
@@ -143,9 +144,9 @@ def _seal_for(root: Root, namespace: str, path: str) -> Seal | None:
 
 
 def _problem_of(root: Root, namespace: str, file: SealedFile) -> Problem | None:
-    if not root.exists(namespace, file.path):
+    size = root.size(namespace, file.path)
+    if size is None:
         return Problem("missing", file.path, "its seal is there, the file is not")
-    size = root.system.get_file_info(root.at(namespace, file.path)).size
     if size != file.bytes:
         return Problem("damaged", file.path, f"it has {size:,} bytes, sealed were {file.bytes:,}")
     footer = _footer(root, namespace, file.path)
@@ -194,7 +195,7 @@ def _unsealed(root: Root, namespace: str, sealed: set[str]) -> Iterator[str]:
                 yield path.removeprefix(f"{namespace}/")
 
 
-def _holes(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[Problem]:
+def _holes_and_doubles(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[Problem]:
     ranges: dict[tuple[Kind, str, int], list[tuple[int, int]]] = defaultdict(list)
     for file in files:
         for recorder, epoch, first, last in _ranges(root, namespace, file):
@@ -205,6 +206,10 @@ def _holes(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[Prob
             if first > expected:
                 lost = f"{kind} {expected:,} to {first - 1:,} are missing ({first - expected:,})"
                 yield Problem("hole", f"{recorder}-{epoch}", lost)
+            elif first < expected:
+                end = min(last + 1, expected)
+                twice = f"{kind} {first:,} to {end - 1:,} are there twice ({end - first:,})"
+                yield Problem("doubled", f"{recorder}-{epoch}", twice)
             expected = max(expected, last + 1)
 
 
@@ -214,8 +219,8 @@ def _ranges(root: Root, namespace: str, file: SealedFile) -> Iterator[tuple[str,
         yield file.recorder, file.epoch, file.first, file.last
         return
     with root.system.open_input_file(root.at(namespace, file.path)) as stream:
-        table = pq.ParquetFile(stream).read(columns=["recorder", "epoch", "sequence"])
-    table = table.sort_by([("recorder", "ascending"), ("epoch", "ascending"), ("sequence", "ascending")])
+        table = pq.ParquetFile(stream).read(columns=list(IDENTITY))
+    table = table.sort_by([(name, "ascending") for name in IDENTITY])
     begin: tuple[str, int, int] | None = None
     before: tuple[str, int, int] | None = None
     for batch in table.to_batches(max_chunksize=65_536):

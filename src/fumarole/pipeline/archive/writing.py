@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fumarole.pipeline.archive import schema
@@ -100,7 +101,8 @@ class WholeFile:
 
     def put(self, root: Root) -> None:
         """Puts it into the archive, and seals it. Raises OSError; then it can be tried again."""
-        if not root.exists(self.namespace, self.seal.path):
+        # A store may have kept a part of it when it was tried before.
+        if root.size(self.namespace, self.seal.path) != self.seal.bytes:
             root.put(self.namespace, self.seal.path, self.data)
         put_seal(root, self.namespace, self.seal)
 
@@ -109,13 +111,15 @@ def runs(table: pa.Table, kind: Kind) -> list[pa.Table]:
     """The rows cut where the folder changes. Times may also go back: clocks do."""
     if not table.num_rows:
         return []
-    width = HOUR if kind == "messages" else 24 * HOUR
-    folders = pc.divide(table["time"].cast(pa.int64()), width).combine_chunks()
-    if folders[0].equals(folders[-1]) and pc.min_max(folders)["min"].equals(pc.min_max(folders)["max"]):
-        return [table]
-    changed = pc.indices_nonzero(pc.not_equal(folders.slice(1), folders.slice(0, len(folders) - 1))).to_pylist()
-    cuts = [0, *(at + 1 for at in changed), len(folders)]
+    folders = _folders(table["time"], kind)
+    cuts = [0, *(np.flatnonzero(np.diff(folders)) + 1).tolist(), len(folders)]
     return [table.slice(begin, end - begin) for begin, end in pairwise(cuts)]
+
+
+def _folders(times: pa.ChunkedArray, kind: Kind) -> npt.NDArray[np.int64]:
+    """The hours (or days) that times are in, counted from 1970: before that, down from 0."""
+    counted: npt.NDArray[np.int64] = times.cast(schema.TIME).cast(pa.int64()).to_numpy()
+    return np.floor_divide(counted, HOUR if kind == "messages" else 24 * HOUR)
 
 
 def write_rows(
@@ -136,7 +140,7 @@ def write_rows(
     Raises ArchiveError where such files are there already.
     """
     place = open_root(root)
-    table = _complete(rows, SCHEMAS[kind], recorder, epoch, first, HOUR if kind == "messages" else 24 * HOUR)
+    table = _complete(rows, kind, recorder, epoch, first)
     seals = []
     for part in runs(table, kind):
         for begin in range(0, part.num_rows, most_rows):
@@ -153,13 +157,13 @@ def write_rows(
 
 
 def _complete(
-    rows: pa.Table | Iterable[Mapping[str, Any]], wanted: pa.Schema, recorder: str, epoch: int, first: int, width: int
+    rows: pa.Table | Iterable[Mapping[str, Any]], kind: Kind, recorder: str, epoch: int, first: int
 ) -> pa.Table:
+    wanted = SCHEMAS[kind]
     open_schema = pa.schema([field.with_nullable(True) for field in wanted])
     if not isinstance(rows, pa.Table):
         rows = pa.Table.from_pylist(list(rows), open_schema)
-    folders = pc.divide(rows["time"].cast(schema.TIME).cast(pa.int64()), width)
-    rows = rows.take(pc.sort_indices(pa.table({"folder": folders}), [("folder", "ascending")]))
+    rows = rows.take(np.argsort(_folders(rows["time"], kind), kind="stable"))
     count = rows.num_rows
     filled = {
         "recorder": pa.repeat(pa.scalar(recorder), count),

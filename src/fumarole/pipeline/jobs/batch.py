@@ -7,13 +7,20 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from fumarole.core.query.parse import parse
 from fumarole.pipeline import reading
 from fumarole.pipeline.archive.places import open_root
+from fumarole.pipeline.archive.seals import check_namespace
+from fumarole.pipeline.columns.time import utc_date
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.patterns import grammar_of
+from fumarole.pipeline.reading import spark_path
+from fumarole.pipeline.times import as_utc, moment
 from fumarole.pipeline.transforms.enrich import enrich
 from fumarole.pipeline.transforms.traffic import summary
 
@@ -28,6 +35,16 @@ class Part:
     where: str | None = None
     since: str | datetime | None = None
     until: str | datetime | None = None
+
+    def check(self) -> None:
+        """Raises PatternError, QueryError, PipelineError, ArchiveError: all that can be known without Spark."""
+        for time in (self.since, self.until):
+            moment(time)
+        if self.topic is not None:
+            grammar_of(self.topic)
+        if self.where is not None:
+            parse(self.where)
+        check_namespace(open_root(self.archive), self.namespace)
 
     def messages(self, spark: SparkSession) -> DataFrame:
         """They themselves. Raises PatternError, QueryError, ArchiveError."""
@@ -53,9 +70,9 @@ def write(frame: DataFrame, out: str, by: str | None = "time") -> int:
     place = f"{root.name}.writing-{uuid.uuid4().hex[:8]}" if root.is_local else root.name
     try:
         if by is None:
-            counted.write.parquet(place)
+            counted.write.parquet(spark_path(place))
         else:
-            counted.withColumn("date", sf.date_format(by, "yyyy-MM-dd")).write.partitionBy("date").parquet(place)
+            counted.withColumn("date", utc_date(sf.col(by))).write.partitionBy("date").parquet(spark_path(place))
         if root.is_local:
             Path(place).rename(root.name)
     except BaseException:
@@ -81,6 +98,14 @@ class Received:
 
 def what_if(spark: SparkSession, part: Part) -> Received:
     """All in all. Raises PatternError, QueryError, ArchiveError."""
-    row = summary(part.messages(spark)).first()
+    return received(part.messages(spark))
+
+
+def received(messages: DataFrame) -> Received:
+    """What these are."""
+    row = summary(messages).first()
     assert row is not None
-    return Received(**row.asDict())
+    figures: dict[str, Any] = row.asDict()
+    for name in ("first", "last"):
+        figures[name] = figures[name] and as_utc(figures[name])
+    return Received(**figures)

@@ -9,9 +9,10 @@ part of the archive.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,11 +22,14 @@ import pyarrow.parquet as pq
 from fumarole.pipeline.archive.places import SEALED, Root, span
 from fumarole.pipeline.archive.seals import SEAL_SUFFIX, SealedFile, check_namespace, in_force, read_seals
 from fumarole.pipeline.archive.writing import FileWriter
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.locks import take
 
 TARGET: Final = 128 << 20
 GRACE: Final = timedelta(hours=1)
 NAME: Final = "compacted~"
 """No recorder can be called so."""
+LOCK: Final = "_compacting.lock"
 ROW_GROUP: Final = 262_144
 
 
@@ -49,36 +53,57 @@ def compact(
 ) -> Iterator[Compacted]:
     """Makes files of about `target` bytes of each hour's small ones, of hours that ended `settled` ago.
 
-    Raises ArchiveError.
+    Raises ArchiveError, and PipelineError where another compaction runs.
     """
     check_namespace(root, namespace)
     moment = now or datetime.now(UTC)
     epoch = int(moment.timestamp() * 1_000_000)
-    for folder, files in groupby(
-        in_force(root, namespace), lambda file: (file.kind, str(PurePosixPath(file.path).parent))
-    ):
-        small = [file for file in files if file.bytes < target // 2]
-        if _ended(folder[1], moment - settled):
-            for together in _portions(small, target):
-                yield _merge(root, namespace, together, epoch)
-                epoch += 1  # names never repeat
+    with _alone(root, namespace):
+        for folder, files in groupby(
+            in_force(root, namespace), lambda file: (file.kind, str(PurePosixPath(file.path).parent))
+        ):
+            small = [file for file in files if file.bytes < target // 2]
+            if _ended(folder[1], moment - settled):
+                for together in _portions(small, target):
+                    yield _merge(root, namespace, together, epoch)
+                    epoch += 1  # names never repeat
 
 
 def sweep(root: Root, namespace: str = "default", now: datetime | None = None, grace: timedelta = GRACE) -> int:
-    """Deletes files that were replaced longer ago than the time of grace; says how many."""
+    """Deletes files that were replaced longer ago than the time of grace; says how many.
+
+    Raises PipelineError where a compaction runs.
+    """
     moment = now or datetime.now(UTC)
-    seals = dict(read_seals(root, namespace))
     swept = 0
-    for name, seal in seals.items():
-        info = root.system.get_file_info(root.at(namespace, SEALED, name + SEAL_SUFFIX))
-        if info.mtime is None or info.mtime > moment - grace:
-            continue
-        for replaced in seal.replaces:
-            if replaced in seals:
-                root.remove(namespace, seals[replaced].path)
-                root.remove(namespace, SEALED, replaced + SEAL_SUFFIX)
-                swept += 1
+    with _alone(root, namespace):
+        seals = dict(read_seals(root, namespace))
+        for name, seal in seals.items():
+            info = root.system.get_file_info(root.at(namespace, SEALED, name + SEAL_SUFFIX))
+            if info.mtime is None or info.mtime > moment - grace:
+                continue
+            for replaced in seal.replaces:
+                if replaced in seals:
+                    root.remove(namespace, seals[replaced].path)
+                    root.remove(namespace, SEALED, replaced + SEAL_SUFFIX)
+                    swept += 1
     return swept
+
+
+@contextmanager
+def _alone(root: Root, namespace: str) -> Iterator[None]:
+    """Two at once would each make files of the same small ones, and every message would be there twice.
+
+    Where the file system is not local nobody can be kept out.
+    """
+    if not root.is_local:
+        yield
+        return
+    lock = take(Path(root.at(namespace, LOCK)))
+    if lock is None:
+        raise PipelineError(f"a compaction of {root.uri(namespace)} runs already; only one can at a time")
+    with lock:
+        yield
 
 
 def _portions(files: Iterable[SealedFile], target: int) -> Iterator[list[SealedFile]]:

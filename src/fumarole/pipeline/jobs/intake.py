@@ -8,7 +8,7 @@ still lie; and where they have been deleted, what is new in it is told by the id
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +33,17 @@ class Intake:
     aside: list[Aside] = field(default_factory=list)
     left: int = 0
     """Files that were too many for this time."""
+
+    def without(self, unfit: Iterable[Aside]) -> Intake:
+        """The same, with these set aside."""
+        aside = [*self.aside, *unfit]
+        names = {each.name for each in aside}
+        return replace(
+            self,
+            files=[file for file in self.files if file.name not in names],
+            mixed=[file for file in self.mixed if file.name not in names],
+            aside=aside,
+        )
 
 
 class Arrivals:
@@ -61,6 +72,20 @@ class Arrivals:
                 intake.aside.append(Aside(name=name, reason=reason))
         return intake
 
+    def unreadable(self, files: Iterable[SealedFile]) -> list[Aside]:
+        """Those of the files that have a fault somewhere inside, where a look at their ends does not find it."""
+        found = []
+        for file in files:
+            try:
+                with pq.ParquetFile(self._root.at(self._namespace, file.path), filesystem=self._root.system) as whole:
+                    for _ in whole.iter_batches():
+                        pass
+            except (pa.ArrowException, OSError) as wrong:
+                found.append(
+                    Aside(name=file.name, reason=f"it cannot be read to its end ({str(wrong).splitlines()[0]})")
+                )
+        return found
+
     def changes(self, known: Container[str], aside: Container[str]) -> list[SealedFile]:
         """All files of changes in force that are known to the job and fit to be read."""
         replaced = {name for seal in self._seals.values() for name in seal.replaces}
@@ -85,7 +110,11 @@ class Arrivals:
                 found += rest
             elif known:
                 intake.names += [name, *inside]
-                intake.mixed.append(self._file(seal))
+                reason = self._fault(seal)
+                if reason is None:
+                    intake.mixed.append(self._file(seal))
+                else:
+                    intake.aside.append(Aside(name=name, reason=reason))
             else:
                 found.append((name, seal))
         return sorted(found, key=lambda one: (one[1].kind, one[1].epoch, one[1].first, one[0]))
@@ -108,14 +137,13 @@ class Arrivals:
 
     def _fault(self, seal: Seal) -> str | None:
         """Why a file cannot be read; None: it can."""
-        place = self._root.at(self._namespace, seal.path)
-        info = self._root.system.get_file_info(place)
-        if not info.is_file:
+        size = self._root.size(self._namespace, seal.path)
+        if size is None:
             return "there is a seal, but no file"
-        if info.size != seal.bytes:
-            return f"it has {info.size:,} bytes, but {seal.bytes:,} were sealed"
+        if size != seal.bytes:
+            return f"it has {size:,} bytes, but {seal.bytes:,} were sealed"
         try:
-            footer = pq.ParquetFile(place, filesystem=self._root.system)
+            footer = pq.ParquetFile(self._root.at(self._namespace, seal.path), filesystem=self._root.system)
         except (pa.ArrowInvalid, OSError) as wrong:
             return f"it is not Parquet ({str(wrong).splitlines()[0]})"
         with footer:

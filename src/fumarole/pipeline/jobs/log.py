@@ -143,16 +143,14 @@ class Log:
                 raise JobError(f"{self.root.name} was made by a newer Fumarole (its log is of version {version})")
             return _decode_job(data)
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
-            raise JobError(
-                f"{self.root.uri(LOG, JOB)} is not what a job wrote; the output cannot be gone on with"
-            ) from None
+            raise self._unknown(JOB) from None
 
     def begin(self, job: Job) -> None:
         """The first thing that is written."""
         self.root.put(LOG, JOB, msgspec.json.encode(job))
 
     def entries(self) -> Iterator[Entry]:
-        """All batches, in order. Raises JobError where one is missing."""
+        """All batches, in order. Raises JobError where one is missing, or is none."""
         names = sorted(path.rpartition("/")[2] for path, _ in self.root.files(LOG))
         numbers = [int(name.removesuffix(".json")) for name in names if re.fullmatch(r"\d+\.json", name)]
         for expected, number in enumerate(numbers, 1):
@@ -161,7 +159,16 @@ class Log:
                     f"batch {expected} is missing from {self.root.uri(LOG)}, though batch {number} is there; "
                     "put it back, or begin anew with another --out"
                 )
-            yield _decode_entry(self.root.read(LOG, entry_name(number)))
+            yield self._entry(entry_name(number))
+
+    def _entry(self, name: str) -> Entry:
+        try:
+            return _decode_entry(self.root.read(LOG, name))
+        except msgspec.DecodeError:
+            raise self._unknown(name) from None
+
+    def _unknown(self, name: str) -> JobError:
+        return JobError(f"{self.root.uri(LOG, name)} is not what a job wrote; the output cannot be gone on with")
 
     def state(self) -> State:
         """Where the job is."""

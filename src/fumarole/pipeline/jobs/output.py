@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession, types
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.jobs.log import JobError, Log, State
+from fumarole.pipeline.reading import read_files, spark_path
 from fumarole.pipeline.tables import MESSAGES, METADATA_MAP
 from fumarole.pipeline.times import duration, shown
 from fumarole.pipeline.transforms import rollup
@@ -80,7 +81,6 @@ def folders(
 ) -> DataFrame:
     """The rows of a table, or of these folders of it, without the columns by which it is laid out."""
     paths = sorted(each.path for each in state.of(table)) if only is None else only
-    if not paths:
-        return spark.createDataFrame([], schema)
     uris = [log.root.uri(path) for path in paths]
-    return spark.read.schema(schema).option("basePath", log.root.uri(table)).parquet(*uris).select(*schema.fieldNames())
+    found = read_files(spark, uris, schema, basePath=spark_path(log.root.uri(table)))
+    return found.select(*schema.fieldNames())

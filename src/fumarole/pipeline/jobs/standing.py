@@ -10,7 +10,6 @@ readings that lie after them are described anew, from the job's own output, in t
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 import uuid
@@ -25,10 +24,13 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 
 from fumarole.pipeline.archive.places import Root, open_root
-from fumarole.pipeline.archive.seals import check_namespace
+from fumarole.pipeline.archive.schema import IDENTITY
+from fumarole.pipeline.archive.seals import SealedFile, check_namespace
+from fumarole.pipeline.columns.time import utc_date, utc_hour, window_start
 from fumarole.pipeline.columns.where import METADATA
+from fumarole.pipeline.jobs.failures import FAILURES
 from fumarole.pipeline.jobs.intake import Arrivals, Intake
-from fumarole.pipeline.jobs.log import LOG, Entry, Folder, Job, JobError, Log
+from fumarole.pipeline.jobs.log import LOG, Aside, Entry, Folder, Job, JobError, Log
 from fumarole.pipeline.jobs.output import (
     ISLANDS,
     ISLANDS_SCHEMA,
@@ -38,8 +40,8 @@ from fumarole.pipeline.jobs.output import (
     folders,
     rollup_table,
 )
-from fumarole.pipeline.reading import changes_of, messages_of
-from fumarole.pipeline.tables import IDENTITY
+from fumarole.pipeline.locks import take
+from fumarole.pipeline.reading import changes_of, messages_of, spark_path
 from fumarole.pipeline.times import duration, microseconds, shown
 from fumarole.pipeline.transforms import rollup
 from fumarole.pipeline.transforms.enrich import enrich
@@ -137,12 +139,30 @@ class StandingJob:
             intake = self._arrivals.next(self.state.taken, self._most_rows)
             if not intake.names:
                 return
-            entry, again = self._batch(intake)
+            try:
+                entry, again = self._batch(intake)
+            except FAILURES:
+                unfit = self._unreadable(intake)
+                if not unfit:
+                    raise
+                intake = intake.without(unfit)
+                entry, again = self._batch(intake)
             self.log.sync(each.path for each in entry.folders)
             self.log.commit(entry)
             self.state.add(entry)
             yield self._progress(entry, again, intake, time.monotonic() - begin)
             self._tidy()
+
+    def _unreadable(self, intake: Intake) -> list[Aside]:
+        """The files because of which a batch may have failed."""
+        files = [*intake.files, *intake.mixed, *self._changes(intake)]
+        return self._arrivals.unreadable({file.name: file for file in files}.values())
+
+    def _changes(self, intake: Intake) -> list[SealedFile]:
+        """All changes of metadata up to this batch."""
+        known = {*self.state.taken, *intake.names}
+        unfit = {each.name for each in (*self.state.aside, *intake.aside)}
+        return self._arrivals.changes(known, unfit)
 
     def _tidy(self) -> None:
         """Many small folders of a table become one, in a batch of its own that takes nothing in."""
@@ -188,13 +208,13 @@ class StandingJob:
         name = self._name()
         made: list[Folder] = []
         late = 0
-        known = {*self.state.taken, *intake.names}
-        unfit = {each.name for each in (*self.state.aside, *intake.aside)}
-        described_by = changes_of(self._spark, self._arrivals.changes(known, unfit))
+        described_by = changes_of(self._spark, self._changes(intake))
         stale = self._stale(intake)
         if any(file.kind == "messages" for file in (*intake.files, *intake.mixed)):
             messages = self._messages(intake)
             readings, late = self._write_readings(enrich(messages, described_by), name)
+            if not intake.mixed:
+                _check_rows(readings, sum(file.rows for file in intake.files if file.kind == "messages"))
             made.append(readings)
             made += self._write_rollups(messages, name)
             made.append(self._write(islands(messages, GRAIN), ISLANDS, name))
@@ -204,6 +224,7 @@ class StandingJob:
                 self._spark, self.log, self.state, READINGS, READINGS_SCHEMA, [each.path for each in stale]
             )
             renewed, _ = self._write_readings(enrich(before.drop(METADATA), described_by), f"{name}-again")
+            _check_rows(renewed, sum(each.rows for each in stale))
             made.append(renewed)
             again = renewed.rows
         fresh = [each for each in made if each.table == READINGS and not each.name.endswith("-again")]
@@ -246,8 +267,8 @@ class StandingJob:
             sf.coalesce(sf.min(at), sf.lit(0)).alias("first"),
             sf.coalesce(sf.max(at), sf.lit(0)).alias("last"),
             sf.count_if(at < sf.lit(watermark)).alias("late"),
-        ).withColumns({"date": sf.date_format("time", "yyyy-MM-dd"), "hour": sf.date_format("time", "HH")})
-        laid_out.write.partitionBy("date", "hour").parquet(self.log.root.uri(READINGS, name))
+        ).withColumns({"date": utc_date(sf.col("time")), "hour": utc_hour(sf.col("time"))})
+        laid_out.write.partitionBy("date", "hour").parquet(spark_path(self.log.root.uri(READINGS, name)))
         counted = seen.get
         folder = Folder(table=READINGS, name=name, rows=counted["rows"], first=counted["first"], last=counted["last"])
         return folder, counted["late"]
@@ -261,20 +282,28 @@ class StandingJob:
                 shares = rollup.parts(messages, length)
             else:  # the parts of short windows are enough to make those of long ones
                 short = folders(self._spark, self.log, self.state, first.table, PARTS_SCHEMA, [first.path])
-                shares = rollup.merged(short.withColumn("start", rollup.window_start(sf.col("start"), length)))
+                shares = rollup.merged(short.withColumn("start", window_start(sf.col("start"), length)))
             folder = self._write_parts(shares, table, name)
             first = first or folder
             yield folder
 
     def _write_parts(self, shares: DataFrame, table: str, name: str) -> Folder:
-        day = shares.select(*PARTS_SCHEMA.fieldNames()).withColumn("date", sf.date_format("start", "yyyy-MM-dd"))
+        day = shares.select(*PARTS_SCHEMA.fieldNames()).withColumn("date", utc_date(sf.col("start")))
         return self._write(day, table, name, "date")
 
     def _write(self, frame: DataFrame, table: str, name: str, *layout: str) -> Folder:
         seen = Observation()
         counted = frame.observe(seen, sf.count(sf.lit(1)).alias("rows"))
-        counted.write.partitionBy(*layout).parquet(self.log.root.uri(table, name))
+        counted.write.partitionBy(*layout).parquet(spark_path(self.log.root.uri(table, name)))
         return Folder(table=table, name=name, rows=seen.get["rows"])
+
+
+def _check_rows(written: Folder, expected: int) -> None:
+    """The last line of defence: whatever Spark made of it, not a row more or less than there is goes into the log."""
+    if written.rows != expected:
+        raise JobError(
+            f"{written.path} has {written.rows:,} messages, and should have {expected:,}; nothing of this batch counts"
+        )
 
 
 @contextmanager
@@ -284,13 +313,10 @@ def alone(out: str | os.PathLike[str] | Root) -> Iterator[None]:
     if not root.is_local:
         yield
         return
-    folder = Path(root.at(LOG))
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise JobError(f"a job is writing to {root.name} already; only one can run at a time") from None
+    lock = take(Path(root.at(LOG, "lock")))
+    if lock is None:
+        raise JobError(f"a job is writing to {root.name} already; only one can run at a time")
+    with lock:
         yield
 
 

@@ -10,7 +10,6 @@ these. So rows are numbered when they are written here, and only what is here is
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -22,7 +21,9 @@ from typing import IO, NamedTuple
 
 import pyarrow as pa
 
+from fumarole.pipeline.archive.places import sync_folder
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.locks import take
 
 TRIMMED = "trimmed.json"
 LOCK = "lock"
@@ -68,19 +69,15 @@ class Buffer:
             raise BufferError(
                 f"the replay buffer {self._folder} is another user's; choose a folder by the option `buffer`"
             )
-        self._lock = (self._folder / LOCK).open("ab")
         deadline = time.monotonic() + LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise BufferError(
-                        f"another query uses the replay buffer {self._folder}; "
-                        'give each a folder of its own: .option("buffer", …)'
-                    ) from None
-                time.sleep(0.1)
+        while (lock := take(self._folder / LOCK)) is None:
+            if time.monotonic() >= deadline:
+                raise BufferError(
+                    f"another query uses the replay buffer {self._folder}; "
+                    'give each a folder of its own: .option("buffer", …)'
+                )
+            time.sleep(0.1)
+        self._lock = lock
         self._trimmed = self._read_trimmed()
         found = {}
         for path in self._folder.iterdir():
@@ -129,6 +126,7 @@ class Buffer:
             os.fsync(file.fileno())
             size = file.tell()
         aside.rename(path)
+        sync_folder(self._folder)
         with self._changing:
             self._files[first] = _File(path, count, size)
 
@@ -163,8 +161,12 @@ class Buffer:
         """Rows before this offset will not be asked for again."""
         if end > self._trimmed:
             aside = self._folder / f"{TRIMMED}.part"
-            aside.write_text(json.dumps({"offset": end}))
+            with aside.open("w") as file:
+                json.dump({"offset": end}, file)
+                file.flush()
+                os.fsync(file.fileno())
             aside.replace(self._folder / TRIMMED)
+            sync_folder(self._folder)  # before any row goes: offsets never begin anew
         with self._changing:
             self._trimmed = max(self._trimmed, end)
             gone = [first for first, file in self._files.items() if first + file.rows <= end]

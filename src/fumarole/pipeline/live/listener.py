@@ -41,7 +41,9 @@ class Listener:
 
     def check(self) -> None:
         if self._error is not None:
-            raise PipelineError(str(self._error)) from self._error
+            told = isinstance(self._error, FumaroleError | OSError)
+            text = str(self._error) if told else f"{type(self._error).__name__}: {self._error}"
+            raise PipelineError(text) from self._error
 
     def stop(self) -> None:
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
@@ -51,7 +53,7 @@ class Listener:
     def _run(self) -> None:
         try:
             asyncio.run(self._listen())
-        except (FumaroleError, OSError) as error:
+        except BaseException as error:  # noqa: BLE001 (a thread that ended in silence would look like a quiet broker)
             self._error = error
         finally:
             self._ready.set()

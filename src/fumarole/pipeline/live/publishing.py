@@ -14,7 +14,10 @@ from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.frames import chunks, frames, slices
 
 FLUSH_SECONDS = 60.0
-TAKEN = ("topic", "payload", "value", "producer", "headers", "changes")
+CARRIED = ("producer", "headers", "changes")
+"""Columns that go along as they are, where rows have them."""
+
+_BYTES_OR_TEXT = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 
 
 def publish(batches: Iterator[pa.RecordBatch], servers: str, options: Mapping[str, str], job: str) -> int:
@@ -43,7 +46,11 @@ async def _publish(batches: Iterator[pa.RecordBatch], servers: str, options: Map
 def message_rows(rows: pa.Table, topic: str | None) -> pa.Table:
     """The columns of a message: `topic` (or the option), `payload` or else `value` as text, and what else is there."""
     names = set(rows.column_names)
-    columns = {name: rows[name] for name in TAKEN[3:] if name in names}
+    columns = {name: rows[name] for name in CARRIED if name in names}
+    if "headers" in names:
+        kind = rows.schema.field("headers").type
+        if not (pa.types.is_map(kind) and pa.types.is_list(kind.item_type)):
+            raise PipelineError(f"the column `headers` is a map from names to lists of texts, not {kind}")
     if "topic" in names:
         columns["topic"] = rows["topic"]
     elif topic is not None:
@@ -52,6 +59,9 @@ def message_rows(rows: pa.Table, topic: str | None) -> pa.Table:
         raise PipelineError("rows to publish have a column `topic`, or all go to the one of the option `topic`")
     if "payload" in names:
         columns["payload"] = rows["payload"]
+        kind = rows.schema.field("payload").type
+        if not any(is_one(kind) for is_one in _BYTES_OR_TEXT):
+            raise PipelineError(f"the column `payload` is bytes or text, not {kind}; a number may be in `value`")
     elif "value" in names:
         columns["payload"] = rows["value"].cast(pa.string())
     else:

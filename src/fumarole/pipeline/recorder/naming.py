@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import socket
@@ -11,6 +10,7 @@ from typing import IO
 
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.locks import take
 
 FOLDER = "_recorders"
 MOST = 1_000
@@ -56,13 +56,8 @@ def take_name(root: Root, namespace: str, wanted: str | None) -> Lock:
 def _lock(root: Root, namespace: str, name: str) -> Lock | None:
     if not root.is_local:
         return Lock(name, None)
-    folder = Path(root.at(namespace, FOLDER))
-    folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / f"{name}.lock").open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
+    file = take(Path(root.at(namespace, FOLDER, f"{name}.lock")))
+    if file is None:
         return None
     os.truncate(file.fileno(), 0)
     file.write(f"{os.getpid()}\n".encode())

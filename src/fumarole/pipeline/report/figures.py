@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from fumarole.pipeline import reading
+from fumarole.pipeline.columns.time import window_start
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.jobs.batch import Part, Received
+from fumarole.pipeline.jobs.batch import Part, Received, received
+from fumarole.pipeline.times import as_utc
 from fumarole.pipeline.transforms.gaps import gaps
-from fumarole.pipeline.transforms.rollup import rollup, window_start
-from fumarole.pipeline.transforms.traffic import balance, summary
+from fumarole.pipeline.transforms.rollup import rollup
+from fumarole.pipeline.transforms.traffic import balance
 
 MOST_BUCKETS: Final = 180
 MOST_STREAMS: Final = 6
@@ -94,12 +96,10 @@ class Figures:
 def gather(spark: SparkSession, part: Part, producer: str | None = None) -> Figures:
     """Asks Spark. Raises PipelineError where there is nothing to show."""
     messages = part.messages(spark).persist()
-    row = summary(messages).first()
-    assert row is not None
-    total = Received(**row.asDict())
+    total = received(messages)
     if total.first is None or total.last is None:
         raise PipelineError("there are no such messages in this archive, so there is nothing to show")
-    begin, end = _utc(total.first), _utc(total.last)
+    begin, end = total.first, total.last
     width = bucket(end - begin, MOST_BUCKETS)
     by_topic = messages.groupBy("topic").agg(
         sf.count(sf.lit(1)).alias("messages"), sf.sum(sf.octet_length("payload")).alias("bytes")
@@ -136,11 +136,6 @@ def bucket(length: timedelta, most: int) -> timedelta:
     return next((width for width in _WIDTHS if length / width <= most), _WIDTHS[-1])
 
 
-def _utc(time: datetime) -> datetime:
-    """Spark gives times of the session's zone, without saying so; that is UTC here, and Python takes them for local."""
-    return time.astimezone(UTC)
-
-
 def _streams(messages: DataFrame, width: timedelta) -> Series:
     """By subtree: the first two words, the most talkative ones by name and the rest together."""
     subtree = sf.array_join(sf.slice(sf.split("topic", r"\.", -1), 1, 2), ".")
@@ -156,7 +151,7 @@ def _streams(messages: DataFrame, width: timedelta) -> Series:
     series: Series = {name: {} for name in largest}
     for row in counted:
         into = series.setdefault(row["name"] if row["name"] in largest else "others", {})
-        into[_utc(row["start"])] = into.get(_utc(row["start"]), 0) + row["messages"]
+        into[as_utc(row["start"])] = into.get(as_utc(row["start"]), 0) + row["messages"]
     return series
 
 
@@ -166,7 +161,7 @@ def _heat(messages: DataFrame, topics: list[str], width: timedelta) -> Series:
         "topic", window_start(sf.col("time"), width).alias("start")
     )
     for row in counted.agg(sf.count(sf.lit(1)).alias("messages")).collect():
-        series[row["topic"]][_utc(row["start"])] = row["messages"]
+        series[row["topic"]][as_utc(row["start"])] = row["messages"]
     return series
 
 
@@ -174,7 +169,7 @@ def _hours(messages: DataFrame) -> dict[tuple[datetime, int], int]:
     counted = messages.groupBy(window_start(sf.col("time"), timedelta(hours=1)).alias("start")).agg(
         sf.count(sf.lit(1)).alias("messages")
     )
-    starts = [(_utc(row["start"]), row["messages"]) for row in counted.collect()]
+    starts = [(as_utc(row["start"]), row["messages"]) for row in counted.collect()]
     return {(start.replace(hour=0), start.hour): count for start, count in starts}
 
 
@@ -189,8 +184,8 @@ def _gaps(messages: DataFrame, names: dict[str, str]) -> list[Gap]:
         Gap(
             row["producer"],
             names[row["producer"]],
-            _utc(row["since"]),
-            row["until"] and _utc(row["until"]),
+            as_utc(row["since"]),
+            row["until"] and as_utc(row["until"]),
             row["seconds"],
             row["habit"],
         )
@@ -221,12 +216,21 @@ def _chosen(
     width = bucket(length, 90)
     windows = [
         Window(
-            _utc(row["start"]), row["numbers"], row["min"], row["max"], row["mean"], row["p05"], row["p50"], row["p95"]
+            as_utc(row["start"]),
+            row["numbers"],
+            row["min"],
+            row["max"],
+            row["mean"],
+            row["p05"],
+            row["p50"],
+            row["p95"],
         )
         for row in rollup(own, width, by=()).orderBy("start").collect()
     ]
     share = min(1.0, MOST_POINTS / max(1, sum(window.count for window in windows)))
-    points = [(_utc(row["time"]), row["value"]) for row in own.sample(fraction=share, seed=1).orderBy("time").collect()]
+    points = [
+        (as_utc(row["time"]), row["value"]) for row in own.sample(fraction=share, seed=1).orderBy("time").collect()
+    ]
     said = reading.changes(spark, part.archive, part.until, part.namespace).where(sf.col("producer") == producer)
     metadata: dict[str, Any] = {}
     for row in said.orderBy("time", "epoch", "recorder", "sequence").collect():

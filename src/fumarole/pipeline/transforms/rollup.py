@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from fumarole.pipeline.times import duration, microseconds
+from fumarole.pipeline.columns.time import window_start
+from fumarole.pipeline.times import duration
 
 BY: Final = ("topic", "producer")
 QUANTILES: Final = (0.05, 0.5, 0.95)
@@ -87,9 +88,3 @@ def finished(windows: DataFrame, quantiles: Sequence[float] = QUANTILES) -> Data
 def quantile_name(quantile: float) -> str:
     """`p05`, `p50`, `p999`."""
     return "p" + f"{quantile:.6f}"[2:].rstrip("0").ljust(2, "0")
-
-
-def window_start(time: Column, every: timedelta) -> Column:
-    """When the window began that a time is in; windows are counted from 1970, as Spark counts them."""
-    width = sf.lit(microseconds(every))
-    return sf.timestamp_micros(sf.unix_micros(time) - sf.pmod(sf.unix_micros(time), width))

@@ -7,8 +7,8 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
+from fumarole.pipeline.columns.time import window_start
 from fumarole.pipeline.times import duration
-from fumarole.pipeline.transforms.rollup import window_start
 
 
 def traffic(messages: DataFrame, depth: int | None = None) -> DataFrame:

@@ -1,0 +1,19 @@
+"""Patterns for an archive, which does not know by which grammar topics were published (T1, T2)."""
+
+from __future__ import annotations
+
+from fumarole.core.errors import PatternError
+from fumarole.core.topic import CHANNEL, STRICT, Grammar, parse_pattern
+
+
+def grammar_of(pattern: str) -> Grammar:
+    """The one by which it is a pattern, the usual one first. Raises PatternError, as live, where it is none."""
+    try:
+        parse_pattern(pattern, STRICT)
+    except PatternError as error:
+        try:
+            parse_pattern(pattern, CHANNEL)
+        except PatternError:
+            raise error from None
+        return CHANNEL
+    return STRICT

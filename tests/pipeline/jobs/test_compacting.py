@@ -1,0 +1,43 @@
+"""Compaction by itself; beside a job it is in `test_standing`."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from fumarole.pipeline.archive import sealed
+from fumarole.pipeline.archive.places import Root, open_root
+from fumarole.pipeline.archive.verifying import verify
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.jobs.compacting import compact, sweep
+from tests.pipeline.archives import BEGIN, Recorder, message
+
+LATER = BEGIN + timedelta(days=1)
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    """Two at once would both replace the same files, and every message would be there twice (P1)."""
+    recorder, root = Recorder(tmp_path), open_root(tmp_path)
+    for second in (0, 1, 3600, 3601):
+        recorder.seal([message(second)])
+    first = compact(root, now=LATER)
+    assert next(first).rows == 2
+    with pytest.raises(PipelineError, match=r"a compaction of .*/default runs already"):
+        list(compact(root, now=LATER + timedelta(seconds=1)))
+    with pytest.raises(PipelineError, match="runs already"):
+        sweep(root, grace=timedelta(0))
+    assert [step.rows for step in first] == [2]
+    assert [(file.rows, len(file.replaces)) for file in sealed(root, "default")] == [(2, 2), (2, 2)]
+    assert sweep(root, grace=timedelta(0)) == 4
+    assert list(compact(root, now=LATER)) == []
+    assert verify(root, "default") == []
+
+
+def test_on_another_file_system() -> None:
+    root = Root(fs._MockFileSystem(), "bucket/archive", "mock://bucket/archive")
+    recorder = Recorder(root)
+    for second in (0, 1):
+        recorder.seal([message(second)])
+    assert [step.files for step in compact(root, now=LATER)] == [2]
+    assert verify(root, "default") == []

@@ -1,0 +1,41 @@
+"""Rows to publish: which columns they must have, and what is said where they have not."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.live.publishing import message_rows
+
+HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "text"),
+    [
+        pytest.param({"payload": ["1"]}, None, "have a column `topic`", id="no topic"),
+        pytest.param({"topic": ["a"]}, None, "have a column `payload`", id="no payload"),
+        pytest.param({"topic": ["a"], "payload": [1.5]}, None, "is bytes or text, not double", id="number"),
+        pytest.param(
+            {"payload": [b""], "headers": pa.array([[("Unit", "K")]], pa.map_(pa.string(), pa.string()))},
+            "a",
+            "is a map from names to lists of texts, not map<string, string>",
+            id="headers that are not lists",
+        ),
+        pytest.param({"payload": [b""], "headers": ["x"]}, "a", "not string", id="headers that are no map"),
+    ],
+)
+def test_rows_that_cannot_be_published(columns: dict[str, Any], topic: str | None, text: str) -> None:
+    with pytest.raises(PipelineError, match=text):
+        message_rows(pa.table(columns), topic)
+
+
+def test_rows_of_ones_own() -> None:
+    rows = message_rows(pa.table({"value": [21.5, None], "colour": ["red", "blue"]}), "a")
+    assert rows.to_pylist() == [{"topic": "a", "payload": "21.5"}, {"topic": "a", "payload": None}]
+    assert message_rows(pa.table({"topic": ["b"], "payload": ["x"], "value": [1]}), "a").to_pylist() == [
+        {"topic": "b", "payload": "x"}
+    ]
+    carried = pa.table({"topic": ["b"], "payload": [b"x"], "headers": pa.array([[("Unit", ["K"])]], HEADERS)})
+    assert message_rows(carried, None).to_pylist() == [{"headers": [("Unit", ["K"])], "topic": "b", "payload": b"x"}]

@@ -1,0 +1,129 @@
+"""The commands that work on an archive, in the Spark session of the tests: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from fumarole.app.cli import app
+from fumarole.app.commands import analysing
+from fumarole.pipeline.jobs.batch import Part
+from tests.pipeline.archives import AS_THEY_ARE, Recorder, change, message
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("commands")
+    one, two = Recorder(root, "one"), Recorder(root, "two")
+    one.seal(change(0, "p", {"Region": "usa", "Serial": 2**53 + 1}), "changes")
+    one.seal([message(second, "a.b", "p", second / 4) for second in (0, 1, 2, 3)])
+    one.seal([message(4.7, "a.b", "p", 1.0)])
+    two.seal([message(1.5, "a.c\x1b", None)])
+    return root
+
+
+class Commands:
+    """They all get the archive, and the session that runs already."""
+
+    def __init__(self, archive: Path) -> None:
+        self._archive = archive
+
+    def run(self, job: str, *options: str, code: int = 0) -> tuple[str, str]:
+        """What it said on stdout and stderr."""
+        ended = CliRunner().invoke(app, ["pipeline", job, "--archive", str(self._archive), *options])
+        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+            raise ended.exception
+        assert ended.exit_code == code, ended.stderr
+        return ended.stdout, ended.stderr
+
+    def rows(self, job: str, *options: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.run(job, *options, "--json")[0].splitlines()]
+
+
+@pytest.fixture
+def commands(spark: SparkSession, archive: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
+    @contextmanager
+    def running(_engine: object, _name: str, part: Part) -> Iterator[SparkSession]:
+        with analysing.told():
+            part.check()
+            yield spark
+
+    monkeypatch.setattr(analysing, "spark_session", running)
+    before = {key: spark.conf.get(key) or "" for key in AS_THEY_ARE}
+    for key, value in AS_THEY_ARE.items():
+        spark.conf.set(key, value)
+    yield Commands(archive)
+    for key, value in before.items():
+        spark.conf.set(key, value)
+
+
+def test_tables(commands: Commands) -> None:
+    described = commands.rows("enrich", "--limit", "2", "--topic", "a.b")
+    assert [(row["time"], row["metadata"]) for row in described] == [
+        (f"2026-03-01T12:00:0{second}", {"Region": "usa", "Serial": 2**53 + 1}) for second in (0, 1)
+    ]
+    assert [(row["subtree"], row["messages"]) for row in commands.rows("traffic", "--depth", "1")] == [
+        ("", 6),
+        ("a", 6),
+    ]
+    assert [(row["recorder"], row["messages"]) for row in commands.rows("balance")] == [("one", 5), ("two", 1)]
+    silent = commands.rows("gaps", "--factor", "1", "--least", "1500ms", "--until", "2026-03-01T12:00:05")
+    assert [(row["since"], row["until"]) for row in silent] == [("2026-03-01T12:00:03", "2026-03-01T12:00:04.700000")]
+
+
+def test_a_table_for_people(commands: Commands) -> None:
+    out, err = commands.run("traffic", "--limit", "3")
+    assert out.splitlines()[0].split() == ["subtree", "depth", "topics", "messages", "bytes"]
+    assert len(out.splitlines()) == 4
+    assert err == "more than 3 rows: --limit shows more, --out writes all\n"
+    assert "a.c\\x1b" in commands.run("traffic")[0], "what others sent is shown, not obeyed"
+
+
+def test_a_table_in_files(commands: Commands, spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path / "rollup")
+    assert commands.run("rollup", "--every", "2s", "--out", out)[1] == f"4 rows written to {out}\n"
+    written = spark.read.parquet(out)
+    assert {str(row["date"]) for row in written.collect()} == {"2026-03-01"}
+    assert sum(row["count"] for row in written.collect()) == 6
+    assert "is there already" in commands.run("rollup", "--out", out, code=1)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "text"),
+    [
+        pytest.param(["--topic", "a.>.b"], 1, "`>` must be the last word, at position 2", id="pattern"),
+        pytest.param(["--where", "Region = "], 2, "expected a value", id="query"),
+        pytest.param(["--since", "yesterday"], 1, "'yesterday' is no time", id="time"),
+        pytest.param(["--namespace", "../default"], 1, "has no namespace '../default'", id="namespace"),
+        pytest.param(["--archive", "/nowhere"], 1, "there is no archive at /nowhere", id="archive"),
+    ],
+)
+def test_mistakes_are_a_sentence_at_once(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int, text: str
+) -> None:
+    """Before Spark is begun, which takes some seconds."""
+    monkeypatch.setattr(analysing, "session", lambda *_: pytest.fail("it need not have begun"))
+    out, err = Commands(archive).run("rollup", *options, code=code)
+    assert out == ""
+    assert text in err
+    assert len(err.splitlines()) <= 3
+
+
+def test_compact(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    for second in range(3):
+        recorder.seal([message(second)])
+    ended = CliRunner().invoke(app, ["pipeline", "compact", "--archive", str(tmp_path), "--grace", "1ms"])
+    assert ended.exit_code == 0
+    assert ended.stderr.splitlines()[-1].startswith("3 files became 1; ")
+    ended = CliRunner().invoke(app, ["pipeline", "verify", "--archive", str(tmp_path)])
+    assert ended.exit_code == 0, ended.stdout
+    ended = CliRunner().invoke(app, ["pipeline", "compact", "--archive", str(tmp_path), "--settled", "x"])
+    assert (ended.exit_code, ended.stderr[:19]) == (1, "'x' is no duration;")
