@@ -25,6 +25,7 @@ from fumarole.pipeline.archive.seals import sealed
 from fumarole.pipeline.jobs.log import Log
 
 TICK = 0.005
+LATENESS = 0.25
 TELL_SECONDS = 10.0
 RECORDERS = 2
 PATIENCE = 120.0
@@ -90,6 +91,7 @@ async def _stations(url: str, seconds: float, rate: float, tell: Callable[[int],
         loop = asyncio.get_running_loop()
         begin, due, published, told = loop.time(), 0.0, 0, 0.0
         while (now := loop.time() - begin) < seconds:
+            due = max(due, (now - LATENESS) * rate)  # an instrument that was held up does not make up for it
             for _ in range(int(now * rate - due)):
                 number = order[int(due) % len(order)]
                 value, news = every[number].read(now, len(order) / often[number] / rate)
