@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from fumarole.app import demo_pipeline
 from fumarole.app.commands import recording
 from fumarole.app.commands.recording import PlainLines, line
 from fumarole.pipeline.archive import write_rows
@@ -85,6 +86,39 @@ def test_mistakes_are_told_before_spark_is_started(
     ended = run_here("pipeline", command, *arguments)
     assert (ended.code, ended.out) == (code, b"")
     assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param(("run", "--archive", "nowhere", "--out", "out"), 1, "there is no archive at", id="archive"),
+        pytest.param(("run", "--archive", "a", "--out", "out", "--window", "soon"), 1, "is no duration", id="window"),
+        pytest.param(("report", "--archive", "a", "--page", "b/c.html"), 2, "there is no folder b", id="folder"),
+        pytest.param(("report", "--archive", "a", "--page", "a"), 2, "--page a: that is a folder", id="page"),
+    ],
+)
+def test_places_are_looked_at_before_spark_is_started(
+    arguments: tuple[str, ...], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fumarole.app.commands.analysing.session", lambda *_: pytest.fail("Spark was started"))
+    write_rows("a", "default", [{"time": datetime(2026, 3, 1, tzinfo=UTC), "topic": "a", "payload": b"1"}])
+    ended = run_here("pipeline", *arguments)
+    assert (ended.code, ended.out) == (code, b"")
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+    assert said in ended.err
+
+
+def test_whoever_waits_for_the_demonstration_sees_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_pipeline, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(demo_pipeline, "CATCHING_UP", 0.1)
+    write_rows(tmp_path / "a", "default", [{"time": datetime(2026, 3, 1, tzinfo=UTC), "topic": "a", "payload": b"1"}])
+    job: Any = SimpleNamespace(poll=lambda: None)
+    assert demo_pipeline._wait_for(job, tmp_path / "a", tmp_path / "tables", 2, tmp_path) == 1
+    said = capsys.readouterr().err.split("\n")[0]
+    assert said.split() == ["2", "published", "1", "archived", "0", "in", "the", "tables", "(0", "batches)"]
 
 
 def test_a_replay_of_nothing(tmp_path: Path) -> None:

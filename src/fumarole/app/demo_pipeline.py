@@ -25,10 +25,13 @@ from fumarole.pipeline.archive.seals import sealed
 from fumarole.pipeline.jobs.log import Log
 
 TICK = 0.005
+LATENESS = 0.25
 TELL_SECONDS = 10.0
 RECORDERS = 2
 PATIENCE = 120.0
 """Seconds for a process to do what it has to do."""
+CATCHING_UP = 600.0
+"""Seconds for the standing job, which begins with Spark's start: a batch takes as long as the machine is busy."""
 
 
 def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
@@ -43,6 +46,7 @@ def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
             say(f"{RECORDERS} recorders, sharing what comes, into {archive}")
             say(f"the standing job, from there into {tables}")
             published = asyncio.run(_stations(url, seconds, rate, lambda count: say(_so_far(count, archive, tables))))
+            say("the stations end; the recorders seal what they have, and the job catches up")
             archived = _wait_for(job, archive, tables, published, folder)
     say(f"{count_text(published, 'reading')} published, {archived:,} archived")
     done = Log(tables).state()
@@ -87,6 +91,7 @@ async def _stations(url: str, seconds: float, rate: float, tell: Callable[[int],
         loop = asyncio.get_running_loop()
         begin, due, published, told = loop.time(), 0.0, 0, 0.0
         while (now := loop.time() - begin) < seconds:
+            due = max(due, (now - LATENESS) * rate)  # an instrument that was held up does not make up for it
             for _ in range(int(now * rate - due)):
                 number = order[int(due) % len(order)]
                 value, news = every[number].read(now, len(order) / often[number] / rate)
@@ -169,9 +174,13 @@ def _wait_until_said(process: subprocess.Popen[bytes], log: Path, word: str) -> 
 
 def _wait_for(job: subprocess.Popen[bytes], archive: Path, tables: Path, published: int, folder: Path) -> int:
     """Until the recorders have sealed everything, and the standing job has caught up; or nothing comes any more."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + CATCHING_UP
+    told = time.monotonic()
     archived = 0
     while time.monotonic() < deadline:
+        if time.monotonic() - told >= TELL_SECONDS:
+            told = time.monotonic()
+            say(_so_far(published, archive, tables))
         archived = _archived(archive)
         if published == archived == Log(tables).state().messages:
             break

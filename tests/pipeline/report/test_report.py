@@ -107,6 +107,13 @@ def test_the_last_message_is_no_peak(spark: SparkSession, tmp_path: Path) -> Non
     assert set(by_name["a"]) == {1.0}
 
 
+def test_a_burst_in_a_part_of_a_bucket_is_no_higher_than_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    burst = [message(0.9 + number / 1000, "a", None) for number in range(100)]
+    Recorder(tmp_path).seal([*burst, *(message(number, "a", None) for number in range(1, 10))])
+    middles, by_name = plots.rates_by_name(gather(spark, Part(str(tmp_path))))
+    assert (middles[0], by_name) == (at(1.5), {"a": [1.0] * 8})
+
+
 def test_buckets() -> None:
     assert bucket(timedelta(seconds=30), 60) == timedelta(seconds=1)
     assert bucket(timedelta(hours=5), 60) == timedelta(minutes=5)

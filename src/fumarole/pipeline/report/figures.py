@@ -109,6 +109,8 @@ def gather(spark: SparkSession, part: Part, producer: str | None = None) -> Figu
         for each in by_topic.orderBy(sf.desc("messages"), "topic").limit(MOST_TOPICS).collect()
     ]
     names = _names(messages)
+    if producer is not None and producer not in names:
+        raise PipelineError(f"no message of a producer {producer} is in this archive, or in the part asked for")
     long = end - begin >= timedelta(days=2)
     figures = Figures(
         title=f"{part.archive.rstrip('/').rpartition('/')[2] or part.archive}, namespace {part.namespace}",
@@ -210,8 +212,6 @@ def _chosen(
         if most is None:
             return None
         producer = str(most["producer"])
-    elif producer not in names:
-        raise PipelineError(f"no message of a producer {producer} is in this archive, or in the part asked for")
     own = numbers.where(sf.col("producer") == producer)
     width = bucket(length, 90)
     windows = [

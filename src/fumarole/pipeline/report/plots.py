@@ -81,9 +81,10 @@ def rates_by_name(figures: Figures) -> tuple[list[datetime], dict[str, list[floa
     }
     least = width.total_seconds() / 10
     starts = [start for start in seconds if seconds[start] >= least] or list(seconds)[:1]
-    # The last bucket ends with a message, which is one more than its time has: where few come, that is a peak.
-    if len(starts) > FEW_BUCKETS and seconds[starts[-1]] < width.total_seconds():
-        starts.pop()
+    # Where there are enough, only whole ones: a burst is a peak in a part of one, and so is the last message, which is
+    # one more than its time has.
+    whole = [start for start in starts if seconds[start] == width.total_seconds()]
+    starts = whole if len(whole) >= FEW_BUCKETS else starts
     by_name = {
         name: [counts.get(start, 0) / max(seconds[start], least) for start in starts]
         for name, counts in figures.streams.items()
