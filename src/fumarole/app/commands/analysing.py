@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 import tempfile
@@ -39,15 +40,21 @@ def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterat
         if part is not None:
             part.check()
     settings = dict(_setting(text) for text in engine.conf or [])
-    complaints = Path(tempfile.mkdtemp(prefix="fumarole-spark-"), "spark.log")
+    folder = Path(tempfile.mkdtemp(prefix="fumarole-spark-"))
+    complaints = folder / "spark.log"
     with told(complaints):
-        spark = session(f"fumarole {name}", engine.master, settings, complaints)
         try:
-            yield spark
-        finally:
-            spark.stop()
-    complaints.unlink(missing_ok=True)
-    complaints.parent.rmdir()
+            spark = session(f"fumarole {name}", engine.master, settings, complaints)
+            try:
+                yield spark
+            finally:
+                spark.stop()
+        except FAILURES:
+            raise  # what Spark had to say is kept, for whoever wants to know more
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
+    shutil.rmtree(folder)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -66,6 +73,8 @@ def told(complaints: Path | None = None) -> Iterator[None]:
         fail(error.caret(), MISUSED)
     except FumaroleError as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except FAILURES as error:
@@ -245,7 +254,10 @@ def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> 
     from fumarole.pipeline.report.figures import gather
     from fumarole.pipeline.report.page import written
 
+    if not page.absolute().parent.is_dir():
+        fail(f"{page} cannot be written: {page.parent} is no folder", MISUSED)
     with spark_session(engine, "report", part) as running:
         figures = gather(running, part, producer)
-    page.write_text(written(figures))
+    with told():
+        page.write_text(written(figures))
     say(f"written to {page}")
