@@ -176,9 +176,9 @@ def test_damaged_files_are_set_aside(spark: SparkSession, tmp_path: Path) -> Non
     archive, out = tmp_path / "archive", tmp_path / "out"
     recorder = Recorder(archive)
     damages: list[tuple[Callable[[Path], None], str]] = [
-        (truncate, "bytes, but"),
-        (replace, "it is not Parquet"),
-        (Path.unlink, "there is a seal, but no file"),
+        (truncate, "bytes, sealed were"),
+        (replace, "it cannot be read as Parquet"),
+        (Path.unlink, "its seal is there, the file is not"),
     ]
     names = []
     for number, (spoil, _) in enumerate(damages):
