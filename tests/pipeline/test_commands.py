@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from fumarole.app.cli import app
 from fumarole.app.commands import analysing
 from fumarole.pipeline.jobs.batch import Part
-from tests.pipeline.archives import AS_THEY_ARE, Recorder, change, message
+from fumarole.pipeline.jobs.standing import Progress
+from tests.pipeline.archives import AS_THEY_ARE, Recorder, at, change, message
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +119,26 @@ def test_mistakes_are_a_sentence_at_once(
 def test_a_page_that_cannot_be_written(archive: Path) -> None:
     _, err = Commands(archive).run("report", "--page", "/nowhere/page.html", code=2)
     assert err == "/nowhere/page.html cannot be written: /nowhere is no folder\n"
+
+
+def test_what_is_told_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(
+        number=7,
+        rows=5_000,
+        seconds=2.5,
+        lag=300.0,
+        watermark=at(0),
+        late=3,
+        again=20,
+        aside=("r-1-0: it has\x1b 5 bytes",),
+        left=2,
+    )
+    analysing.tell(progress)
+    assert capsys.readouterr().err.splitlines() == [
+        "batch 7  5,000 rows  2,000 rows/s  2.5 s  lag 5 min  watermark 2026-03-01 12:00:00  "
+        "3 late  20 described anew  2 files to go",
+        "set aside, not read: r-1-0: it has\\x1b 5 bytes",
+    ]
 
 
 def test_compact(tmp_path: Path) -> None:
