@@ -1,4 +1,5 @@
-"""A cluster beside one of nats-server of the same size: over a link, confirming a subscribe, joining, and all cores.
+"""A cluster beside one of nats-server of the same size: over a link, confirming a subscribe, joining, being killed, and
+all cores.
 
 Publishers are on one node and consumers on another, so that every message goes over a link. How long it takes to
 confirm a subscribe has no peer: nats-server answers before other nodes know of it.
@@ -6,6 +7,9 @@ confirm a subscribe has no peer: nats-server answers before other nodes know of 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -38,22 +42,22 @@ CHANGE_LIMIT = 30.0
 """Microseconds on a processor."""
 BATCH = 1_000
 FEW_CONNECTIONS = {
-    "one to one, 16 B": Load(1_000_000),
-    "one to one, 128 B": Load(600_000, size=128, topics=1_000),
-    "one to one, 1 KiB": Load(250_000, size=1024, topics=1_000, window=4_000),
-    "no consumer, 16 B": Load(2_000_000, consumers=0),
-    "fan-out to 10, 128 B": Load(200_000, size=128, topics=1_000, consumers=10),
-    "group of 4, 16 B": Load(600_000, consumers=4, group="sharing"),
-    "4 publishers, 4 consumers, 64 B": Load(300_000, size=64, publishers=4, consumers=4),
-    "every topic new, 16 B": Load(500_000, topics=500_000),
-    "8 publishers, 8 consumers, 64 B": Load(400_000, size=64, publishers=8, consumers=8),
-    "16 publishers, group of 16, 64 B": Load(800_000, size=64, publishers=16, consumers=16, group="sharing"),
+    "one to one, 16 B": Load(5_000_000),
+    "one to one, 128 B": Load(2_500_000, size=128, topics=1_000),
+    "one to one, 1 KiB": Load(800_000, size=1024, topics=1_000, window=4_000),
+    "no consumer, 16 B": Load(10_000_000, consumers=0),
+    "fan-out to 10, 128 B": Load(800_000, size=128, topics=1_000, consumers=10),
+    "group of 4, 16 B": Load(4_000_000, consumers=4, group="sharing"),
+    "4 publishers, 4 consumers, 64 B": Load(2_500_000, size=64, publishers=4, consumers=4),
+    "every topic new, 16 B": Load(1_000_000, topics=1_000_000),
+    "8 publishers, 8 consumers, 64 B": Load(1_200_000, size=64, publishers=8, consumers=8),
+    "16 publishers, group of 16, 64 B": Load(2_000_000, size=64, publishers=16, consumers=16, group="sharing"),
 }
 """One worker keeps these for itself."""
 MANY_CONNECTIONS = {
-    "fan-out to 100, 128 B": Load(30_000, size=128, topics=1_000, consumers=100, window=5_000),
-    "100 publishers, 100 consumers, 64 B": Load(20_000, size=64, publishers=100, consumers=100, window=1_000),
-    "100 publishers, group of 100, 64 B": Load(400_000, size=64, publishers=100, consumers=100, group="sharing"),
+    "fan-out to 100, 128 B": Load(60_000, size=128, topics=1_000, consumers=100, window=5_000),
+    "100 publishers, 100 consumers, 64 B": Load(80_000, size=64, publishers=100, consumers=100, window=1_000),
+    "100 publishers, group of 100, 64 B": Load(800_000, size=64, publishers=100, consumers=100, group="sharing"),
 }
 """These are spread."""
 TWO_NODES, THREE_NODES = "Cluster of two nodes", "Cluster of three nodes"
@@ -65,6 +69,7 @@ def measure(effort: Effort) -> Iterator[Figure]:
         yield from _latency(ours, theirs, effort)
     yield from _confirming(effort)
     yield from _joining(effort)
+    yield _hanging_up(effort)
     yield from _workers(effort)
 
 
@@ -134,6 +139,28 @@ def _joining(effort: Effort) -> Iterator[Figure]:
             yield within(CHANGE_LIMIT, TWO_NODES, "a change, on the node that is told", cost, "µs")
             connection.close()
         crowd.close()
+
+
+def _hanging_up(effort: Effort) -> Figure:
+    """From kill -9 until others see that connections have ended: what is forwarded in between is lost."""
+    present = effort.share(PRESENT)
+    best = [float("inf")] * 2
+    for _ in range(effort.rounds):
+        ours = fumarole_cluster(1, "--limits-consumers-per-connection", str(present))
+        for which, cluster in enumerate((ours, nats_cluster(1))):
+            with cluster as (node,):
+                crowd = _crowd(node, present)
+                connection = node.connect()
+                effort.tell(f"{node.name} with {present:,} consumers is killed")
+                began = time.perf_counter()
+                os.kill(node.pid, signal.SIGKILL)
+                with contextlib.suppress(ConnectionResetError):
+                    connection.recv(1)
+                best[which] = min(best[which], (time.perf_counter() - began) * 1e6)
+                for made in (connection, crowd):
+                    made.close()
+    name = f"with {present:,} consumers, until connections end"
+    return against(PEER, "A node that is killed", name, best[0], best[1], "µs", at_most=1.0)
 
 
 def _workers(effort: Effort) -> Iterator[Figure]:

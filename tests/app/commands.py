@@ -32,6 +32,14 @@ class Ended:
         return self.out.decode().splitlines()
 
 
+def run_here(*arguments: str, **variables: str) -> Ended:
+    """A command, in this process."""
+    result = CliRunner().invoke(app, arguments, env=variables)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ended(result.exit_code, result.stdout.encode(), result.stderr.encode())
+
+
 class CommandLine:
     """Commands that all use one broker, in a namespace that no other test has."""
 
@@ -63,10 +71,7 @@ class CommandLine:
 
     def run_here(self, *arguments: str, **variables: str) -> Ended:
         """The same without a process of its own: much quicker."""
-        result = CliRunner().invoke(app, arguments, env={"FUMAROLE_SERVERS": self.url, **variables})
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return Ended(result.exit_code, result.stdout.encode(), result.stderr.encode())
+        return run_here(*arguments, **{"FUMAROLE_SERVERS": self.url, **variables})
 
     def end(self, process: Process, stdin: bytes = b"") -> Ended:
         """Waits for one that was started."""

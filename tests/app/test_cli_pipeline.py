@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +21,9 @@ import pytest
 
 from fumarole.app.commands import recording
 from fumarole.app.commands.recording import PlainLines, line
+from fumarole.pipeline.archive import write_rows
 from fumarole.pipeline.recorder.writer import Progress
-from tests.app.commands import SECONDS, CommandLine
+from tests.app.commands import SECONDS, CommandLine, run_here
 
 
 def recorder(**progress: Any) -> Any:
@@ -35,6 +37,63 @@ def test_the_line() -> None:
     assert line(quiet, 123_456.7) == "123,457 messages/s, 400 waiting, 1,000 on disk in 2 files (3.0 MiB), 103 dropped"
     assert line(recorder(fault="No space left on device"), 0).endswith(
         "; NOTHING CAN BE WRITTEN: No space left on device"
+    )
+
+
+def test_mistakes_of_a_recorder(command_line: CommandLine, tmp_path: Path) -> None:
+    record = ("record", "--archive", str(tmp_path / "archive"))
+    wrong = command_line.run(*record, "--where", "Room lke 4")
+    assert (wrong.code, wrong.err.splitlines()[:2]) == (2, ["Room lke 4", "     ^"])
+    alone = command_line.run(*record, "--servers", "nats://127.0.0.1:1")
+    assert alone.code == 1
+    assert alone.err.splitlines() == [
+        "no broker at nats://127.0.0.1:1 (connection refused); start one with `fumarole serve`"
+    ]
+    command_line.run("pub", "a", "1")
+    (tmp_path / "file").touch()
+    there = command_line.run("record", "--archive", str(tmp_path / "file"))
+    assert (there.code, there.err) == (1, f"{tmp_path / 'file'} cannot be written: Not a directory\n")
+
+
+MISTAKES = [
+    pytest.param(("--archive", "nowhere"), 1, "there is no archive at", id="no archive"),
+    pytest.param(("--archive", "empty"), 1, "no recorder has sealed a file there yet", id="empty"),
+    pytest.param(("--archive", "archive", "--namespace", "lab"), 1, "it has default", id="namespace"),
+    pytest.param(("--archive", "archive", "--topic", "a.>.b"), 2, "`>` must be the last word", id="pattern"),
+    pytest.param(("--archive", "archive", "--where", "Room lke 4"), 2, "     ^", id="query"),
+    pytest.param(("--archive", "archive", "--since", "yesterday"), 1, "is no time", id="time"),
+    pytest.param(
+        ("--archive", "archive", "--since", "2026-03-02", "--until", "2026-03-01"), 2, "nothing between", id="range"
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), MISTAKES)
+@pytest.mark.parametrize("command", ["rollup", "whatif", "report"])
+def test_mistakes_are_told_before_spark_is_started(
+    command: str,
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fumarole.app.commands.analysing.session", lambda *_: pytest.fail("Spark was started"))
+    (tmp_path / "empty").mkdir()
+    write_rows("archive", "default", [{"time": datetime(2026, 3, 1, tzinfo=UTC), "topic": "a", "payload": b"1"}])
+    ended = run_here("pipeline", command, *arguments)
+    assert (ended.code, ended.out) == (code, b"")
+    assert said in ended.err
+
+
+def test_a_replay_of_nothing(tmp_path: Path) -> None:
+    ended = run_here(
+        "pipeline", "replay", "--archive", str(tmp_path), "--since", "2026-03-02T00:00", "--until", "2026-03-01T00:00"
+    )
+    assert ended.code == 2
+    assert (
+        ended.err == "--since 2026-03-02T00:00 is not before --until 2026-03-01T00:00: there is nothing between them\n"
     )
 
 

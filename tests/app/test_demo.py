@@ -18,6 +18,8 @@ import pytest
 from rich.console import Console
 
 from fumarole.app.demo import SAMPLE, Flow, Scene
+from fumarole.app.demo_broker import Launched
+from fumarole.app.demo_cluster import DemoCluster
 from fumarole.app.demo_screen import bars, picture, sparkline, status_line
 from fumarole.app.demo_sensors import ALARM, CALM, alarming, sensors
 from fumarole.core.topic import check_topic, matches, parse_pattern
@@ -111,6 +113,23 @@ def test_hints_name_the_port_where_it_is_not_the_usual_one() -> None:
     with console.capture() as captured:
         console.print(picture(busy_scene("nats://127.0.0.1:5000"), 120, 40))
     assert "stats --watch --servers nats://127.0.0.1:5000" in captured.get()
+
+
+def test_a_cluster_says_what_to_kill_and_whose_numbers_these_are() -> None:
+    scene = busy_scene()
+    scene.broker["node"] = "node-1"
+    scene.cluster = DemoCluster.__new__(DemoCluster)  # one whose nodes were not started
+    process = subprocess.Popen(["true"])
+    process.wait()
+    scene.cluster.nodes = [Launched(process, "nats://127.0.0.1:4222"), None]
+    console = Console(width=100, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(picture(scene, 100, 40))
+    shown = captured.get()
+    assert f"node-1 pid {process.pid}, node-2 away: kill one and see" in shown
+    assert "node-1, where the sensors are: 1,000,000,000 received" in shown
+    assert f"kill -9 {process.pid}" in shown
+    assert "cluster status" in shown
 
 
 def test_status_line() -> None:

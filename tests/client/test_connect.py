@@ -134,6 +134,15 @@ async def test_what_a_user_may_not_do_is_told(start_broker: StartBroker) -> None
             await client.flush()
 
 
+async def test_who_may_not_hear_answers_is_told_what_is_missing(start_broker: StartBroker) -> None:
+    deaf = UserSettings(name="deaf", token=Secret(token_digest("t0ken")), subscribe=PermissionSettings(allow=("a",)))
+    broker = await start_broker(users=(deaf,))
+    async with fumarole.connect(broker.login("t0ken")) as client:
+        for _ in range(2):
+            with pytest.raises(fumarole.RefusedError, match=r"may not hear answers, and needs `_INBOX\.>`"):
+                await client.stats()
+
+
 async def test_the_user_names_the_namespace_where_there_are_no_users(broker: RealBroker) -> None:
     async with (
         fumarole.connect(broker.login("one:x")) as one,

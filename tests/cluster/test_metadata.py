@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 import pytest
 
-from fumarole.cluster.metadata import GRAVE_SECONDS, SAID_SECONDS, Metadata
+from fumarole.cluster.metadata import GRAVE_SECONDS, SAID_SECONDS, Metadata, author
+from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.producers import Reading
 from fumarole.protocols.link import Frame, Producers
@@ -19,10 +21,10 @@ PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 class Place:
     """A node, as far as it matters here. What it says to another waits there until it is heard."""
 
-    def __init__(self, name: str, places: list[Place]) -> None:
+    def __init__(self, name: str, places: list[Place], life: int = 1) -> None:
         namespaces = Namespaces()
         self.name = name
-        self.metadata = Metadata(namespaces, name, self._say)
+        self.metadata = Metadata(namespaces, author(name, life), self._say)
         namespaces.watch(lambda *_: None, self.metadata.described, self.metadata.forgotten)
         exchange = namespaces.get("default")
         assert exchange is not None
@@ -40,8 +42,16 @@ class Place:
     def tell(self, said: dict[str, Any]) -> None:
         self.producers.hear(Reading(PRODUCER, said, 1), self.metadata.now)
 
+    def forget(self) -> None:
+        self.producers.forget(PRODUCER)
+
     def hear(self, whom: str) -> None:
         self.metadata.learn(self.waiting[whom].popleft())
+
+    def meet_anew(self, other: Place) -> None:
+        """Their link breaks: what was on its way is lost, and each tells the other everything."""
+        for one, two in ((self, other), (other, self)):
+            two.waiting[one.name] = deque(one.metadata.everything())
 
     def hear_all(self) -> None:
         for whom, waiting in self.waiting.items():
@@ -106,15 +116,111 @@ def test_versions_of_keys_are_forgotten_after_a_while() -> None:
     assert said.producers[0].said == {}
 
 
-@pytest.mark.parametrize("seed", range(200))
+def test_what_was_said_before_it_was_forgotten_does_not_come_back() -> None:
+    """In whatever order somebody hears that a producer said something, was forgotten, and said something else."""
+    a, b, c, late = all_of = places("a", "b", "c", "d")
+    a.tell({"Kind": "temperature"})
+    for place in all_of:
+        place.hear_all()
+    a.tell({"Room": "kitchen"})
+    b.forget()
+    c.hear("b")
+    c.tell({"Floor": 1})
+    for whom in ("a", "c", "b"):
+        late.hear(whom)
+    for place in all_of:
+        place.hear_all()
+    assert [place.known() for place in all_of] == [{"Floor": 1}] * 4
+
+
+def test_who_says_that_it_was_forgotten_may_be_gone() -> None:
+    """What the producer has said since tells of it too."""
+    a, b, c, late = places("a", "b", "c", "d")
+    a.tell({"Kind": "temperature", "Room": "kitchen"})
+    for place in (b, c, late):
+        place.hear_all()
+    b.forget()
+    c.hear("b")
+    c.tell({"Floor": 1})
+    late.waiting["b"].clear()
+    late.hear_all()
+    assert late.known() == {"Floor": 1}
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["said", "forgotten"])
+def test_what_a_node_said_before_it_was_gone_is_told_by_those_who_heard_it(is_forgotten: bool) -> None:
+    a, b, c = places("a", "b", "c")
+    a.tell({"Kind": "temperature"})
+    for place in (b, c):
+        place.hear_all()
+    if is_forgotten:
+        a.forget()
+    else:
+        a.tell({"Room": "kitchen"})
+    b.hear_all()
+    c.waiting["a"].clear()
+    assert b.known() != c.known()
+    b.metadata.tell_again("a")
+    c.hear_all()
+    assert b.known() == c.known()
+
+
+def test_a_node_that_lives_again_gives_other_versions() -> None:
+    """What it says before it has heard of what it said in its former life does not pass for that."""
+    a, b = all_of = places("a", "b")
+    a.tell({"Room": "kitchen"})
+    b.hear_all()
+    all_of.remove(a)
+    again = Place("a", all_of, life=2)
+    again.tell({"Room": "hall"})
+    again.meet_anew(b)
+    for place in all_of:
+        place.hear_all()
+    assert again.known() == b.known()
+
+
+def test_what_was_kept_through_a_restart_of_all_comes_to_the_same() -> None:
+    """Each has it from its own disk, and one of them was away when it last changed."""
+    for order in ((0, 1), (1, 0)):
+        pair = places("a", "b")
+        kept: list[dict[str, Any]] = [{"Room": "kitchen"}, {"Room": "hall", "Floor": 1}]
+        for place, metadata in zip(pair, kept, strict=True):
+            place.producers.restore(PRODUCER, metadata, 0.0)
+        for number in order:
+            for said in pair[number].metadata.everything():
+                pair[1 - number].metadata.learn(said)
+        assert pair[0].known() == pair[1].known()
+        assert pair[0].known() in kept
+
+
+def test_a_producer_that_always_has_another_key_leaves_nothing_behind() -> None:
+    limits = Limits()
+    for length in (1, 3000):
+        a, b = places("a", "b")
+        names = [f"{'k' * length}{number}" for number in range(5 * limits.metadata_keys)]
+        for gone, new in pairwise(names):
+            a.tell({gone: None, new: 1})
+            b.hear_all()
+        for place in (a, b):
+            ((stamps, _),) = place.metadata._said.values()
+            assert len(stamps) <= 2 * limits.metadata_keys
+            assert sum(map(len, stamps)) <= 2 * limits.metadata_bytes
+            assert place.known() == {names[-1]: 1}
+
+
+@pytest.mark.parametrize("seed", range(400))
 def test_all_come_to_the_same(seed: int) -> None:
-    """Three nodes are told anything at random, and hear of each other's now and then, each in order."""
+    """Three nodes are told anything at random (in every other case also to forget it), and hear of each other now and then, each in order, while links break."""
     random, all_of = Random(seed), places("a", "b", "c")
     for _ in range(40):
         place = random.choice(all_of)
         if random.random() < 0.4:
             keys = random.sample(["Room", "Floor", "Kind", "Unit"], random.randint(1, 2))
             place.tell({key: random.choice([None, 1, 2, 3]) for key in keys})
+        elif seed % 2 and random.random() < 0.1:
+            place.forget()
+        elif random.random() < 0.1:
+            place.meet_anew(random.choice([other for other in all_of if other is not place]))
         else:
             whom = [name for name, waiting in place.waiting.items() if waiting]
             if whom:

@@ -6,17 +6,22 @@ bugs below, put back, must be found within a few seeds.
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 
+from fumarole.cluster import contacts
 from fumarole.cluster.cluster import Cluster
 from fumarole.cluster.lane import Lane
+from fumarole.cluster.metadata import Metadata
 from fumarole.cluster.peer import Peer
 from fumarole.cluster.pulse import Pulse
+from fumarole.core.publication import Publication
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.plans import Plan
 from fumarole.fastpath.engine import PLAIN, compiled
-from tests.cluster.simulation import World, faults
+from tests.cluster.simulation import World, faults, hosts
 from tests.cluster.simulation.checks import registry_faults
 
 SEEDS = 24
@@ -33,6 +38,15 @@ def played(seed: int, nodes: int = 3, seconds: float = 12.0, **more: Any) -> Wor
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_happens(seed: int) -> None:
     assert played(seed).faults() == [], f"World({seed}) replays this"
+
+
+@pytest.mark.parametrize("seed", [101122])
+def test_what_was_found_once(seed: int) -> None:
+    """101122: a node was gone before all had heard what a producer said to it."""
+    world = World(seed)
+    world.start()
+    world.play(9.0, fault_every=1.5)
+    assert world.faults() == []
 
 
 @pytest.mark.parametrize("nodes", [2, 5, 8])
@@ -53,6 +67,21 @@ def test_without_faults_nothing_is_lost() -> None:
     assert world.history.touched == []
     assert world.faults() == []
     assert sum(len(ear.heard) for ear in world.history.ears) > 1000
+
+
+def test_a_cut_after_a_long_time_heals_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C4. Two who know each other only from a third look for each other from when they were cut off, not from when they met."""
+    monkeypatch.setattr(contacts, "FORGET_AFTER", 10.0)
+    world = World(1, 3)
+    world.start()
+    world.run(20.0)
+    cut = {("n1", "n2"), ("n2", "n1")}
+    world.cut |= cut
+    world.run(4.0)
+    assert [sorted(host.cluster.peers) for host in world.running] == [["n1", "n2"], ["n0"], ["n0"]]
+    world.cut -= cut
+    world.run(3.0)
+    assert [sorted(host.cluster.peers) for host in world.running] == [["n1", "n2"], ["n0", "n2"], ["n0", "n1"]]
 
 
 @pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
@@ -113,6 +142,37 @@ def test_a_group_turns_away_from_members_that_are_nearly_full(engine: Any) -> No
     assert 450 < len(slow.heard) < 600
 
 
+@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_a_link_that_is_full_loses_what_is_oldest_counts_it_and_recovers(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a second nothing gets through to one node. It is forgiven, others lose nothing, and a group goes elsewhere."""
+    monkeypatch.setattr(hosts, "WINDOW", 2_000)
+    world = World(14, 3, engine, link_limit=5_000)
+    world.start()
+    sender, stuck, well = (world.hosts[name] for name in ("n0", "n1", "n2"))
+    ears = [host.subscribe(*what) for host in (stuck, well) for what in (("a.x", ""), ("a.*", "g"))]
+    world.run(1.0)
+    faults.partition(world, [stuck], 1.0, one_way=False)
+    late = sender.subscribe("b.>", "")
+    for _ in range(1000):
+        sender.publish("a.x")
+        world.run(0.001)
+    assert late.confirmed is None  # C2: the node that is stuck is live, and does not know
+    world.run(2.0)
+    assert late.confirmed is not None
+    assert [host.cluster.lost for host in world.running] == [0, 0, 0]
+    (to_stuck, to_well) = (sender.cluster.peers[host.called].traffic() for host in (stuck, well))
+    assert (to_well["forwarded"], to_well["outbox full"]) == (1000, 0)
+    at_stuck, member_at_stuck, at_well, member_at_well = (len(ear.heard) for ear in ears)
+    assert at_well == 1000
+    assert 0 < at_stuck == 1000 - to_stuck["outbox full"] < 1000  # S11
+    assert ears[0].heard[-1][1] == 999  # the newest
+    assert member_at_well > 800  # G3
+    assert 1000 - to_stuck["outbox full"] <= member_at_stuck + member_at_well <= 1000
+    assert registry_faults(world) == []
+
+
 def test_a_pause_of_a_second_evicts_nobody() -> None:
     world = World(8, 3)
     world.start()
@@ -136,6 +196,21 @@ def test_a_node_that_leaves_takes_nothing_with_it() -> None:
     world.run(1.0)
     assert sum(len(ear.heard) for ear in ears) == 300
     assert 0 < len(ears[0].heard) < 100
+
+
+def test_two_nodes_may_change_places() -> None:
+    """Machines, or containers, that are made anew may get each other's addresses."""
+    world = World(13, 4)
+    world.start()
+    one, two = world.hosts["n1"], world.hosts["n2"]
+    for host in (one, two):
+        host.kill()
+    one.called, two.called = two.called, one.called
+    world.run(0.5)
+    for host in (one, two):
+        host.start(["n0"])
+    world.run(4.0)
+    assert registry_faults(world) == []
 
 
 def test_a_stranger_and_a_wrong_secret_stay_outside() -> None:
@@ -188,7 +263,15 @@ def a_last_leave_overtakes_a_first_join(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_forwarded_message_is_forwarded_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Exchange, "deliver", lambda self, plan, publication, *_: self.publish(plan, publication))
+    """Every tenth, so that they do not go round for ever."""
+    real, numbers = Exchange.deliver, count()
+
+    def deliver(self: Exchange, plan: Plan, publication: Publication, *more: Any) -> int:
+        if next(numbers) % 10:
+            return real(self, plan, publication, *more)
+        return self.publish(plan, publication)
+
+    patch.setattr(Exchange, "deliver", deliver)
 
 
 def a_lost_peer_is_remembered(patch: pytest.MonkeyPatch) -> None:
@@ -200,6 +283,10 @@ def a_lost_peer_is_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cluster, "lose", lose)
 
 
+def a_node_that_comes_hears_of_no_producers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Metadata, "everything", lambda self: iter(()))
+
+
 Bug = Callable[[pytest.MonkeyPatch], None]
 BUGS: dict[Bug, str] = {
     heartbeats_do_not_count: "C2",
@@ -208,6 +295,7 @@ BUGS: dict[Bug, str] = {
     a_last_leave_overtakes_a_first_join: "S7",
     a_forwarded_message_is_forwarded_again: "S1",
     a_lost_peer_is_remembered: "S7",
+    a_node_that_comes_hears_of_no_producers: "C6",
 }
 
 

@@ -16,7 +16,7 @@ from fumarole.cluster.lane import Lane
 from fumarole.cluster.peer import Peer
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
-from fumarole.protocols.link import Entry, Mark, Rest, frame, message
+from fumarole.protocols.link import Entry, Known, Mark, frame, message
 from fumarole.sessions.stream import State
 from tests.desk import Desk
 from tests.fastpath.test_equal import CLIENTS, LIMITS, pattern, pieces, rules
@@ -61,7 +61,7 @@ forwarded = st.builds(
 other_frame = st.sampled_from(
     [
         frame(Mark(1.0)),
-        frame(Rest("default", "g", 0.5)),
+        frame(Known(1)),
         b"MSG a default 2\nhi\r\n",
         b"MSG a default 3\r\nhi\r\n",
         b"MSG a  default 2\r\nhi\r\n",
@@ -81,6 +81,7 @@ step = st.one_of(
     st.tuples(st.just("entry"), st.tuples(st.integers(0, 1), entry, st.just(0))),
     st.tuples(st.just("frames"), st.tuples(st.integers(0, 1), frames, st.integers(0, 2**32))),
     st.tuples(st.just("doubt"), st.tuples(st.integers(0, 1), st.booleans(), st.just(0))),
+    st.tuples(st.just("rest"), st.tuples(st.integers(0, 1), st.sampled_from(["g", "h"]), st.just(0))),
 )
 
 
@@ -120,6 +121,9 @@ class Table:
                 self.peers[number].others.apply(data)
         elif kind == "doubt":
             self.peers[number].outbox.doubted = data
+        elif kind == "rest":
+            for member in self.peers[number].others.members("default", data):
+                member.resting = True
         else:
             for piece in pieces(data, cuts):
                 self.readers[number].receive_data(piece)

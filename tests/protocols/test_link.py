@@ -3,6 +3,7 @@
 import pytest
 
 from fumarole.protocols.link import (
+    SLICE,
     STRANGER_BYTES,
     Beat,
     Changes,
@@ -13,8 +14,10 @@ from fumarole.protocols.link import (
     LinkError,
     LinkProtocol,
     Mark,
+    Spoken,
     frame,
     message,
+    slices,
 )
 
 HELLO = Hello(1, "0.1", "lab", "a", 7, "127.0.0.1:6222", ("127.0.0.1:4222",), "data", b"n" * 32)
@@ -77,6 +80,24 @@ BROKEN = {
 def test_what_is_no_frame_is_refused(name: str) -> None:
     with pytest.raises(LinkError):
         events(BROKEN[name])
+
+
+def test_many_things_are_told_in_parts_that_fit() -> None:
+    things = [ENTRY] * 1234
+    parts = list(slices(things))
+    assert [thing for part in parts for thing in part] == things
+    assert max(map(len, parts)) <= SLICE
+    large = [Entry("default", "a" * 100_000, "", 1)] * 5
+    assert [len(part) for part in slices(large)] == [3, 2]
+    assert list(slices([])) == []
+
+
+def test_a_reading_of_the_largest_payload_fits() -> None:
+    largest, protocol = 3 * 1024 * 1024, LinkProtocol(3 * 1024 * 1024)
+    protocol.trusted = True
+    spoken = Spoken(b"d", "a", "", b"", b"x" * largest, "p", {}, "x" * largest, b"x" * largest)
+    protocol.receive_data(frame(spoken))
+    assert protocol.next_event() == spoken
 
 
 def test_a_stranger_may_say_little() -> None:

@@ -101,6 +101,21 @@ def test_forgetting(desk: Desk) -> None:
     assert subscriber.hears() == [{"New": [], "Del": [A]}]
 
 
+def test_who_may_not_publish_may_not_forget(engine: Engine) -> None:
+    desk = Desk(engine, authentication=True)
+    sensor = Client(desk).say({"token": "ann"})
+    sensor.session.admit(User("ann", "lab"))
+    sensor.say([A, {"Kind": "a"}, 1])
+    other = Client(desk).say({"token": "bob"})
+    other.session.admit(User("bob", "lab", Permissions((f"readings.{B}",))))
+    other.say({"forget": B}, {"forget": A})
+    (error,) = other.hears()
+    assert error["Error"].startswith(f"you may not publish to readings.{A}")
+    watcher = Client(desk).say({"token": "cyd"})
+    watcher.session.admit(User("cyd", "lab"))
+    assert watcher.say("HAS Kind").hears() == [{"New": [A], "Del": []}]
+
+
 def test_a_bad_query_can_be_said_again(desk: Desk) -> None:
     client = Client(desk).say("Room = ")
     (error,) = client.hears()

@@ -109,14 +109,21 @@ def test_describe_refused(desk: Desk, payload: str, text: str) -> None:
     assert ask(client, "producers")["producers"] == []
 
 
-def test_who_may_not_publish_may_not_describe(engine: Engine) -> None:
-    client = Client(Desk(engine, authentication=True))
+def test_who_may_not_publish_may_neither_describe_nor_forget(engine: Engine) -> None:
+    desk = Desk(engine, authentication=True)
+    client = Client(desk)
     client.say('CONNECT {"verbose":false}\r\n')
     client.hears()
     client.session.admit(User("ann", "lab", Permissions(("a.>",)), None))
     said = json.dumps({"producers": [{"id": PRODUCER, "metadata": {"a": 1}}]})
-    assert ask(client, "describe", said)["error"].startswith(f"you may not publish to readings.{PRODUCER}")
+    refused = f"you may not publish to readings.{PRODUCER}"
+    assert ask(client, "describe", said)["error"].startswith(refused)
     assert ask(client, "producers")["producers"] == []
+    lab = desk.node.namespaces.get("lab")
+    assert lab is not None
+    lab.producers.describe(PRODUCER, {"a": 1}, 0.0)
+    assert ask(client, "forget", PRODUCER)["error"].startswith(refused)
+    assert len(ask(client, "producers")["producers"]) == 1
 
 
 def test_where(desk: Desk) -> None:

@@ -37,6 +37,7 @@ class Clustering:
     def __init__(self, settings: Settings, node: Node, engine: Engine, worker: Worker | None = None) -> None:
         self._settings = settings
         self._node = node
+        self._appoint_heir = engine.appoint_heir
         self._address, self._peers = _addresses(settings, worker)
         links = settings.links
         self._reached_at = "" if links.address is None else str(_next(links.address, worker))
@@ -58,6 +59,8 @@ class Clustering:
     async def start(self) -> None:
         """Joins. Raises OSError where the address cannot be had."""
         settings = self._settings
+        if self._appoint_heir is not None:
+            self._appoint_heir()
         remove_socket(self._address)
         await self._link.open(self._address, self._peers, self._reached_at)
         is_open = self._link.is_guarded or self._address.startswith(UNIX)
@@ -78,7 +81,8 @@ class Clustering:
         if not joined:
             log.warning("not all of the cluster could be heard in %g s; going on without", JOIN_SECONDS)
         if settings.peer and not self._link.cluster.peers:
-            log.warning("no other node could be reached; they are tried again all the time")
+            tried = (f"{each.address} ({each.why})" for each in self._link.cluster.missing())
+            log.warning("joined nobody: %s; tried again all the time", ", ".join(tried) or "no peer but itself")
 
     def opened(self, doors: Sequence[Door]) -> None:
         """Clients of other nodes may come here, should theirs go away."""

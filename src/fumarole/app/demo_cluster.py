@@ -42,6 +42,10 @@ class DemoCluster:
             for number, node in enumerate(self.nodes)
         ]
 
+    def victim(self) -> int | None:
+        """The process of a node that could be killed: the last that runs."""
+        return next((node.process.pid for node in reversed(self.nodes) if node is not None), None)
+
     async def keep(self) -> None:
         """Starts again whoever has ended."""
         while True:

@@ -98,11 +98,12 @@ def flows(scene: Scene, width: int) -> RenderableType:
 
 
 def counts(scene: Scene) -> RenderableType:
-    """What the broker itself says."""
+    """What the broker itself says; in a cluster, the one that the sensors are connected to."""
     if not scene.broker:
         return Text("")
     dropped = sum(scene.broker["dropped"].values())
-    text = f"broker: {scene.broker['received']:,} received, {scene.broker['delivered']:,} delivered, "
+    who = "broker" if scene.cluster is None else f"{scene.broker['node']}, where the sensors are"
+    text = f"{who}: {scene.broker['received']:,} received, {scene.broker['delivered']:,} delivered, "
     return Text.assemble((text, "dim"), (f"{dropped:,} dropped", "red" if dropped else "dim"), no_wrap=True)
 
 
@@ -127,11 +128,14 @@ def hints(scene: Scene) -> RenderableType:
     """What to try elsewhere."""
     program = program_name()
     servers = "" if scene.url.endswith(DEFAULT_PORT) else f" --servers {scene.url}"
-    commands = ("sub 'volcanoes.usa.>'", "stats --watch", "pub volcanoes.usa.atka 99.9")
-    lines = [Text("Try in another terminal", style="dim")]
-    lines += [
-        Text(f"  {program} {command}{servers}", style="bold", no_wrap=True, overflow="crop") for command in commands
+    look = "stats --watch" if scene.cluster is None else "cluster status"
+    tries = [
+        f"{program} {command}{servers}" for command in ("sub 'volcanoes.usa.>'", look, "pub volcanoes.usa.atka 99.9")
     ]
+    if scene.cluster is not None and (victim := scene.cluster.victim()) is not None:
+        tries[-1] = f"kill -9 {victim}"
+    lines = [Text("Try in another terminal", style="dim")]
+    lines += [Text(f"  {each}", style="bold", no_wrap=True, overflow="crop") for each in tries]
     return Group(*lines)
 
 

@@ -5,11 +5,12 @@ The kernel gives each new connection to one of the processes (SO_REUSEPORT), whi
 name. What is durable is kept by the first worker, which knows all that the others know.
 
 This process only watches: it holds the ports, so that all workers get the same, starts a worker again that has died,
-and passes on the request to stop.
+and passes on the request to stop. Should it be killed itself, the workers stop too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -36,6 +37,7 @@ LOOK = 0.05
 """Seconds between two looks at the workers."""
 RESTART = 0.5
 """Seconds before a worker that has died is started again."""
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -117,9 +119,11 @@ class _Watch:
         """Number by process id."""
         self._stopping = False
         self._failed = False
+        self._ended, self._open = os.pipe()
+        """Open at this end as long as this process is there. So workers see that it is gone, however it went."""
 
     def watch(self) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
+        for each in STOPPING:
             signal.signal(each, self._stop)
         for worker in range(self._count):
             self._start(worker)
@@ -139,7 +143,8 @@ class _Watch:
             elif not self._stopping:
                 log.error("worker %d ended with %d, and is started again", number, code)
                 time.sleep(RESTART)
-                self._start(number)
+                if not self._stopping:  # it may have been asked for meanwhile
+                    self._start(number)
         if self._failed:
             sys.exit(1)
 
@@ -150,14 +155,19 @@ class _Watch:
                 os.kill(process, signal.SIGTERM)
 
     def _start(self, number: int) -> None:
+        # A request to stop waits until the new process is known here, and until there it means what it should.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
         process = os.fork()
         if process:
             self._workers[process] = number
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
             return
         code = 1
         try:
-            for each in (signal.SIGINT, signal.SIGTERM):
+            for each in STOPPING:
                 signal.signal(each, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+            os.close(self._open)
             worker = Worker(number, self._count, self._folder, self._placement)
             self._run(serve(self._settings, started=lambda broker: self._started(number, broker), worker=worker))
             code = 0
@@ -168,6 +178,13 @@ class _Watch:
             os._exit(code)
 
     def _started(self, number: int, broker: Broker) -> None:
+        asyncio.get_running_loop().add_reader(self._ended, self._go_too)
         (self._folder / f"ready-{number}").touch()
         if all((self._folder / f"ready-{each}").exists() for each in range(self._count)):
             self._announce(broker)
+
+    def _go_too(self) -> None:
+        """Nobody would start this worker again, or stop it, and it would share the ports with those who come next."""
+        asyncio.get_running_loop().remove_reader(self._ended)
+        log.error("the process that watches the workers is gone")
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fumarole.client.errors import ClientError, NoResponders
+from fumarole.client.errors import ClientError, NoResponders, RefusedError
 from fumarole.client.link import Link
 from fumarole.client.message import Message, Publisher
 from fumarole.core import headers
@@ -69,6 +69,9 @@ class Replies:
         try:
             # Several requests may wait for the same subscribe; the end of one must not be the end of all.
             await asyncio.shield(self._subscribing)
+        except RefusedError as error:
+            self._subscribing = None
+            raise RefusedError(f"this user may not hear answers, and needs `_INBOX.>` for that ({error})") from None
         except ClientError:
             self._subscribing = None
             raise

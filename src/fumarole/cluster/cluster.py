@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Protocol
 
-from fumarole.cluster.identity import DATA, LANES, Identity
+from fumarole.cluster.contacts import Contact, Contacts
+from fumarole.cluster.identity import DATA, Identity
 from fumarole.cluster.lane import Lane
-from fumarole.cluster.metadata import Metadata
+from fumarole.cluster.metadata import Metadata, author
 from fumarole.cluster.peer import Peer, traffic_report
 from fumarole.cluster.pulse import USUAL, Timing
 from fumarole.cluster.registry import Own
@@ -34,18 +34,14 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
-from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leaving, LinkError, frame, message
+from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leaving, LinkError, frame, message, slices
 
-RETRY = 0.3
-"""Seconds between two attempts to reach somebody."""
-SURE = 20
-"""Attempts after which somebody who was there is taken to be there no more."""
-FORGET_AFTER = 3600.0
-"""Seconds after which an address that was only heard of, and cannot be reached, is tried no more."""
+MOST_STRANGERS = 1_000
+"""Connections at a time of those who have proved nothing yet; there are two for each node that comes."""
+MOST_OF_A_HOST = 250
+"""The same of one address, so that nobody alone can keep the others out."""
 LINK_OUTBOX = 16 * 1024 * 1024
 COUNT_EVERY = 0.25
-SNAPSHOT_SLICE = 500
-"""Entries in one frame."""
 
 
 class Network(Protocol):
@@ -53,40 +49,6 @@ class Network(Protocol):
 
     def dial(self, address: str, lane: str) -> None:
         """Connects to this address. Then `Cluster.dialed` makes the lane; or `Cluster.unreachable` hears of it."""
-
-
-class Contact:
-    """An address to be dialed."""
-
-    def __init__(self, address: str, given: bool, now: float) -> None:
-        self.address = address
-        self.given = given
-        """Was it configured? Then it is never forgotten."""
-        self.next_try = now
-        self.reached = now
-        self.under_way: set[str] = set()
-        """Lanes that are being dialed or are open."""
-        self.is_own = False
-        self.node = ""
-        """Who was found there. A node may be reached by several addresses."""
-        self.failures: int | None = None
-        """Attempts that have failed since somebody was reached last; None: there was no attempt yet."""
-        self.is_open = False
-        """Is there somebody, or was there when we looked last?"""
-
-    def fail(self, lane: str, now: float) -> None:
-        self.under_way.discard(lane)
-        self.next_try = now + RETRY
-        self.failures = (self.failures or 0) + 1
-        if self.failures > SURE:
-            self.is_open = False
-
-    def succeed(self, now: float) -> None:
-        self.reached, self.failures, self.is_open = now, 0, True
-
-    def is_settled(self) -> bool:
-        """Is it known whether there is somebody, and if so, is the link to it not just about to be made again?"""
-        return self.is_own or (self.failures is not None and not (self.is_open and self.failures))
 
 
 class Cluster:
@@ -129,7 +91,11 @@ class Cluster:
         self._siblings = siblings
         """What the names of the other workers of this node begin with; empty: there are none."""
         self._nonce = nonce
-        self._contacts: dict[str, Contact] = {}
+        self._contacts = Contacts(network.dial, self._is_open)
+        self._strangers: set[Lane] = set()
+        """Lanes of those who have connected and not proved themselves yet."""
+        self._strangers_from: Counter[str] = Counter()
+        """How many there are, by host."""
         self._leftovers: list[Peer] = []
         """Peers that are gone, and whose consumers are not all forgotten yet."""
         self._ticket = 0
@@ -139,7 +105,9 @@ class Cluster:
         self._next_beat = now
         self._next_count = now
         self._leaving = False
-        self.metadata = Metadata(node.namespaces, identity.node, self._broadcast)
+        self.metadata = Metadata(
+            node.namespaces, author(identity.node, identity.incarnation), self._broadcast, node.limits
+        )
         node.namespaces.watch(self._watch, self.metadata.described, self.metadata.forgotten)
         node.confirmations = self
 
@@ -181,8 +149,7 @@ class Cluster:
 
     def everything(self) -> Iterator[Frame]:
         """All that this node has to say, for a peer that has just come."""
-        entries = iter(self.own)
-        while some := tuple(islice(entries, SNAPSHOT_SLICE)):
+        for some in slices(self.own):
             yield Changes(0, some)
         yield from self.metadata.everything()
 
@@ -199,8 +166,8 @@ class Cluster:
 
     def contact(self, address: str, given: bool = False) -> None:
         """Somebody may be reached there."""
-        if address and address not in self._contacts and address != self.identity.address:
-            self._contacts[address] = Contact(address, given, self.now)
+        if address != self.identity.address:
+            self._contacts.add(address, self.now, given)
 
     def addresses(self) -> tuple[str, ...]:
         """Of every live node, for others to dial."""
@@ -215,15 +182,26 @@ class Cluster:
         """A connection that we asked for is there."""
         return Lane(self, owner, dialed=address, lane=lane)
 
-    def accepted(self, owner: Any, trusted: bool = True) -> Lane:
-        """Somebody has connected."""
-        return Lane(self, owner, trusted=trusted)
+    def accepted(self, owner: Any, host: str = "", trusted: bool = True) -> Lane:
+        """Somebody has connected, from this host; empty: by a local socket."""
+        lane = Lane(self, owner, host=host, trusted=trusted)
+        self._strangers.add(lane)
+        self._strangers_from[host] += 1
+        if len(self._strangers) > MOST_STRANGERS or self._strangers_from[host] > MOST_OF_A_HOST:
+            lane.refuse("there are too many who have proved nothing yet")
+        return lane
 
-    def unreachable(self, address: str, lane: str) -> None:
+    def _no_stranger(self, lane: Lane) -> None:
+        """It has proved itself, or is closed."""
+        if lane in self._strangers:
+            self._strangers.remove(lane)
+            self._strangers_from[lane.remote_host] -= 1
+            if not self._strangers_from[lane.remote_host]:
+                del self._strangers_from[lane.remote_host]
+
+    def unreachable(self, address: str, lane: str, why: str = "") -> None:
         """Nobody answered there."""
-        contact = self._contacts.get(address)
-        if contact is not None:
-            contact.fail(lane, self.now)
+        self._contacts.fail(address, lane, self.now, why)
 
     def admit(self, lane: Lane) -> None:
         """The peer has proved that it belongs here. May it have this lane? Raises LinkError."""
@@ -231,40 +209,35 @@ class Cluster:
         assert hello is not None
         if hello.node == self.identity.node:
             if hello.incarnation == self.identity.incarnation:
-                self._mark_own(lane)
+                self._contacts.mark_own(lane.address)
                 raise LinkError("this is the same node")
-            raise LinkError(f"there is another node with the name {hello.node!r}")
+            raise LinkError("there is another node with the name %r", hello.node)
         peer = self.peers.get(hello.node)
         if peer is None:
             return
         if peer.hello.incarnation != hello.incarnation:
             # Either it was started again, and the old connections will be found dead any moment, or it is another.
             if peer.pulse.silence(self.now) < self.timing.doubt:
-                raise LinkError(f"there is a live node with the name {hello.node!r} already")
+                raise LinkError("there is a live node with the name %r already", hello.node)
             self.lose(peer, "it was started again")
         elif (lane.dialed, lane.name) in peer.lanes:
             self.lose(peer, "it has connected anew")
 
-    def _mark_own(self, lane: Lane) -> None:
-        contact = self._contacts.get(lane.address)
-        if contact is not None:
-            contact.is_own = True
-
     def opened(self, lane: Lane, addresses: tuple[str, ...]) -> None:
         """Both have proved themselves."""
         assert lane.other is not None
+        self._no_stranger(lane)
         hello = lane.other
         peer = self.peers.get(hello.node)
         if peer is None:
             peer = self.peers[hello.node] = Peer(self, hello)
         peer.attach(lane)
         if lane.dialed:
-            contact = self._contacts.get(lane.address)
-            if contact is not None:
-                contact.succeed(self.now)
+            self._contacts.succeed(lane.address, self.now)
         else:
             peer.address = seen_from_here(hello.address, lane.remote_host)
             self.contact(peer.address)
+            self._contacts.name(peer.address, peer.name)  # there may have been another before
         for address in addresses:
             self.contact(address)
         if peer.is_linked():
@@ -273,9 +246,9 @@ class Cluster:
 
     def closed(self, lane: Lane) -> None:
         """A lane is no more. Where it belonged to a peer, that is gone (C4: a connection lost is noticed at once)."""
-        contact = self._contacts.get(lane.address)
-        if lane.dialed and contact is not None:
-            contact.fail(lane.name, self.now)
+        self._no_stranger(lane)
+        if lane.dialed:
+            self._contacts.fail(lane.address, lane.name, self.now, lane.why, was_open=lane.peer is not None)
         peer = lane.peer
         if (
             peer is None
@@ -294,11 +267,13 @@ class Cluster:
             return
         del self.peers[peer.name]
         self.lost += 1
-        if peer.is_linked() or peer.known is not None:
+        if peer.is_whole or peer.is_linked() or peer.known is not None:
             self.announce("node %s is gone: %s", ascii(peer.name), why)
         peer.close()
         self._past += peer.traffic()
         self.forget(peer)
+        if not self._leaving:
+            self.metadata.tell_again(peer.name)
         self.advance()
         self.changed()
 
@@ -314,9 +289,9 @@ class Cluster:
 
     def is_settled(self) -> bool:
         """Was everybody tried, and is there nobody who was reached and has not told everything yet?"""
-        if not all(contact.is_settled() for contact in self._contacts.values()):
-            return False
-        return all(peer.is_linked() and peer.is_settled() for peer in self.peers.values())
+        return self._contacts.are_settled() and all(
+            peer.is_linked() and peer.is_settled() for peer in self.peers.values()
+        )
 
     # Time.
 
@@ -346,7 +321,8 @@ class Cluster:
                 self._broadcast(Counts(exchange.name, numbers_of(exchange)))
         while self._leftovers and self._leftovers[0].others.clear():
             self._leftovers.pop(0)
-        self._dial(now)
+        if not self._leaving:
+            self._contacts.dial(now)
 
     def wake(self, now: float) -> None:
         """Something happens at this time; to be called before anything that has come is looked at."""
@@ -364,40 +340,15 @@ class Cluster:
             self.lose(peer, "this node stood still")
         self.stood_still(late)
 
-    def _dial(self, now: float) -> None:
-        if self._leaving:
-            return
-        for contact in list(self._contacts.values()):
-            if contact.is_own or now < contact.next_try:
-                continue
-            if not contact.given and not contact.under_way and now - contact.reached > FORGET_AFTER:
-                del self._contacts[contact.address]
-                continue
-            for lane in LANES:
-                if lane not in contact.under_way and not self._is_dialed(contact, lane):
-                    contact.under_way.add(lane)
-                    self.network.dial(contact.address, lane)
-
-    def _is_dialed(self, contact: Contact, lane: str) -> bool:
-        """Is the node at this address reached, or about to be, by another of its addresses?"""
-        if not contact.node:
-            return False
-        peer = self.peers.get(contact.node)
-        if peer is not None and (True, lane) in peer.lanes:
-            return True
-        return any(other.node == contact.node and lane in other.under_way for other in self._contacts.values())
-
     def meets(self, lane: Lane, node: str) -> None:
-        """This is who we have dialed. Raises LinkError where that was not needed."""
-        contact = self._contacts.get(lane.address)
-        if contact is None:
-            return
-        contact.node = node
-        others = (other for other in self._contacts.values() if other is not contact and other.node == node)
-        peer = self.peers.get(node)
-        is_open = peer is not None and (True, lane.name) in peer.lanes
-        if is_open or any(lane.name in other.under_way for other in others):
+        """This is who we have dialed. Where that was not needed, the lane is closed."""
+        if not self._contacts.is_wanted(lane.address, lane.name, node):
             lane.close()
+
+    def _is_open(self, node: str, lane: str) -> bool:
+        """Have we dialed this lane of that node, and is it open?"""
+        peer = self.peers.get(node)
+        return peer is not None and (True, lane) in peer.lanes
 
     # Messages.
 
@@ -431,6 +382,10 @@ class Cluster:
 
     # For people.
 
+    def missing(self) -> list[Contact]:
+        """Those who are looked for: known nodes that are gone, and addresses where nobody was found yet."""
+        return self._contacts.missing(self.peers)
+
     def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
         """Adds what the other workers of this node have counted, as they last said."""
         for peer in self.peers.values():
@@ -451,6 +406,7 @@ class Cluster:
             "lost": self.lost,
             **traffic_report(sum((peer.traffic() for peer in self.peers.values()), self._past)),
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
+            "missing": [each.report(self.now) for each in sorted(self.missing(), key=lambda each: each.address)],
         }
 
 

@@ -48,11 +48,17 @@ def check_hello(own: Hello, other: Hello) -> None:
     """Can these two speak with each other? Raises LinkError."""
     if other.protocol != PROTOCOL:
         raise LinkError(
-            f"node {shown(other.node)} ({shown(other.version)}) speaks link protocol {other.protocol}, "
-            f"this is {own.version} with {PROTOCOL}"
+            "node %s (%s) speaks link protocol %s, this is %s with %s",
+            shown(other.node),
+            shown(other.version),
+            other.protocol,
+            own.version,
+            PROTOCOL,
         )
     if other.cluster != own.cluster:
-        raise LinkError(f"node {shown(other.node)} belongs to the cluster {shown(other.cluster)}, not {own.cluster}")
+        raise LinkError(
+            "node %s belongs to the cluster %s, not %s", shown(other.node), shown(other.cluster), own.cluster
+        )
     if not other.node or len(other.node) > LONGEST_NAME or not other.node.isprintable():
         raise LinkError("a node without a proper name")
     if other.lane not in LANES or len(other.nonce) != NONCE_BYTES:
@@ -69,9 +75,9 @@ def check_proof(secret: bytes, role: str, dialed: Hello, accepted: Hello, proof:
     """Raises LinkError."""
     if not hmac.compare_digest(prove(secret, role, dialed, accepted), proof.digest):
         other = dialed if role == "dialed" else accepted
-        raise LinkError(f"node {shown(other.node)} does not know the secret of this cluster")
+        raise LinkError("node %s does not know the secret of this cluster", shown(other.node))
 
 
-def shown(text: str) -> str:
+def shown(text: str, most: int = 32) -> str:
     """A stranger's words, fit for a log."""
-    return ascii(text[:32])
+    return ascii(text[:most])

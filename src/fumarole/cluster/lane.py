@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 HANDSHAKE_BYTES = 64 * 1024
 """Outbox of a lane whose peer has proved nothing."""
 HANDSHAKE_SECONDS = 2.0
+REASON = 128
+"""Characters of a peer's sentence that are shown."""
 WORK_OF_A_FRAME = 10
 
 
@@ -58,7 +60,16 @@ class Lane:
     claim = None
     unfinished = False
 
-    def __init__(self, cluster: Cluster, owner: Any, *, dialed: str = "", lane: str = "", trusted: bool = True) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        owner: Any,
+        *,
+        dialed: str = "",
+        lane: str = "",
+        host: str = "",
+        trusted: bool = True,
+    ) -> None:
         self.node = cluster.node
         self.cluster = cluster
         self.state = State.START
@@ -71,7 +82,9 @@ class Lane:
         self.spent = 0
         self.marked: float | None = None
         """What comes now was said at this time of the peer's clock, or later."""
-        self.remote_host = ""
+        self.remote_host = host
+        self.why = ""
+        """Why it ended, where that was said."""
         self.other: Hello | None = None
         self._own: Hello | None = None
         self._trusted = trusted
@@ -86,7 +99,7 @@ class Lane:
         )
         self._rested: dict[tuple[str, str], float] = {}
         """When the peer was last told that a group has no room here."""
-        self._keys: dict[bytes, tuple[Exchange, tuple[str, ...]] | None] = {}
+        self._keys: dict[bytes, tuple[Exchange, tuple[str, ...]]] = {}
         if dialed:
             self._say_hello()
 
@@ -109,7 +122,9 @@ class Lane:
                 else:
                     self._shake_hands(event)
         except LinkError as error:
-            self.refuse(str(error))
+            # Who answers a call with what is none of our frames is no node, or it is another door of one.
+            doubt = "; is it the `cluster` address of the other node?" if self.dialed and self.other is None else ""
+            self.refuse(error.kind + doubt, *error.details)
 
     def wanted(self) -> int:
         return self._protocol.wanted()
@@ -134,12 +149,14 @@ class Lane:
         """Something here is wrong with this lane; the peer is told so."""
         self.refuse(text)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, kind: str, *details: object) -> None:
         """Tells the peer why, says so here too, and ends."""
         if self.state is not State.CLOSED:
-            self.outbox.push(frame(Refusal(reason)))
-            # Two kinds of line: a stranger's noise must not keep unsaid that a node is refused.
-            self.cluster.complain("%s: %s" if self.other is None else "%s is refused: %s", self.whom(), reason)
+            self.outbox.push(frame(Refusal(kind % details)))
+            # A kind of line for each reason: noise, or another's mistake, must not keep unsaid why a node is refused.
+            what = "%s: " if self.other is None else "%s is refused: "
+            self.cluster.complain(what + kind, self.whom(), *details)
+            self.why = kind % details
             self.cluster.refused += 1
             self.close()
 
@@ -167,7 +184,8 @@ class Lane:
 
     def _shake_hands(self, said: Frame) -> None:
         if isinstance(said, Refusal):
-            self.cluster.complain("%s refused this node: %s", self.whom(), shown(said.reason))
+            self.cluster.complain("%s refused this node: %s", self.whom(), shown(said.reason, REASON))
+            self.why = f"refused: {shown(said.reason, REASON)}"
             self.close()
         elif isinstance(said, Hello) and self.other is None:
             self.other = said
@@ -208,20 +226,23 @@ class Lane:
         return self.peer.lateness.of(self.marked, self.cluster.now) > self.cluster.timing.oldest
 
     def find(self, key: bytes) -> tuple[Exchange, tuple[str, ...]] | None:
-        """The exchange and the groups that a key means; None: there is no such namespace here."""
-        if key not in self._keys:
-            if len(self._keys) >= KEYS_KEPT:
-                self._keys.clear()
-            name, *groups = key.split(BEFORE_GROUP)
-            exchange = self.cluster.exchange(name)
-            self._keys[key] = None if exchange is None else (exchange, tuple(group.decode() for group in groups))
-        found = self._keys[key]
-        if found is not None and not found[0].is_alive:
-            del self._keys[key]
-            return self.find(key)
+        """The exchange and the groups that a key means; None: there is no such namespace here, as yet."""
+        found = self._keys.get(key)
+        if found is not None and found[0].is_alive:
+            return found
+        name, *groups = key.split(BEFORE_GROUP)
+        exchange = self.cluster.exchange(name)
+        if exchange is None:
+            self._keys.pop(key, None)
+            return None
+        if len(self._keys) >= KEYS_KEPT:
+            self._keys.clear()
+        found = self._keys[key] = exchange, tuple(group.decode("utf-8", "replace") for group in groups)
         return found
 
     def _deliver(self, event: Forwarded) -> None:
+        if self.plans is None:
+            raise LinkError("a message that has no place here")
         found = self._find_fresh(event.key)
         if found is None:
             return

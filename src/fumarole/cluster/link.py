@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 TICK = 0.05
 DIAL_SECONDS = 1.0
+TLS_SECONDS = 3.0
+"""For the handshake of TLS, before that of the link begins."""
 LONG_BATCH = 0.02
 """Seconds after which it is the others' turn."""
 READ_BUFFER = 256 * 1024
@@ -100,7 +102,10 @@ class Link:
             self.cluster.identity.address = address
         else:
             host, port = split_address(address)
-            self._server = await loop.create_server(make, host, port, ssl=self._server_tls)
+            limit = TLS_SECONDS if self._server_tls else None
+            self._server = await loop.create_server(
+                make, host, port, ssl=self._server_tls, ssl_handshake_timeout=limit, ssl_shutdown_timeout=limit
+            )
             if port == 0:
                 port = self._server.sockets[0].getsockname()[1]
             self.cluster.identity.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -172,9 +177,9 @@ class Link:
                     )
         except ssl.SSLError as error:
             self.cluster.complain("peer at %s: TLS failed: %s", address, error.reason or type(error).__name__)
-            self.cluster.unreachable(address, lane)
-        except (OSError, ValueError):
-            self.cluster.unreachable(address, lane)
+            self.cluster.unreachable(address, lane, "TLS failed")
+        except (OSError, ValueError) as error:
+            self.cluster.unreachable(address, lane, reason(error))
 
     def connected(self, connection: Connection) -> None:
         self._connections.add(connection)
@@ -247,8 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             peer = transport.get_extra_info("peername")
             host = peer[0] if isinstance(peer, tuple) else ""
-            self.lane = cluster.accepted(self, self._link.is_guarded or not host or is_loopback(host))
-            self.lane.remote_host = host
+            self.lane = cluster.accepted(self, host, self._link.is_guarded or not host or is_loopback(host))
         self.adopt(self.lane.outbox)
         make = self._link.make_reader
         self._reader = self.lane if make is None else make(self.lane)
@@ -359,6 +363,19 @@ class Connection(asyncio.BufferedProtocol):
             with contextlib.suppress(OSError, ValueError):  # it may just have been closed
                 plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
+
+
+def reason(error: Exception) -> str:
+    """Why somebody could not be reached, in a few words."""
+    match error:
+        case TimeoutError():
+            return "no answer"
+        case socket.gaierror():
+            return "unknown host"
+        case OSError(errno=int(number)):
+            return os.strerror(number).lower()
+        case _:
+            return str(error)
 
 
 def split_address(address: str) -> tuple[str, int]:

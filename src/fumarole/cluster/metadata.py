@@ -13,7 +13,15 @@ one of the two was told is lost.
     both     {"Room": "kitchen", "Floor": 2}, version 7 b
 
 A producer that was forgotten leaves its version behind for a while, so that a node that was away does not bring it
-back.
+back. If it speaks again, that version stays with it: of what nodes tell of it, all that was said before does not hold.
+
+    node a   {"Room": "kitchen"}         version 7 a, said: Room 7 a
+    node b   forgotten                   version 7 b
+    node c   {"Floor": 2}                version 8 c, said: Floor 8 c, since 7 b; c had heard of b's
+    all      {"Floor": 2}, version 8 c   in whatever order they hear of these
+
+Each node tells all others what it was told itself, and nothing that it has heard. Only when a node is gone, which may
+have been before it could tell everybody, the others tell each other what they have heard from it lately.
 
 Readings go only to the nodes that have somebody for them, like all messages, and on the same ordered connection: so a
 node knows the new metadata before the reading that brought it (M5).
@@ -22,16 +30,21 @@ node knows the new metadata before the reading that brought it (M5).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from itertools import islice
+from heapq import nlargest
+from itertools import groupby
+from sys import intern
+
+import msgspec
 
 from fumarole.core.errors import FumaroleError
+from fumarole.core.limits import Limits
 from fumarole.core.publication import Publication
+from fumarole.core.topic import check_topic
 from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
-from fumarole.exchange.producers import Producer, Reading, check_identity
-from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame
+from fumarole.exchange.producers import NEVER, Producer, Reading, check_identity
+from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame, slices
 
-SLICE = 500
 GRAVES_KEPT = 100_000
 GRAVE_SECONDS = 600.0
 HEARD_EVERY = 1.0
@@ -40,15 +53,24 @@ SAID_KEPT = 100_000
 SAID_SECONDS = 60.0
 
 Version = tuple[int, str]
-NEVER: Version = (-1, "")
+KEPT: Version = (0, "")
+"""Of a producer that is known from a disk, and has said nothing new since."""
+
+
+_DEFAULTS = Limits()
 
 
 class Metadata:
     """This node's part in it."""
 
-    def __init__(self, namespaces: Namespaces, node: str, say: Callable[[Frame], None]) -> None:
+    def __init__(
+        self, namespaces: Namespaces, author: str, say: Callable[[Frame], None], limits: Limits = _DEFAULTS
+    ) -> None:
         self._namespaces = namespaces
-        self._node = node
+        # Twice what a producer can have: those that it has, and as many that it has taken back.
+        self._most_stamps, self._most_stamped = 2 * limits.metadata_keys, 2 * limits.metadata_bytes
+        self._author = author
+        """Who gives versions here: a node, in one of its lives. Should it live again, it has other ones to give."""
         self._say = say
         self._graves: dict[tuple[str, str], tuple[Version, float]] = {}
         self._said: dict[tuple[str, str], tuple[dict[str, Version], float]] = {}
@@ -63,34 +85,43 @@ class Metadata:
         producer = exchange.producers.get(identity)
         assert producer is not None
         grave = self._graves.pop((exchange.name, identity), None)
-        newest = max(producer.version, grave[0] if grave is not None else (0, ""))
-        producer.version = newest[0] + 1, self._node
+        if grave is not None:
+            producer.since = grave[0]
+        producer.version = max(producer.version, producer.since)[0] + 1, self._author
         said = {**self._said_of(exchange, identity), **dict.fromkeys(keys, producer.version)}
         self._remember(exchange, identity, said)
-        self._say(Producers(exchange.name, (Described(identity, *producer.version, producer.metadata, said),)))
+        self._say(Producers(exchange.name, (self._describe(exchange, producer),)))
 
     def forgotten(self, exchange: Exchange, identity: str) -> None:
         producer = exchange.producers.get(identity)
         assert producer is not None
-        version = producer.version[0] + 1, self._node
+        version = producer.version[0] + 1, self._author
         self._bury(exchange.name, identity, version)
         self._say(Producers(exchange.name, (Described(identity, *version, None),)))
 
     def everything(self) -> Iterator[Producers]:
         """All that is known, for a node that has just come."""
         for exchange in list(self._namespaces):
-            producers = iter(list(exchange.producers))
-            while some := tuple(islice(producers, SLICE)):
-                yield Producers(
-                    exchange.name,
-                    tuple(
-                        Described(p.identity, *p.version, p.metadata, self._said_of(exchange, p.identity)) for p in some
-                    ),
-                )
-        graves = iter(list(self._graves.items()))
-        while gone := tuple(islice(graves, SLICE)):
-            for (namespace, identity), (version, _) in gone:
-                yield Producers(namespace, (Described(identity, *version, None),))
+            for some in slices(self._describe(exchange, producer) for producer in list(exchange.producers)):
+                yield Producers(exchange.name, some)
+        for namespace, graves in groupby(list(self._graves.items()), key=lambda grave: grave[0][0]):
+            for gone in slices(Described(identity, *version, None) for (_, identity), (version, _) in graves):
+                yield Producers(namespace, gone)
+
+    def _describe(self, exchange: Exchange, producer: Producer) -> Described:
+        said = self._said_of(exchange, producer.identity)
+        return Described(producer.identity, *producer.version, producer.metadata, said, producer.since)
+
+    def tell_again(self, node: str) -> None:
+        """This node is gone. All that it has said lately, and that may not have reached everybody, we say."""
+        for (namespace, identity), (said, _) in list(self._said.items()):
+            exchange = self._namespaces.get(namespace)
+            producer = None if exchange is None else exchange.producers.get(identity)
+            if exchange is not None and producer is not None and any(_is_by(node, stamp) for stamp in said.values()):
+                self._say(Producers(namespace, (self._describe(exchange, producer),)))
+        for (namespace, identity), (version, then) in list(self._graves.items()):
+            if _is_by(node, version) and then > self.now - SAID_SECONDS:
+                self._say(Producers(namespace, (Described(identity, *version, None),)))
 
     def tick(self, now: float) -> None:
         """Now and then says who has published: others must not forget them for their silence."""
@@ -100,9 +131,8 @@ class Metadata:
         since, self._told_heard = self._told_heard, now
         for exchange in self._namespaces:
             # Sessions know the time only as of their last tick, so what they heard may look a little older than it is.
-            heard = exchange.producers.heard_since(since - HEARD_EVERY)
-            for at in range(0, len(heard or ()), SLICE):
-                self._say(Heard(exchange.name, tuple((heard or [])[at : at + SLICE])))
+            for some in slices(exchange.producers.heard_since(since - HEARD_EVERY) or ()):
+                self._say(Heard(exchange.name, some))
         while self._graves and next(iter(self._graves.values()))[1] < now - GRAVE_SECONDS:
             del self._graves[next(iter(self._graves))]
         while self._said and next(iter(self._said.values()))[1] < now - SAID_SECONDS:
@@ -141,19 +171,47 @@ class Metadata:
             identity = check_identity(described.identity)
         except FumaroleError:
             return
-        version = described.version, described.node
-        producer, grave = exchange.producers.get(identity), self._graves.get((exchange.name, identity))
-        known = producer.version if producer is not None else grave[0] if grave is not None else (-1, "")
+        version = described.version, intern(described.node)
         if described.metadata is None:
-            if version > known:
-                self._bury(exchange.name, identity, version)
-                exchange.producers.lose(identity)
-        elif producer is not None:
+            self._forget(exchange, identity, version)
+            return
+        self._forget(exchange, identity, described.since)
+        since = self._since(exchange, identity)
+        if version <= since:
+            return
+        if described.since < since:
+            described = _said_after(since, described)
+        producer = exchange.producers.get(identity)
+        if producer is not None:
             self._merge(exchange, producer, described)
-        elif version > known:
-            self._graves.pop((exchange.name, identity), None)
-            self._remember(exchange, identity, described.said)
-            exchange.producers.learn(identity, described.metadata, self.now).version = version
+            return
+        assert described.metadata is not None
+        self._graves.pop((exchange.name, identity), None)
+        self._remember(exchange, identity, described.said)
+        producer = exchange.producers.learn(identity, described.metadata, self.now)
+        producer.version, producer.since = version, since
+
+    def _since(self, exchange: Exchange, identity: str) -> Version:
+        """When a producer was last forgotten, as far as is known here."""
+        producer = exchange.producers.get(identity)
+        if producer is not None:
+            return producer.since
+        grave = self._graves.get((exchange.name, identity))
+        return NEVER if grave is None else grave[0]
+
+    def _forget(self, exchange: Exchange, identity: str, then: Version) -> None:
+        """A producer was forgotten then: only what it has said after that holds."""
+        if then <= self._since(exchange, identity):
+            return
+        producer = exchange.producers.get(identity)
+        if producer is None or producer.version <= then:
+            self._bury(exchange.name, identity, then)
+            exchange.producers.lose(identity)
+            return
+        kept = _said_after(then, self._describe(exchange, producer))
+        assert kept.metadata is not None
+        self._remember(exchange, identity, kept.said)
+        exchange.producers.learn(identity, kept.metadata, self.now).since = then
 
     def _merge(self, exchange: Exchange, producer: Producer, described: Described) -> None:
         """Of each key that either was told lately the newer holds; of all others, what the newer description has."""
@@ -161,11 +219,14 @@ class Metadata:
         here, there = self._said_of(exchange, producer.identity), described.said
         version = described.version, described.node
         news = {key: stamp for key, stamp in there.items() if stamp > here.get(key, NEVER)}
-        if version <= producer.version and not news:
+        is_newer = version > producer.version or (
+            version == KEPT == producer.version and _is_larger(described, producer)
+        )
+        if not is_newer and not news:
             return
         newer, older = described.metadata, producer.metadata
         kept = {key for key, stamp in here.items() if stamp > there.get(key, NEVER)}
-        if version <= producer.version:
+        if not is_newer:
             newer, older = older, newer
             kept = set(news)
         merged = {key: value for key, value in newer.items() if key not in kept}
@@ -179,10 +240,23 @@ class Metadata:
 
     def _remember(self, exchange: Exchange, identity: str, said: dict[str, Version]) -> None:
         self._said.pop((exchange.name, identity), None)
+        if len(said) > self._most_stamps or sum(map(len, said)) > self._most_stamped:
+            said = self._newest(said)
         if said:
             if len(self._said) >= SAID_KEPT:
                 del self._said[next(iter(self._said))]
             self._said[exchange.name, identity] = said, self.now
+
+    def _newest(self, said: dict[str, Version]) -> dict[str, Version]:
+        """As many as are kept of one producer."""
+        kept: dict[str, Version] = {}
+        size = 0
+        for key, stamp in nlargest(self._most_stamps, said.items(), key=lambda each: each[1]):
+            size += len(key)
+            if size > self._most_stamped:
+                break
+            kept[key] = stamp
+        return kept
 
     def heard(self, said: Heard) -> None:
         exchange = self._namespaces.get(said.namespace)
@@ -193,6 +267,8 @@ class Metadata:
 
     def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], tired: Tired) -> None:
         """A reading that was heard elsewhere, to those who are here. Raises FumaroleError."""
+        if said.reply:
+            check_topic(said.reply, exchange.grammar)
         reading = Reading(said.producer, said.metadata, said.value, said.raw)
         publication = Publication(said.topic, said.payload, said.reply, said.headers, reading)
         topic, plans = said.topic.encode(), exchange.plans()
@@ -209,3 +285,26 @@ class Metadata:
         self._graves.pop((namespace, identity), None)
         self._said.pop((namespace, identity), None)
         self._graves[namespace, identity] = version, self.now
+
+
+def author(node: str, incarnation: int) -> str:
+    """The name that a node gives versions in."""
+    return f"{node}@{incarnation:x}"
+
+
+def _is_by(node: str, version: Version) -> bool:
+    return version[1].rpartition("@")[0] == node
+
+
+def _said_after(then: Version, described: Described) -> Described:
+    """What is left of a description if all that was said by then does not hold."""
+    assert described.metadata is not None
+    said = {key: stamp for key, stamp in described.said.items() if stamp > then}
+    metadata = {key: value for key, value in described.metadata.items() if key in said}
+    return msgspec.structs.replace(described, metadata=metadata, said=said, since=then)
+
+
+def _is_larger(described: Described, producer: Producer) -> bool:
+    """Any order will do: of two that nobody can say which is newer, all nodes have to take the same."""
+    one, other = (msgspec.msgpack.encode(sorted((m or {}).items())) for m in (described.metadata, producer.metadata))
+    return one > other

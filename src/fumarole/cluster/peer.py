@@ -184,6 +184,8 @@ class Peer:
 
     def take(self, lane: Lane, said: Frame) -> None:
         """A frame on an open lane. Raises LinkError."""
+        if not isinstance(said, PLACES[lane.dialed, lane.name]):
+            raise LinkError("a frame that has no place here")
         now = self.cluster.now
         match said:
             case Mark(time):
@@ -198,16 +200,22 @@ class Peer:
                     self.others.apply(entry)
                 self._answer(lane, ticket)
             case Whole(ticket):
+                if self.is_whole:
+                    raise LinkError("everything was said already")
                 self.is_whole = True
                 lane.push(Known(ticket))
                 self.cluster.joined(self)
             case Known(ticket):
+                if self.known is None or ticket > self.cluster.ticket():
+                    raise LinkError("an answer to what was not said")
                 self.has_answered = True
-                before = self.known or 0
+                before = self.known
                 self.known = max(before, ticket)
                 if not self.cluster.is_reached(before + 1):  # others cannot have been the last
                     self.cluster.advance()
             case Leaving(ticket):
+                if self.leaving:
+                    raise LinkError("it is leaving already")
                 self.leaving = self.outbox.doubted = True  # from here on no group chooses it
                 self.cluster.forget(self)
                 self._answer(lane, ticket)
@@ -218,7 +226,7 @@ class Peer:
                 self.clients = clients
                 self.cluster.changed()
             case Rest(namespace, group, seconds):
-                self._rest(namespace, group, min(seconds, LONGEST_REST))
+                self._rest(namespace, group, seconds if 0 < seconds < LONGEST_REST else LONGEST_REST)
             case Refusal(reason):
                 self.cluster.complain("%s ended the link: %s", lane.whom(), ascii(reason[:128]))
                 lane.close()
@@ -228,17 +236,15 @@ class Peer:
                 self.cluster.metadata.heard(said)
             case Spoken():
                 lane.deliver_reading(said)
-            case _:
-                raise LinkError("a frame that has no place here")
 
     def _answer(self, lane: Lane, ticket: int) -> None:
         if ticket and self.is_whole:
             lane.push(Known(ticket))
 
     def _rest(self, namespace: str, group: str, seconds: float) -> None:
-        self.resting[namespace, group] = self.cluster.now + seconds
         for member in self.others.members(namespace, group):
             member.resting = True
+            self.resting[namespace, group] = self.cluster.now + seconds
 
     def tick(self, now: float) -> None:
         is_quiet = self.pulse.silence(now) > self.cluster.timing.doubt
@@ -287,5 +293,12 @@ def traffic_report(traffic: Counter[str]) -> dict[str, Any]:
     }
 
 
+PLACES = {
+    (False, DATA): (Mark, Changes, Whole, Leaving, Counts, Doors, Producers, Heard, Spoken, Refusal),
+    (True, DATA): (Known, Rest, Refusal),
+    (False, BEATS): (Beat, Refusal),
+    (True, BEATS): (Echo, Refusal),
+}
+"""By whether we dialed a lane, and its name: what the peer may say on it."""
 LONGEST_REST = 1.0
 MOST_COUNTED = 10_000

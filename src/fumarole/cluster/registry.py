@@ -10,7 +10,7 @@ for all those there; what it gets goes through the peer's courier, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from fumarole.core.errors import FumaroleError
@@ -22,7 +22,7 @@ from fumarole.exchange.consumer import Consumer, Outlet
 from fumarole.exchange.exchange import BEFORE_GROUP, Exchange
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
-from fumarole.protocols.link import Entry
+from fumarole.protocols.link import MOST_ALIKE, Entry
 
 Key = tuple[str, str, str] | tuple[str, str, str, str, tuple[str, ...] | None, tuple[str, ...]]
 """Namespace, pattern, group; and, where there is any of it, query, what it may see, what it may not."""
@@ -53,10 +53,6 @@ class Own:
         self.consumers += by
         return _entry(key, count)
 
-    def clear(self) -> None:
-        self._counts.clear()
-        self.consumers = 0
-
 
 def _key(exchange: Exchange, consumer: Consumer) -> Key:
     if consumer.standing is None and consumer.sees is None:
@@ -67,9 +63,7 @@ def _key(exchange: Exchange, consumer: Consumer) -> Key:
 
 
 def _entry(key: Key, count: int) -> Entry:
-    if len(key) == 3:
-        return Entry(key[0], key[1], key[2], count)
-    return Entry(key[0], key[1], key[2], count, key[3], key[4], key[5])
+    return Entry(*key[:3], min(count, MOST_ALIKE), *key[3:])
 
 
 def _key_of(entry: Entry) -> Key:
@@ -91,6 +85,8 @@ class Others:
         self._limits = limits
         self._outlet = outlet
         self._entries: dict[Key, Consumer] = {}
+        self._groups: dict[tuple[str, str], dict[Key, Consumer]] = {}
+        """The same, by namespace and group."""
         self._couriers: dict[str, Consumer] = {}
         self._permissions: dict[tuple[tuple[str, ...] | None, tuple[str, ...]], Permissions] = {}
         self.consumers = 0
@@ -106,9 +102,9 @@ class Others:
         """By namespace."""
         return iter(self._couriers.items())
 
-    def members(self, namespace: str, group: str) -> Iterator[Consumer]:
+    def members(self, namespace: str, group: str) -> Collection[Consumer]:
         """Those of a group."""
-        return (c for key, c in self._entries.items() if key[2] == group and key[0] == namespace)
+        return self._groups.get((namespace, group), {}).values()
 
     def apply(self, entry: Entry) -> None:
         """The peer has so many of these now. What may not be here (another namespace, a broken query) is left out."""
@@ -151,6 +147,8 @@ class Others:
         except FumaroleError:
             return
         self._entries[key] = consumer
+        if entry.group:
+            self._groups.setdefault((entry.namespace, entry.group), {})[key] = consumer
         self.consumers += entry.count
 
     def _subscribe(self, exchange: Exchange, consumer: Consumer, entry: Entry) -> None:
@@ -161,6 +159,11 @@ class Others:
     def _remove(self, key: Key, consumer: Consumer) -> None:
         exchange = self._exchange(key)
         del self._entries[key]
+        if consumer.group:
+            members = self._groups[key[0], consumer.group]
+            del members[key]
+            if not members:
+                del self._groups[key[0], consumer.group]
         exchange.unsubscribe(consumer)
         self._namespaces.release(exchange)
 

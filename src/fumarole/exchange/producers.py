@@ -21,8 +21,12 @@ from fumarole.core.query.index import QueryIndex, Standing
 from fumarole.core.query.tree import Query, Value
 from fumarole.core.topic import Pattern, matches, split
 from fumarole.exchange.consumer import Consumer, Watcher
+from fumarole.exchange.permissions import User
+from fumarole.exchange.plans import Denied
 
 _IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+NEVER = (-1, "")
+"""A version before all others."""
 NUMBER_BYTES = 8
 """What a number or a truth value counts for in the size of metadata."""
 
@@ -34,6 +38,13 @@ class ReadingError(FumaroleError):
 def reading_topic(identity: str) -> str:
     """Where a producer's readings are published unless it says otherwise (M8)."""
     return f"readings.{identity}"
+
+
+def check_speaks_for(user: User | None, identity: str) -> None:
+    """Who may publish a producer's readings may describe and forget it without one too. Raises Denied."""
+    topic = reading_topic(identity)
+    if user is not None and user.publish is not None and not user.publish.allows(topic):
+        raise Denied(f"you may not publish to {topic}, so you may not describe or forget that producer either")
 
 
 class Reading(NamedTuple):
@@ -79,7 +90,7 @@ def check_metadata(metadata: object) -> Mapping[str, Value | None]:
 class Producer:
     """One source of readings."""
 
-    __slots__ = ("heard", "identity", "metadata", "plan", "standings", "value", "version")
+    __slots__ = ("heard", "identity", "metadata", "plan", "since", "standings", "value", "version")
 
     def __init__(self, identity: str, heard: float) -> None:
         self.identity = identity
@@ -94,6 +105,8 @@ class Producer:
         """Who gets its readings, as last worked out; the exchange's own."""
         self.version: tuple[int, str] = 0, ""
         """How often the metadata has changed, and on which node last (C6)."""
+        self.since: tuple[int, str] = NEVER
+        """The version at which it was last forgotten: all that it says of itself was said after that."""
 
 
 class Producers:

@@ -12,13 +12,17 @@ from fumarole.exchange.exchange import PURE, Parts
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The parts that exchanges are made of, and what stands before a session or a link (None: nothing)."""
+    """The parts that exchanges are made of, and what stands before a session or a link (None: nothing).
+
+    And what lets a node that is killed hang up at once (heir.pyx), where there is such a thing.
+    """
 
     name: str
     parts: Parts
     nats_reader: Callable[[Any], Any] | None = None
     msgpack_reader: Callable[[Any], Any] | None = None
     link_reader: Callable[[Any], Any] | None = None
+    appoint_heir: Callable[[], int] | None = None
 
 
 PLAIN = Engine("plain Python", PURE)
@@ -27,7 +31,7 @@ PLAIN = Engine("plain Python", PURE)
 def compiled() -> Engine | None:
     """The compiled engine, or None where it was not built."""
     try:
-        from fumarole.fastpath import index, link, msgpack, nats, outbox, plans
+        from fumarole.fastpath import heir, index, link, msgpack, nats, outbox, plans
     except ImportError:
         return None
     parts = Parts(
@@ -39,7 +43,7 @@ def compiled() -> Engine | None:
         plan=plans.Plan,
         plans=plans.Plans,
     )
-    return Engine("compiled", parts, nats.NatsReader, msgpack.MsgPackReader, link.LinkReader)
+    return Engine("compiled", parts, nats.NatsReader, msgpack.MsgPackReader, link.LinkReader, heir.appoint)
 
 
 def best() -> Engine:

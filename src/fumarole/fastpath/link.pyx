@@ -19,10 +19,12 @@ from fumarole.fastpath.outbox cimport Consumer, Outbox
 from fumarole.fastpath.plans cimport Group, Plan
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
-from fumarole.protocols.link import LINE_BYTES
+from fumarole.protocols.link import LINE_BYTES as PURE_LINE_BYTES, STRANGER_BYTES as PURE_STRANGER_BYTES
 from fumarole.sessions.stream import State
 
 cdef Py_ssize_t FRAMING = PURE_FRAMING
+cdef Py_ssize_t LINE_BYTES = PURE_LINE_BYTES
+cdef Py_ssize_t STRANGER_BYTES = PURE_STRANGER_BYTES
 cdef object CLOSED = State.CLOSED
 
 
@@ -45,7 +47,6 @@ cdef class LinkReader(NatsReader):
 
     def __init__(self, session):
         NatsReader.__init__(self, session)
-        self.control_line = LINE_BYTES
         self.key = b""
 
     def receive_data(self, data):
@@ -68,6 +69,8 @@ cdef class LinkReader(NatsReader):
 
     cdef int refresh(self) except -1:
         self.closed = self.session.state is CLOSED
+        # Of somebody who has proved nothing, no more is kept than the lane would take.
+        self.control_line = STRANGER_BYTES if self.session.peer is None else LINE_BYTES
         self.stale = self.session.is_stale()
         self.key = b""          # the namespace may be another one of the same name by now
         return 0
@@ -84,7 +87,7 @@ cdef class LinkReader(NatsReader):
             size = parse_message(at, end, self.control_line, self.payload_limit, &operation, &key, &key_length, &self.needed)
             if size == INCOMPLETE:
                 break
-            if size == ODD or self.session.peer is None:
+            if size == ODD or self.session.plans is None:
                 size = self.hand_over(at, end)
                 if size == INCOMPLETE:
                     break

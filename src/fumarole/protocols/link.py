@@ -15,7 +15,8 @@ what is not exactly one of these frames ends the connection.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,15 +26,31 @@ PROTOCOL = 1
 """Nodes that speak another one are refused."""
 STRANGER_BYTES = 16 * 1024
 """Of a frame of somebody who has not proved anything yet."""
-LINE_BYTES = 256 * 1024
-"""Of the first line of a message: a topic, a reply topic, and the names of the groups it is for."""
+LINE_BYTES = 16 * 1024 * 1024
+"""Of the first line of a message: a topic, a reply topic, and the names of the groups it is for. Clients choose those,
+so whatever fits the outbox of a link (its default is the same) has to be taken."""
 CONTROL_BYTES = 4 * 1024 * 1024
+SLICE = 500
+"""Things in one control frame, where there are many to tell of."""
+SLICE_BYTES = 256 * 1024
+"""The same, in bytes: what comes after so many goes into the next."""
+READING_TIMES = 4
+"""A control frame may be so many times a payload: one with a reading has it as it came, as text and as MsgPack."""
+MOST_ALIKE = 1_000_000
+"""Consumers that are told of as one; of more, so many are told of."""
 EMPTY = b"$EMPTY"
 """How the empty topic is written."""
 
+Thing = TypeVar("Thing")
+
 
 class LinkError(FumaroleError):
-    """A peer said what cannot be; the text says what."""
+    """A peer said what cannot be; the text says what. `kind` is the same without what this peer said, `details`."""
+
+    def __init__(self, kind: str, *details: object) -> None:
+        super().__init__(kind % details)
+        self.kind = kind
+        self.details = details
 
 
 class Frame(msgspec.Struct, array_like=True, tag_field="kind"):
@@ -76,7 +93,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     namespace: str
     pattern: str
     group: str
-    count: int
+    count: Annotated[int, msgspec.Meta(ge=0, le=MOST_ALIKE)]
     query: str = ""
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
@@ -155,6 +172,8 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     metadata: dict[str, str | int | float | bool] | None
     said: dict[str, tuple[int, str]] = {}
     """Each key that was said lately, with a version of its own."""
+    since: tuple[int, str] = (-1, "")
+    """The version at which it was last forgotten."""
 
 
 class Producers(Frame, tag="producers"):
@@ -232,6 +251,20 @@ def body(what: Frame) -> bytes:
     return _encoder.encode(what)
 
 
+def slices(things: Iterable[Thing]) -> Iterator[tuple[Thing, ...]]:
+    """The things, in parts that each fit a control frame, however large some are."""
+    part: list[Thing] = []
+    size = 0
+    for thing in things:
+        part.append(thing)
+        size += len(_encoder.encode(thing))
+        if size >= SLICE_BYTES or len(part) >= SLICE:
+            yield tuple(part)
+            part, size = [], 0
+    if part:
+        yield tuple(part)
+
+
 def message(topic: bytes, key: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
     """A message on the wire."""
     where = b"%b %b %b" % (topic or EMPTY, key, reply + b" " if reply else b"")
@@ -247,6 +280,7 @@ class LinkProtocol:
         self.trusted = False
         """Has the peer proved that it belongs here?"""
         self._largest = largest_payload
+        self._largest_control = max(CONTROL_BYTES, READING_TIMES * largest_payload)
         self._data = bytearray()
         self._wanted = 0
 
@@ -289,7 +323,7 @@ class LinkProtocol:
     def _sizes(self, words: list[bytes]) -> tuple[int, ...]:
         kind, count = words[0], len(words)
         if kind == b"CTL" and count == 2:
-            return (_size(words[1], CONTROL_BYTES if self.trusted else STRANGER_BYTES),)
+            return (_size(words[1], self._largest_control if self.trusted else STRANGER_BYTES),)
         if self.trusted and kind == b"MSG" and count in (4, 5):
             return (_size(words[-1], self._largest),)
         if self.trusted and kind == b"HMSG" and count in (5, 6):

@@ -36,6 +36,7 @@ from fumarole.exchange.producers import (
     check_identity,
     check_metadata,
     check_number,
+    check_speaks_for,
     reading_topic,
 )
 from fumarole.protocols.msgpack import Bounds, End, Stream, Value, pack
@@ -283,7 +284,9 @@ class MsgPackSession(StreamSession):
     def _forget(self, identity: object) -> None:
         assert self.exchange is not None
         self.publishes = True
-        self.exchange.producers.forget(check_identity(identity))
+        producer = check_identity(identity)
+        check_speaks_for(self._user, producer)
+        self.exchange.producers.forget(producer)
 
 
 def published(reading: Reading, topic: str) -> Publication:

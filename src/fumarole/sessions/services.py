@@ -30,7 +30,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import reaches_nobody
-from fumarole.exchange.producers import check_identity, check_metadata, reading_topic
+from fumarole.exchange.producers import check_identity, check_metadata, check_speaks_for
 
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000
@@ -140,17 +140,17 @@ def _describe(request: Request) -> dict[str, Any]:
         raise wanted from None
     if len(said) > PRODUCERS_DESCRIBED:
         raise RequestError(f"expected at most {PRODUCERS_DESCRIBED} producers in one request, found {len(said)}")
-    allowed = request.user.publish if request.user else None
     for identity, metadata in said:
         producer = check_identity(identity)
-        if allowed is not None and not allowed.allows(reading_topic(producer)):
-            raise RequestError(f"you may not publish to {reading_topic(producer)}, so you may not describe it either")
+        check_speaks_for(request.user, producer)
         request.exchange.producers.describe(producer, check_metadata(metadata), request.now)
     return {"described": len(said)}
 
 
 def _forget(request: Request) -> dict[str, Any]:
-    return {"forgotten": request.exchange.producers.forget(check_identity(request.payload.strip()))}
+    producer = check_identity(request.payload.strip())
+    check_speaks_for(request.user, producer)
+    return {"forgotten": request.exchange.producers.forget(producer)}
 
 
 def _where(request: Request) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def registry_faults(world: World) -> list[str]:
         if there != dict(live):
             found.append(f"S7 {host.name} counts {there}, but has {dict(live)}")
         for other in up:
-            peer = other.cluster.peers.get(host.name)
+            peer = other.cluster.peers.get(host.called)
             if other is host:
                 continue
             if peer is None or not peer.is_linked():
@@ -139,3 +139,14 @@ def registry_faults(world: World) -> list[str]:
             elif peer.others.entries() != there:
                 found.append(f"S7 {other.name} thinks {host.name} has {peer.others.entries()}, not {there}")
     return found
+
+
+def metadata_faults(world: World) -> list[str]:
+    """S7 too: what producers say of themselves is known to all, and the same (C6)."""
+    up = [host for host in world.running if host.is_up]
+    known = [host.described() for host in up]
+    return [
+        f"C6 {host.name} knows {here}, but {up[0].name} {known[0]}"
+        for host, here in zip(up, known, strict=True)
+        if here != known[0]
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fumarole.core.publication import Publication
+from fumarole.core.publication import FORGOTTEN, Publication
 from fumarole.exchange.consumer import Consumer
 
 if TYPE_CHECKING:
@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 
 TOPICS = ["a.x", "a.y", "b.x", "b.y.z", "c"]
 PATTERNS = ["a.*", "a.x", "b.>", "*.x", ">", "c", "b.y.z"]
+PRODUCERS = [f"2f1c0a52-6d0f-4c8e-9a5e-{number:012}" for number in range(3)]
+KEYS = ["Room", "Floor", "Kind"]
 MOST_CONSUMERS = 12
 """Of one node."""
+DESCRIBE, FORGET = 0.03, 0.005
+"""How often it is a producer of which something is said."""
 
 
 class Ear:
@@ -41,18 +45,23 @@ class Ear:
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1
-        self.heard.append((self.host.world.now, int(publication.payload)))
+        if publication.topic != FORGOTTEN:
+            self.heard.append((self.host.world.now, int(publication.payload)))
 
 
 def do_something(world: World) -> None:
-    """A client of some node publishes, subscribes or unsubscribes."""
+    """A client of some node publishes, subscribes or unsubscribes, or says something of a producer."""
     up = [host for host in world.running if host.is_up and not host.paused]
     if not up:
         return
     host, random = world.random.choice(up), world.random
     host.cluster.wake(host.now())
     chance = random.random()
-    if chance < 1 - world.churn:
+    if chance < DESCRIBE:
+        host.describe(random.choice(PRODUCERS), {key: random.choice([None, 1, 2]) for key in random.sample(KEYS, 2)})
+    elif chance < DESCRIBE + FORGET:
+        host.forget(random.choice(PRODUCERS))
+    elif chance < 1 - world.churn:
         host.publish(random.choice(TOPICS))
     elif chance < 1 - world.churn / 3 or not host.ears:
         if len(host.ears) < MOST_CONSUMERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +37,25 @@ def partition(world: World, side: list[Host], seconds: float, one_way: bool) -> 
     world.after(seconds, lambda: world.cut.difference_update(cut))
 
 
+def part_in_three(world: World, seconds: float) -> None:
+    """All are cut off from each other, or stand in three camps; the camps find together one after another."""
+    camps: list[list[Host]] = [[], [], []]
+    for host in world.running:
+        world.random.choice(camps).append(host)
+    touch(world, world.now, world.now + seconds, world.running)
+    for number, camp in enumerate(camps):
+        others = [host for other in camps[number + 1 :] for host in other]
+        cut = {pair for one in camp for other in others for pair in ((one.name, other.name), (other.name, one.name))}
+        world.cut |= cut
+        world.after(world.random.uniform(0.3, 1.0) * seconds, partial(world.cut.difference_update, cut))
+
+
+def jump(world: World, host: Host, seconds: float) -> None:
+    """The machine was asleep, as far as its clock can tell."""
+    touch(world, world.now, world.now, [host])
+    host.clock += seconds
+
+
 def slow(world: World, seconds: float) -> None:
     """Within what is forgiven: nobody is given up, and nothing is lost."""
     world.delay = world.random.uniform(0.05, 0.25)
@@ -58,7 +78,7 @@ def random_fault(world: World) -> None:
     if not up:
         return
     host, random = world.random.choice(up), world.random
-    kind = random.randrange(7)
+    kind = random.randrange(9)
     if kind == 0:
         pause(world, host, random.uniform(0.1, 1.0))
     elif kind == 1:
@@ -70,5 +90,9 @@ def random_fault(world: World) -> None:
         partition(world, side, random.uniform(0.5, 6.0), one_way=kind == 4)
     elif kind == 5:
         slow(world, random.uniform(1.0, 3.0))
+    elif kind == 6:
+        part_in_three(world, random.uniform(0.5, 6.0))
+    elif kind == 7:
+        jump(world, host, random.uniform(2.5, 100.0))
     else:
         reset_a_lane(world, host)

@@ -14,6 +14,7 @@ from fumarole.doors.pump import flush
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
+from fumarole.exchange.producers import Reading
 from fumarole.fastpath.engine import Engine
 from tests.cluster.simulation.clients import Ear
 
@@ -98,6 +99,9 @@ class Host:
     def __init__(self, world: World, name: str, engine: Engine, secret: bytes) -> None:
         self.world = world
         self.name = name
+        """Of the machine, which is its address."""
+        self.called = name
+        """What the node on it calls itself."""
         self.engine = engine
         self.secret = secret
         self.clock = world.random.uniform(0, 1e6)
@@ -117,11 +121,17 @@ class Host:
         self.is_up, self.paused = True, False
         self.life += 1
         parts = self.engine.parts
-        self.node = Node(self.name, "0", namespaces=Namespaces(parts=parts), parts=parts)
+        self.node = Node(self.called, "0", namespaces=Namespaces(parts=parts), parts=parts)
         random = self.world.random
-        identity = Identity(self.name, "test", "0", self.life, self.name)
+        identity = Identity(self.called, "test", "0", self.life, self.name)
         self.cluster = Cluster(
-            self.node, identity, self, lambda: random.randbytes(NONCE_BYTES), self.now(), self.secret
+            self.node,
+            identity,
+            self,
+            lambda: random.randbytes(NONCE_BYTES),
+            self.now(),
+            self.secret,
+            link_limit=self.world.link_limit,
         )
         self.cluster.node.namespaces.join("default")
         for peer in peers:
@@ -226,6 +236,24 @@ class Host:
         exchange.unsubscribe(ear.consumer)
         self.ears.remove(ear)
         self.flush()
+
+    def describe(self, producer: str, metadata: dict[str, Any]) -> None:
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        exchange.producers.hear(Reading(producer, metadata, 1), self.now())
+        self.flush()
+
+    def forget(self, producer: str) -> None:
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        exchange.producers.forget(producer)
+        self.flush()
+
+    def described(self) -> dict[str, dict[str, Any]]:
+        """All producers that this node knows of."""
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        return {producer.identity: producer.metadata for producer in exchange.producers}
 
     def publish(self, topic: str) -> None:
         exchange = self.node.namespaces.get("default")

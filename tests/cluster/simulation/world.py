@@ -7,17 +7,19 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from fumarole.cluster.cluster import LINK_OUTBOX
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from tests.cluster.simulation import clients, faults
-from tests.cluster.simulation.checks import History, registry_faults
+from tests.cluster.simulation.checks import History, metadata_faults, registry_faults
 from tests.cluster.simulation.hosts import End, Host
 
 
 class World:
     """Time, chance and the network."""
 
-    def __init__(self, seed: int, nodes: int = 3, engine: Engine | None = None) -> None:
+    def __init__(self, seed: int, nodes: int = 3, engine: Engine | None = None, link_limit: int = LINK_OUTBOX) -> None:
         self.random = Random(seed)
+        self.link_limit = link_limit
         self.seed = seed
         self.now = 0.0
         self.history = History()
@@ -99,4 +101,4 @@ class World:
 
     def faults(self) -> list[str]:
         """All that is not as it must be."""
-        return registry_faults(self) + self.history.faults()
+        return registry_faults(self) + metadata_faults(self) + self.history.faults()

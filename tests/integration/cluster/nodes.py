@@ -247,7 +247,7 @@ class Nodes:
         self.network = network or Network()
         self.lines = lines
         """By which nodes reach each other, where it is not directly: one before each."""
-        ports = [_free_port() for _ in range(count)]
+        ports = [free_port() for _ in range(count)]
         for line, port in zip(lines, ports, strict=False):
             line.lead_to("127.0.0.1", port)
         self._folder, self._flags, self._pure = folder, flags, pure
@@ -262,7 +262,7 @@ class Nodes:
     def add(self, port: int = 0) -> None:
         """One more."""
         peers = [self.nodes[0].cluster_address] if self.nodes else []
-        number, port, flags = len(self.nodes), port or _free_port(), self._flags
+        number, port, flags = len(self.nodes), port or free_port(), self._flags
         if self.lines:
             peers = [f"127.0.0.1:{self.lines[0].port}"] if self.nodes else []
             flags = (*flags, "--links-address", f"127.0.0.1:{self.lines[number].port}")
@@ -307,7 +307,7 @@ def namespaces(count: int) -> Iterator[Namespaces]:
         network.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -13,18 +13,24 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from fumarole.fastpath.engine import PLAIN
-from tests.cluster.simulation import World
+from tests.cluster.simulation import World, faults
 from tests.cluster.simulation.checks import registry_faults
 from tests.integration.cluster.matrix import CASES
 from tests.integration.cluster.nodes import running, why_no_namespaces
 from tests.integration.cluster.test_confirmed import subscribe_flush_publish
 from tests.integration.cluster.test_faults import faults_in, suffered
 
+CHANGES = 50
+"""At once, so that the heartbeats meanwhile weigh little."""
+PARTED = 4.0
+MOST_PARTED = 50
+"""Nodes; more take minutes to simulate for so many seconds."""
 HEAD = (
     "| fault on a node | lost by the group | over after | lost by those not touched | twice | out of order | oldest |\n"
     "|---|---:|---:|---:|---:|---:|---:|"
@@ -64,29 +70,56 @@ def simulate(seeds: range) -> int:
 
 def grow(sizes: tuple[int, ...] = (10, 50, 100, 200)) -> int:
     """What a larger cluster costs: the figures of the model in docs/cluster.md."""
-    bad = 0
-    for nodes in sizes:
-        world = World(nodes, nodes, PLAIN)
-        began = time.monotonic()
-        for number, host in enumerate(world.running):
-            host.start([world.names[0]] if number else [])
-        world.run(0.5)
-        while registry_faults(world) and world.now < 30:
-            world.run(0.1)
-        joined, sent = world.now, sum(end.sent for host in world.running for end in host.ends)
-        ear = world.hosts["n1"].subscribe("volcanoes.usa.atka", "")
-        asked = world.now
-        while ear.confirmed is None and world.now < asked + 5:
-            world.run(0.001)
-        changed = sum(end.sent for host in world.running for end in host.ends) - sent
-        bad += bool(registry_faults(world))
-        print(
-            f"{nodes} nodes: all know each other after {joined:.1f} s; a change is known everywhere after "
-            f"{(world.now - asked) * 1000:.1f} ms; {changed / (nodes - 1):.0f} B a peer meanwhile, heartbeats included; "
-            f"simulated in {time.monotonic() - began:.0f} s",
-            flush=True,
-        )
+    return sum(grown(nodes) for nodes in sizes)
+
+
+def grown(nodes: int) -> int:
+    began, world = time.monotonic(), World(nodes, nodes, PLAIN)
+    for number, host in enumerate(world.running):
+        host.start([world.names[0]] if number else [])
+    joined = seconds_until(world, 0.05, lambda: not unsettled(world))
+    joining = bytes_sent(world) / nodes / (nodes - 1)
+    node = world.hosts["n1"]
+    first = node.subscribe("volcanoes.usa.atka", "")
+    known = seconds_until(world, 0.0005, lambda: first.confirmed is not None)
+    before = bytes_sent(world)
+    ears = [node.subscribe(f"volcanoes.usa.{number}", "") for number in range(CHANGES)]
+    seconds_until(world, 0.0005, lambda: all(ear.confirmed is not None for ear in ears))
+    change = (bytes_sent(world) - before) / CHANGES / (nodes - 1)
+    bad = bool(registry_faults(world))
+    healed = "not tried"
+    if nodes <= MOST_PARTED:
+        faults.partition(world, world.running[: nodes // 2], PARTED, one_way=False)
+        world.run(PARTED)
+        healed = f"{seconds_until(world, 0.05, lambda: not unsettled(world)):.2f} s"
+        bad |= bool(registry_faults(world))
+    print(
+        f"{nodes} nodes: all know each other after {joined:.2f} s and {joining:.0f} B to each other node; a change is "
+        f"known everywhere after {known * 1000:.1f} ms and {change:.0f} B to and from each; parted in halves for "
+        f"{PARTED:.0f} s, all know each other again after: {healed}; simulated in {time.monotonic() - began:.0f} s",
+        flush=True,
+    )
     return bad
+
+
+def seconds_until(world: World, step: float, is_so: Callable[[], bool]) -> float:
+    began = world.now
+    while not is_so() and world.now < began + 30:
+        world.run(step)
+    return world.now - began
+
+
+def unsettled(world: World) -> bool:
+    """Is there a node that does not know another, or all of what that has?"""
+    return not all(
+        len(host.cluster.peers) == len(world.running) - 1
+        and all(peer.is_linked() and peer.is_settled() for peer in host.cluster.peers.values())
+        for host in world.running
+    )
+
+
+def bytes_sent(world: World) -> int:
+    return sum(end.sent for host in world.running for end in host.ends)
 
 
 def confirm(times: int) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +16,9 @@ import pytest
 import trustme
 
 from fumarole.cluster.identity import NONCE_BYTES, Identity, prove
-from fumarole.protocols.link import AnyFrame, Frame, Hello, LinkProtocol, Proof, Refusal, frame
+from fumarole.protocols.link import AnyFrame, Changes, Entry, Frame, Hello, LinkProtocol, Proof, Refusal, frame
 from tests.integration.cluster.clients import Client, ask
-from tests.integration.cluster.nodes import Network, NodeProcess, Nodes, running
+from tests.integration.cluster.nodes import Network, NodeProcess, Nodes, free_port, running
 
 SECRET = "a secret of this test"
 
@@ -104,7 +106,9 @@ GARBAGE = {
     "a large hello": b"CTL 17000\r\n" + b"x" * 17000,
     "noise": bytes(range(256)) * 100,
     "a message before the proof": b"MSG a default 2\r\nhi\r\n",
-    "changes before the proof": frame(Proof(b"x" * 32)),
+    "a line without end": b"x" * 20_000,
+    "a proof before the hello": frame(Proof(b"x" * 32)),
+    "changes before the proof": frame(Changes(1, (Entry("default", ">", "", 1),))),
 }
 
 
@@ -168,10 +172,39 @@ def test_what_is_refused_is_counted_and_said_on_both_sides(tmp_path: Path) -> No
         other = NodeProcess(tmp_path, 7, Network(), 0, [nodes[0].cluster_address], wrong)
         assert (status(nodes[0])["peers"], status(other)["peers"]) == ([], [])
         assert status(nodes[0])["refused"] > 0
-        other.stop()
         reason = "node 'node-7' does not know the secret of this cluster"
+        assert [(each["node"], each["why"]) for each in status(other)["missing"]] == [
+            ("node-0", f'refused: "{reason}"')
+        ]
+        other.stop()
         assert f"'node-7' at 127.0.0.1 is refused: {reason}" in nodes[0].log.read_text()
-        assert f"'node-0' at {nodes[0].cluster_address} refused this node:" in other.log.read_text()
+        assert f"'node-0' at {nodes[0].cluster_address} refused this node: \"{reason}\"" in other.log.read_text()
+        # The next mistake is said too, though it is the same minute.
+        stranger = ("--links-secret-file", str(tmp_path / "right"), "--node", "node-0")
+        NodeProcess(tmp_path, 8, Network(), 0, [nodes[0].cluster_address], stranger).stop()
+        assert "is refused: there is another node with the name 'node-0'" in nodes[0].log.read_text()
+
+
+def test_who_is_looked_for_is_named(tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    with running(tmp_path, 2, flags=("--peer", nobody)) as nodes:
+        assert f"joined nobody: {nobody} (connection refused); tried again" in nodes[0].log.read_text()
+        lost = NodeProcess(tmp_path, 7, Network(), 0, [f"127.0.0.1:{nodes[0].port}"])
+        lost.stop()
+        assert "not a frame of this protocol; is it the `cluster` address of the other node?" in lost.log.read_text()
+        nodes[1].kill()
+        deadline = time.monotonic() + 5
+        while len(status(nodes[0])["missing"]) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        command = [sys.executable, "-m", "fumarole.app.cli", "cluster", "status"]
+        command += ["--servers", f"nats://127.0.0.1:{nodes[0].port}"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        lines = {line.partition(" for ")[0]: line for line in shown.splitlines()[3:]}
+        assert lines.keys() == {
+            f"node-1 at {nodes[1].cluster_address} has been away",
+            f"nobody has been found at {nobody}",
+        }
+        assert all(line.endswith(" s: connection refused") for line in lines.values())
 
 
 def test_mutual_tls(tmp_path: Path) -> None:
@@ -193,10 +226,13 @@ def test_mutual_tls(tmp_path: Path) -> None:
         consumer.flush()
         publisher.say(b"PUB a 100000\r\n" + b"x" * 100_000 + b"\r\n")
         consumer.hear_until(b"x" * 100_000 + b"\r\n")
+        silent = Stranger(nodes[0])  # its handshake of TLS never begins
         for number, others in enumerate([files["theirs"], ()], 5):
             other = NodeProcess(tmp_path, number, Network(), 0, [nodes[0].cluster_address], others)
             assert status(other)["peers"] == []
             other.stop()
         assert [peer["node"] for peer in status(nodes[0])["peers"]] == ["node-1"]
+        assert silent.hear() is None
+        silent.socket.close()
         consumer.close()
         publisher.close()

@@ -111,3 +111,33 @@ def test_a_worker_that_dies_is_started_again(workers: Workers) -> None:
     for client in clients:
         client.hear_until(b"MSG a 1 2\r\nhi\r\n")
         client.close()
+
+
+def test_all_stop_though_one_is_just_to_be_started_again(workers: Workers) -> None:
+    """The fixture sees that they do."""
+    os.kill(workers.children()[1], signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while "is started again" not in workers.log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def test_workers_do_not_outlive_who_watches_them(tmp_path: Path) -> None:
+    started = Workers(tmp_path, 2)
+    workers = started.children()
+    started.process.kill()
+    started.process.wait()
+    deadline = time.monotonic() + 10
+    while any(is_there(each) for each in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = [each for each in workers if is_there(each)]
+    for each in left:
+        os.kill(each, signal.SIGKILL)
+    assert left == []
+
+
+def is_there(process: int) -> bool:
+    """Not counting one that has ended and that nobody has asked about yet."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -108,8 +108,11 @@ def test_names_never_repeat(tmp_path: Path) -> None:
 def test_an_archive_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"there is no archive at .*/nowhere"):
         sealed(tmp_path / "nowhere", "default")
-    with pytest.raises(ArchiveError, match="has no namespace 'default'; it has none"):
+    with pytest.raises(ArchiveError, match="no recorder has sealed a file there yet"):
         sealed(tmp_path, "default")
+    (tmp_path / "file").touch()
+    with pytest.raises(ArchiveError, match="/file is a file; an archive is a folder"):
+        sealed(tmp_path / "file", "default")
     write_rows(tmp_path, "other", [row(NOON)])
     assert namespaces(tmp_path) == ["other"]
     with pytest.raises(ArchiveError, match="it has other"):

@@ -104,6 +104,13 @@ def test_a_bucket_that_is_not_whole_is_no_drop(spark: SparkSession, tmp_path: Pa
     assert by_name == {"a": [10.0, 10.0, 10.0]}
 
 
+def test_the_last_message_is_no_peak(spark: SparkSession, tmp_path: Path) -> None:
+    """One a second, to 12:09:59: the last bucket of 5 s has five in 4 s."""
+    Recorder(tmp_path).seal([message(number, "a", None) for number in range(600)])
+    _, by_name = plots.rates_by_name(gather(spark, Part(str(tmp_path))))
+    assert set(by_name["a"]) == {1.0}
+
+
 def test_buckets() -> None:
     assert bucket(timedelta(seconds=30), 60) == timedelta(seconds=1)
     assert bucket(timedelta(hours=5), 60) == timedelta(minutes=5)

@@ -1,16 +1,20 @@
 """As-of enrichment, held to a definition in a few lines of plain Python."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from fumarole import pipeline
 from fumarole.core.query.tree import Value
 from fumarole.pipeline.rows import typed
 from fumarole.pipeline.tables import CHANGES, MESSAGES
+from fumarole.pipeline.transforms import enrich as transform
 from tests.pipeline.archives import at
 
 Said = Mapping[str, Value | None]
@@ -67,18 +71,29 @@ def enriched(frame: DataFrame) -> dict[int, dict[str, Value]]:
     return {row["sequence"]: {key: plain(entry) for key, entry in row["metadata"].items()} for row in frame.collect()}
 
 
-_said = st.dictionaries(
-    st.sampled_from(["a", "b", "c"]), st.sampled_from(["x", "y", 1, 2.5, 2**53 + 1, True, None, None]), max_size=3
-)
+_values = st.sampled_from(["x", "y", 1, 2.5, 2**53 + 1, True, None, None])
+_said = st.dictionaries(st.sampled_from(["a", "b", "c"]), _values, max_size=3)
+_own = st.dictionaries(st.sampled_from(["a", "b", "c", "not among the changes"]), _values, max_size=3)
 _producers = st.sampled_from(["p", "q"])
 _times = st.integers(0, 8)
 _changes = st.lists(st.tuples(_times, _producers, _said, st.sampled_from(["r", "s"]), st.integers(1, 2)), max_size=12)
 _readings = st.lists(
-    st.tuples(_times, st.sampled_from(["p", "q", "unheard of", None]), st.one_of(st.just({}), _said)), max_size=12
+    st.tuples(_times, st.sampled_from(["p", "q", "unheard of", None]), st.one_of(st.just({}), _own)), max_size=12
 )
 
 
-def test_against_the_definition(spark: SparkSession) -> None:
+@pytest.fixture
+def many(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """However few changes there are, they are taken for many: not sent to all workers, but sorted."""
+    threshold = "spark.sql.autoBroadcastJoinThreshold"
+    before = str(spark.conf.get(threshold))
+    monkeypatch.setattr(transform, "_FEW", 0)
+    spark.conf.set(threshold, "-1")
+    yield
+    spark.conf.set(threshold, before)
+
+
+def check_against_the_definition(spark: SparkSession) -> None:
     """Random histories, late and out of order, with deletions. Each has producers of its own; Spark does all at once."""
     readings: list[Reading] = []
     changes: list[Change] = []
@@ -98,6 +113,37 @@ def test_against_the_definition(spark: SparkSession) -> None:
     found = enriched(pipeline.enrich(*frames(spark, readings, changes)))
     expected = {number: definition(each, by_producer.get(each[1], [])) for number, each in enumerate(readings)}
     assert found == expected
+
+
+def test_few_changes(spark: SparkSession) -> None:
+    check_against_the_definition(spark)
+
+
+@pytest.mark.usefixtures("many")
+def test_many_changes(spark: SparkSession) -> None:
+    check_against_the_definition(spark)
+
+
+@pytest.mark.usefixtures("many")
+def test_producers_that_share_a_place(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which happens by chance, to one in very many: here, to all of them."""
+    place = transform._place
+
+    def shared(producer: Column, bucket: Column) -> Column:
+        return sf.pmod(place(producer, bucket), sf.lit(2))
+
+    monkeypatch.setattr(transform, "_place", shared)
+    check_against_the_definition(spark)
+
+
+@pytest.mark.usefixtures("many")
+def test_sorted_by_one_number(spark: SparkSession) -> None:
+    """By more, Spark would compare rows, one with another, and that takes half as long again."""
+    made = pipeline.enrich(*frames(spark, [(5, "p", {})], [(1, "p", {"a": 1}, "r", 1)]))
+    plan = made._jdf.queryExecution().executedPlan().toString()
+    assert re.search(r"SortMergeJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftOuter", plan)
+    assert re.search(r"Sort \[_place#\d+L ASC NULLS FIRST\]", plan)
+    assert re.search(r"Sort \[_found_at#\d+L ASC NULLS FIRST\]", plan)
 
 
 def test_of_some_keys(spark: SparkSession) -> None:

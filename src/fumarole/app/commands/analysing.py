@@ -20,8 +20,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from fumarole.app.commands.analysis import Engine, Shown
-from fumarole.app.commands.screen import INTERRUPTED, MISUSED, YELLOW, count_text, fail, paint, printable, say
-from fumarole.core.errors import FumaroleError
+from fumarole.app.commands.progress import waiting
+from fumarole.app.commands.screen import (
+    INTERRUPTED,
+    MISUSED,
+    YELLOW,
+    count_text,
+    duration_text,
+    fail,
+    paint,
+    printable,
+    say,
+)
+from fumarole.core.errors import FumaroleError, PatternError
 from fumarole.core.query.errors import QueryError
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.archive.seals import check_namespace
@@ -30,21 +41,21 @@ from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.failures import FAILURES, in_short
 from fumarole.pipeline.jobs.spark import session
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone, run
-from fumarole.pipeline.times import as_utc, duration
+from fumarole.pipeline.times import as_utc, duration, moment
 
 
 @contextmanager
 def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterator[SparkSession]:
-    """A session for a command; what goes wrong in it becomes one line. Mistakes about the part need not wait for it."""
-    with told():
-        if part is not None:
-            part.check()
+    """A session for a command, on a part of an archive; what goes wrong in it becomes one line."""
     settings = dict(_setting(text) for text in engine.conf or [])
+    if part is not None:
+        check(part)
     folder = Path(tempfile.mkdtemp(prefix="fumarole-spark-"))
     complaints = folder / "spark.log"
     with told(complaints):
         try:
-            spark = session(f"fumarole {name}", engine.master, settings, complaints)
+            with waiting("starting Spark"):
+                spark = session(f"fumarole {name}", engine.master, settings, complaints)
             try:
                 yield spark
             finally:
@@ -55,6 +66,15 @@ def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterat
             shutil.rmtree(folder)
             raise
     shutil.rmtree(folder)
+
+
+def check(part: Part) -> None:
+    """Ends the command where something is wrong that can be known without Spark, whose start takes a while."""
+    with told():
+        part.check()
+        begin, end = moment(part.since), moment(part.until)
+        if begin is not None and end is not None and begin >= end:
+            fail(f"--since {part.since} is not before --until {part.until}: there is nothing between them", MISUSED)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -71,6 +91,8 @@ def told(complaints: Path | None = None) -> Iterator[None]:
         yield
     except QueryError as error:
         fail(error.caret(), MISUSED)
+    except PatternError as error:
+        fail(str(error), MISUSED)
     except FumaroleError as error:
         fail(str(error))
     except OSError as error:
@@ -104,11 +126,15 @@ def run_standing(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         job = StandingJob(spark, archive, out, namespace, windows, lateness, batch_rows)
-        if job.state.number:
+        before = job.state.number
+        if before:
             say(f"going on after batch {job.state.number:,}, with {count_text(job.state.messages, 'message')} done")
+        follow = f"following {archive}, a look every {interval:g} s; Ctrl-C ends"
+        say(f"catching up with {archive}" if once else follow)
         run(job, tell, once, interval, stop.wait)
         batches = "1 batch" if job.state.number == 1 else f"{job.state.number:,} batches"
-        say(f"{count_text(job.state.messages, 'message')} in {batches}")
+        new = "" if job.state.number > before else "nothing new: "
+        say(f"{new}{count_text(job.state.messages, 'message')} in {batches}")
 
 
 def tell(progress: Progress) -> None:
@@ -118,7 +144,7 @@ def tell(progress: Progress) -> None:
         count_text(progress.rows, "row"),
         f"{progress.rate:,.0f} rows/s",
         f"{progress.seconds:.1f} s",
-        f"lag {_short(progress.lag)}",
+        f"lag {duration_text(progress.lag)}",
         f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}",
     ]
     parts += [f"{progress.late:,} late"] if progress.late else []
@@ -127,13 +153,6 @@ def tell(progress: Progress) -> None:
     say("  ".join(parts))
     for line in progress.aside:
         say(paint(f"set aside, not read: {printable(line)}", YELLOW, sys.stderr))
-
-
-def _short(seconds: float) -> str:
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if abs(seconds) >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 # Tables.
@@ -157,12 +176,14 @@ def run_batch(engine: Engine, table: Table, shown: Shown) -> None:
     with spark_session(engine, table.name, table.part) as spark:
         frame = table.made(spark)
         if shown.out is not None:
-            rows = write(frame, shown.out, table.by)
+            with waiting("Spark is at work"):
+                rows = write(frame, shown.out, table.by)
             say(f"{count_text(rows, 'row')} written to {shown.out}")
             return
         order = [sf.desc(name[1:]) if name.startswith("-") else sf.asc(name) for name in table.order]
         columns = [column for column in frame.columns if column not in table.hidden]
-        rows_shown = frame.orderBy(*order).select(*columns).limit(shown.limit + 1).collect()
+        with waiting("Spark is at work"):
+            rows_shown = frame.orderBy(*order).select(*columns).limit(shown.limit + 1).collect()
         _show([row.asDict(recursive=True) for row in rows_shown], columns, shown)
 
 
@@ -219,7 +240,7 @@ def _text(value: Any) -> str:
 
 def run_what_if(engine: Engine, part: Part, as_json: bool) -> None:
     """A sentence about what would have been received."""
-    with spark_session(engine, "whatif", part) as running:
+    with spark_session(engine, "whatif", part) as running, waiting("Spark is at work"):
         received = what_if(running, part)
     if as_json:
         sys.stdout.write(json.dumps({name: _plain(value) for name, value in asdict(received).items()}) + "\n")
@@ -256,7 +277,7 @@ def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> 
 
     if not page.absolute().parent.is_dir():
         fail(f"{page} cannot be written: {page.parent} is no folder", MISUSED)
-    with spark_session(engine, "report", part) as running:
+    with spark_session(engine, "report", part) as running, waiting("Spark is at work"):
         figures = gather(running, part, producer)
     with told():
         page.write_text(written(figures))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fumarole.app.commands.access import DEFAULT_SERVERS, Access, Servers, TlsAuthority, TlsCertificate, TlsKey
-from fumarole.app.commands.screen import printable, run
+from fumarole.app.commands.screen import duration_text, printable, run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -76,7 +76,15 @@ def _table(seen: dict[str, Any], wide: bool) -> RenderableType:
             f"{sum(peer['dropped'].values()):,}",
             *_where(peer, wide),
         )
-    return Group(title, table)
+    return Group(title, table, *[Text(_missing(each), style="red") for each in seen.get("missing", ())])
+
+
+def _missing(node: dict[str, Any]) -> str:
+    """`b at 127.0.0.1:6223 has been away for 12 s: connection refused`"""
+    name, address = printable(node["node"]), printable(node["address"])
+    what = f"{name} at {address} has been away" if name else f"nobody has been found at {address}"
+    why = f": {printable(node['why'])}" if node["why"] else ""
+    return f"{what} for {duration_text(node['away'])}{why}"
 
 
 def _where(node: dict[str, Any], wide: bool) -> list[str]:

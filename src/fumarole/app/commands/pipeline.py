@@ -71,6 +71,8 @@ def replay(
     from fumarole.pipeline.replay import Range
 
     wanted = Range(_time(since, "--since"), _time(until, "--until"), topic)
+    if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
+        fail(f"--since {since} is not before --until {until}: there is nothing between them", MISUSED)
     run(replay_archive(Access(servers, tls_authority, tls_certificate, tls_key), archive, namespace, wanted, speed))
 
 

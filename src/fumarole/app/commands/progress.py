@@ -1,9 +1,12 @@
-"""A progress bar that shows itself only where it is of use: on a terminal, when work takes more than a moment."""
+"""Signs of life for whoever waits, only where they are of use: on a terminal, when work takes more than a moment."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -16,7 +19,7 @@ INTERVAL = 0.1
 
 
 class Progress:
-    """On stderr. Without a total it has no end. `counted` names what is shown as a number too."""
+    """A bar, on stderr. Without a total it has no end. `counted` names what is shown as a number too."""
 
     def __init__(self, what: str, total: float | None, counted: str = "") -> None:
         self._what = what
@@ -62,3 +65,20 @@ class Progress:
         bar = Progress(TextColumn(self._what), *known, *count, console=Console(stderr=True), transient=True)
         bar.add_task(self._what, total=self._total)
         return bar
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """A line on a terminal that says what is waited for, as long as that takes."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    # Whatever stderr is turned to meanwhile, the line stays where a person sees it.
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w") as screen:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=Console(file=screen), transient=True) as line:
+            line.add_task(what, total=None)
+            yield

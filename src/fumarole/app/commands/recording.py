@@ -8,15 +8,17 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
 
 from fumarole.app.commands.access import Access
+from fumarole.app.commands.readings import query_mistakes
 from fumarole.app.commands.screen import YELLOW, count_text, fail, paint, say
-from fumarole.pipeline.archive.places import open_root
+from fumarole.client import ClientError
+from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.seals import Seal
 from fumarole.pipeline.recorder.recorder import Options, Recorder
 
@@ -41,19 +43,28 @@ async def record_messages(access: Access, archive: str, options: Options, as_jso
 
     root = open_root(archive)
     try:
-        async with (
-            access.connect(f"record {secrets.token_hex(8)}") as client,
-            Recorder.open(client, root, options, on_seal) as recorder,
-        ):
-            with _screen() as screen:
-                showing = asyncio.create_task(_show(recorder, screen))
-                try:
-                    await recorder.run(stop, lambda: _say_begin(recorder, options, root.name))
-                finally:
-                    showing.cancel()
-            _say_end(recorder)
+        with query_mistakes():
+            await _record(access, root, options, on_seal, stop)
+    except ClientError:
+        raise  # also those that are an OSError: it is not the archive's fault
     except OSError as error:
         fail(f"{root.name}: {error.strerror or error}; what was not sealed is lost")
+
+
+async def _record(
+    access: Access, root: Root, options: Options, on_seal: Callable[[Seal], None], stop: asyncio.Event
+) -> None:
+    async with (
+        access.connect(f"record {secrets.token_hex(8)}") as client,
+        Recorder.open(client, root, options, on_seal) as recorder,
+    ):
+        with _screen() as screen:
+            showing = asyncio.create_task(_show(recorder, screen))
+            try:
+                await recorder.run(stop, lambda: _say_begin(recorder, options, root.name))
+            finally:
+                showing.cancel()
+        _say_end(recorder)
 
 
 def _say_begin(recorder: Recorder, options: Options, archive: str) -> None:
@@ -62,7 +73,8 @@ def _say_begin(recorder: Recorder, options: Options, archive: str) -> None:
         say(f"sealed {count_text(len(recovered.sealed), 'file')} that an earlier recorder had finished")
     if recovered.removed:
         say(f"removed {count_text(len(recovered.removed), 'file')} that an earlier recorder had not finished")
-    what = f"{options.topic}{f' where {options.where}' if options.where else ''}"
+    what = "everything" if options.topic == ">" else options.topic
+    what = f"{what}{f' where {options.where}' if options.where else ''}"
     say(f"{recorder.name} records {what} into {archive}, in group {options.group}; Ctrl-C ends")
 
 

@@ -71,3 +71,11 @@ def printable(text: str) -> str:
 def count_text(count: int, noun: str) -> str:
     """`1 message`, `12,000 messages`"""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def duration_text(seconds: float) -> str:
+    """`12.5 s`, `3 h`"""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if abs(seconds) >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s"

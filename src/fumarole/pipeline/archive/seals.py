@@ -133,15 +133,21 @@ def namespaces(root: str | os.PathLike[str] | Root) -> list[str]:
     place = open_root(root)
     if not place.exists():
         raise ArchiveError(f"there is no archive at {place.name}; `fumarole record --archive {place.name}` makes one")
-    return [name for name in place.folders() if place.exists(name, SEALED)]
+    try:
+        return [name for name in place.folders() if place.exists(name, SEALED)]
+    except NotADirectoryError:
+        raise ArchiveError(f"{place.name} is a file; an archive is a folder") from None
 
 
 def check_namespace(root: Root, namespace: str) -> None:
     """Raises ArchiveError where there is no archive, or nothing of this namespace in it."""
     known = namespaces(root)
     if namespace not in known:
-        has = f"it has {', '.join(known)}" if known else "it has none"
-        raise ArchiveError(f"the archive at {root.name} has no namespace {namespace!r}; {has}")
+        if not known:
+            raise ArchiveError(
+                f"there is nothing in the archive at {root.name}: no recorder has sealed a file there yet"
+            )
+        raise ArchiveError(f"the archive at {root.name} has no namespace {namespace!r}; it has {', '.join(known)}")
 
 
 def _overlaps(file: SealedFile, since: datetime | None, until: datetime | None) -> bool:

@@ -70,6 +70,9 @@ def rates(figures: Figures) -> str:
     return _svg(draw, 3.5, "rates")
 
 
+FEW_BUCKETS = 3
+
+
 def rates_by_name(figures: Figures) -> tuple[list[datetime], dict[str, list[float]]]:
     """The middle of each bucket, and what each subtree had there in a second."""
     width = figures.width
@@ -80,6 +83,9 @@ def rates_by_name(figures: Figures) -> tuple[list[datetime], dict[str, list[floa
     }
     least = width.total_seconds() / 10
     starts = [start for start in seconds if seconds[start] >= least] or list(seconds)[:1]
+    # The last bucket ends with a message, which is one more than its time has: where few come, that is a peak.
+    if len(starts) > FEW_BUCKETS and seconds[starts[-1]] < width.total_seconds():
+        starts.pop()
     by_name = {
         name: [counts.get(start, 0) / max(seconds[start], least) for start in starts]
         for name, counts in figures.streams.items()

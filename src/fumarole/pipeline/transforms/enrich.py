@@ -13,6 +13,10 @@ changes of each producer, in order, with a running last value for each key. Then
 time. That would be a join by a range, for which Spark has no good way. So time is cut into buckets, each about as long
 as a producer has a few versions; a version stands in each bucket that it reaches into, mostly one, and a reading is
 joined by equality of producer and bucket, where it meets those few versions, of which the range picks one.
+
+Producer and bucket are joined as one number, their hash, which is called a place. Millions of readings are sorted by
+it, and a single whole number is what Spark sorts by its digits; a text and a number it would compare, row by row. Of
+two producers that share a place by chance, each still gets its own versions: the join looks at the producer as well.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from fumarole.pipeline.tables import METADATA_MAP
 
 _ORDER = ("time", "epoch", "recorder", "sequence")
 _FEW = 300_000
-"""So many changes are sent to all workers; of more, both sides are sorted by producer and bucket."""
+"""So many changes are sent to all workers; of more, both sides are sorted by place."""
 _MOST_BUCKETS = 10_000
 _IN_A_BUCKET = 4
 """Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
@@ -46,6 +50,10 @@ class _Buckets:
         """Its bucket."""
         number = sf.floor((sf.unix_micros(time) - self.begin) / sf.lit(self.width)).cast("long")
         return sf.greatest(sf.lit(0), sf.least(sf.lit(self.count - 1), number))
+
+
+def _place(producer: Column, bucket: Column) -> Column:
+    return sf.xxhash64(producer, bucket)
 
 
 def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
@@ -89,20 +97,22 @@ def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> Dat
     reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
     return (
         changes.select(
-            sf.col("producer").alias("_producer"),
-            sf.col("time").alias("_from"),
+            "producer",
+            "time",
             sf.lead("time").over(in_order).alias("_until"),
             entries.alias("_entries"),
         )
         # What was said at the same moment counts from that moment on, all of it.
-        .where(sf.col("_until").isNull() | (sf.col("_until") > sf.col("_from")))
+        .where(sf.col("_until").isNull() | (sf.col("_until") > sf.col("time")))
         .select(
-            "_producer",
-            "_from",
+            sf.col("producer").alias("_producer"),
+            sf.col("time").alias("_from"),
             "_until",
             sf.map_from_entries(sf.filter("_entries", _held)).cast(METADATA_MAP).alias(METADATA),
-            sf.explode(sf.sequence(buckets.of(sf.col("_from")).cast("long"), reaches_to)).alias("_bucket"),
+            sf.explode(sf.sequence(buckets.of(sf.col("time")).cast("long"), reaches_to)).alias("_bucket"),
         )
+        .withColumn("_found_at", _place(sf.col("_producer"), sf.col("_bucket")))
+        .drop("_bucket")
     )
 
 
@@ -111,12 +121,14 @@ def _held(entry: Column) -> Column:
 
 
 def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:
-    time, until = sf.col("time"), sf.col("_until")
+    producer, time, until = sf.col("producer"), sf.col("time"), sf.col("_until")
     holds = (time >= sf.col("_from")) & (until.isNull() | (time < until))
-    same = (sf.col("producer") == sf.col("_producer")) & (buckets.of(time) == sf.col("_bucket"))
+    # Written so that Spark does not take it for a second key to sort by.
+    same = sf.coalesce(producer == sf.col("_producer"), sf.lit(False))
     return (
-        messages.join(versions, same & holds, "left")
-        .drop("_producer", "_from", "_until", "_bucket")
+        messages.withColumn("_place", _place(producer, buckets.of(time)))
+        .join(versions, (sf.col("_place") == sf.col("_found_at")) & holds & same, "left")
+        .drop("_place", "_found_at", "_producer", "_from", "_until")
         .withColumn(METADATA, sf.coalesce(METADATA, _nothing()))
     )
 
