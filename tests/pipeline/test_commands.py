@@ -98,7 +98,7 @@ def test_a_table_in_files(commands: Commands, spark: SparkSession, tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "code", "text"),
     [
-        pytest.param(["--topic", "a.>.b"], 1, "`>` must be the last word, at position 2", id="pattern"),
+        pytest.param(["--topic", "a.>.b"], 2, "`>` must be the last word, at position 2", id="pattern"),
         pytest.param(["--where", "Region = "], 2, "expected a value", id="query"),
         pytest.param(["--since", "yesterday"], 1, "'yesterday' is no time", id="time"),
         pytest.param(["--namespace", "../default"], 1, "has no namespace '../default'", id="namespace"),
