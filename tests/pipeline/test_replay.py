@@ -18,6 +18,7 @@ import fumarole
 from fumarole.core.errors import PatternError
 from fumarole.pipeline import replay as replaying
 from fumarole.pipeline.archive import write_rows
+from fumarole.pipeline.errors import ArchiveError
 from fumarole.pipeline.replay import Range, messages
 from fumarole.pipeline.rows import typed
 from tests.integration.running import RunningBroker
@@ -85,6 +86,19 @@ def test_patterns_of_either_grammar(tmp_path: Path, topic: str, found: int) -> N
     rows = [{"time": NOON, "topic": each, "payload": b""} for each in ("größe.x", "", ".a")]
     write_rows(tmp_path, "default", rows)
     assert len(replayed(tmp_path, Range(topic=topic))) == found
+
+
+def test_a_file_that_was_compacted_away_meanwhile(tmp_path: Path) -> None:
+    for epoch in (1, 2):
+        write_rows(
+            tmp_path, "default", [{"time": NOON + timedelta(hours=epoch), "topic": "a", "payload": b""}], epoch=epoch
+        )
+    rows = messages(tmp_path, "default", Range())
+    assert next(rows).num_rows == 1
+    for file in tmp_path.rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(ArchiveError, match="is gone: it was compacted"):
+        next(rows)
 
 
 def test_a_pattern_that_is_none(tmp_path: Path) -> None:

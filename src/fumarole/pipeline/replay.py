@@ -30,6 +30,7 @@ from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.schema import TIME
 from fumarole.pipeline.archive.seals import SealedFile, sealed
+from fumarole.pipeline.errors import ArchiveError
 from fumarole.pipeline.frames import chunks, frames, slices
 from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.rows import value_of
@@ -56,7 +57,13 @@ class _OpenFile:
     """A file that is being read, a part at a time."""
 
     def __init__(self, root: Root, namespace: str, file: SealedFile) -> None:
-        self._stream = root.system.open_input_file(root.at(namespace, file.path))
+        try:
+            self._stream = root.system.open_input_file(root.at(namespace, file.path))
+        except FileNotFoundError:
+            raise ArchiveError(
+                f"{file.uri} is gone: it was compacted, and deleted before it could be replayed; "
+                "compact with a --grace that is longer than the replay takes, and go on with --since"
+            ) from None
         self._parquet = pq.ParquetFile(self._stream)
         self._parts = self._parquet.iter_batches(batch_size=PART_ROWS)
         self.rows: pa.Table | None = None

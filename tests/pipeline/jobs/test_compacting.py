@@ -9,7 +9,7 @@ from pyarrow import fs
 from fumarole.pipeline.archive import sealed
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.verifying import verify
-from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.errors import ArchiveError, PipelineError
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from tests.pipeline.archives import BEGIN, Recorder, message
 
@@ -32,6 +32,16 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     assert sweep(root, grace=timedelta(0)) == 4
     assert list(compact(root, now=LATER)) == []
     assert verify(root, "default") == []
+
+
+def test_a_damaged_file_is_named_and_nothing_replaced(tmp_path: Path) -> None:
+    recorder, root = Recorder(tmp_path), open_root(tmp_path)
+    seals = [seal for second in (0, 1) for seal in recorder.seal([message(second)])]
+    damaged = tmp_path / "default" / seals[1].path
+    damaged.write_bytes(damaged.read_bytes()[:-10])
+    with pytest.raises(ArchiveError, match=rf"{damaged} cannot be read .*verify --set-aside"):
+        list(compact(root, now=LATER))
+    assert [file.name for file in sealed(root, "default")] == [seal.name for seal in seals]
 
 
 def test_on_another_file_system() -> None:

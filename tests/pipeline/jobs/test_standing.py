@@ -160,7 +160,6 @@ def test_a_batch_that_is_not_what_was_sealed_does_not_count(
         with pytest.raises(JobError, match="has 2 messages, and should have 1; nothing of this batch counts"):
             catch_up(spark, archive, out)
     assert [each.rows for each in catch_up(spark, archive, out)] == [1]
-    check_exact(spark, archive, out)
 
 
 def test_names_that_are_patterns_to_others(spark: SparkSession, tmp_path: Path) -> None:
@@ -176,9 +175,9 @@ def test_damaged_files_are_set_aside(spark: SparkSession, tmp_path: Path) -> Non
     archive, out = tmp_path / "archive", tmp_path / "out"
     recorder = Recorder(archive)
     damages: list[tuple[Callable[[Path], None], str]] = [
-        (truncate, "bytes, but"),
-        (replace, "it is not Parquet"),
-        (Path.unlink, "there is a seal, but no file"),
+        (truncate, "bytes, sealed were"),
+        (replace, "it cannot be read as Parquet"),
+        (Path.unlink, "its seal is there, the file is not"),
     ]
     names = []
     for number, (spoil, _) in enumerate(damages):

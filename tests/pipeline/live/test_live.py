@@ -20,6 +20,7 @@ from fumarole.pipeline.capturing import Wanted
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer
 from fumarole.pipeline.live.listener import Listener
+from fumarole.pipeline.live.publishing import publish as publish_batches
 from fumarole.pipeline.live.source import ReadOptions
 from tests.integration.running import RunningBroker
 
@@ -204,6 +205,19 @@ def test_rows_are_published(live_spark: SparkSession, broker: RunningBroker) -> 
     ]
 
 
+def test_what_is_tried_again_has_the_same_marks(broker: RunningBroker) -> None:
+    """P2: by which a consumer knows what it had already."""
+    batches = [pa.record_batch({"topic": ["twice", "twice"], "payload": [b"1", b"2"]})] * 2
+    with heard(broker.url, "twice") as messages:
+        for job in ("one", "one", "other"):
+            assert publish_batches(iter(batches), broker.url, {}, job) == 4
+        wait_until(lambda: len(messages) >= 12)
+    marks = [message.headers["Fumarole-Row"] for message in messages]
+    assert marks[:4] == marks[4:8]
+    assert len(set(marks[:4])) == 4
+    assert not set(marks[:4]) & set(marks[8:])
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -246,3 +260,5 @@ def test_the_example_of_the_page(live_spark: SparkSession, broker: RunningBroker
         wait_until(lambda: bool(messages), query)
         query.stop()
     assert [(message.topic, message.text) for message in messages] == [("alarms.volcanoes.usa.kilauea", "1084.5")]
+    # The query and its batch are in the mark: the same when the batch is tried again, another in every other batch.
+    assert re.fullmatch(rf"{query.id}-\d+-\d+-\d+", messages[0].headers["Fumarole-Row"])

@@ -15,6 +15,9 @@ from fumarole.pipeline.report.figures import bucket, gather
 from fumarole.pipeline.report.page import written
 from tests.pipeline.archives import Recorder, at, change, message
 
+ODD = r"volcanoes.日本$\frac$"
+"""A topic by the grammar `channel`, of letters that the plotter has not, and of signs that mean something else to it."""
+
 
 class Balanced(HTMLParser):
     """Every element that is opened is closed."""
@@ -48,7 +51,7 @@ def test_a_page(spark: SparkSession, tmp_path: Path) -> None:
             if second not in range(40, 70)
         ]
     )
-    two.seal([message(second, "volcanoes.japan", None) for second in range(60)])
+    two.seal([message(second, ODD, None) for second in range(60)])
     one.seal(change(0, "p", {"Region": "italy & more", "Old": 1}) + change(5, "p", {"Old": None}), "changes")
     figures = gather(spark, Part(str(tmp_path)))
     assert (figures.total.messages, figures.total.topics, figures.total.producers) == (150, 2, 1)
@@ -65,6 +68,7 @@ def test_a_page(spark: SparkSession, tmp_path: Path) -> None:
     assert "italy &amp; more" in page
     assert "<etna>" not in page
     assert page.count("<svg") == 5
+    assert ODD.rpartition(".")[2] in page
 
 
 def test_several_days_without_producers(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 import tempfile
@@ -49,16 +50,22 @@ def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterat
     settings = dict(_setting(text) for text in engine.conf or [])
     if part is not None:
         check(part)
-    complaints = Path(tempfile.mkdtemp(prefix="fumarole-spark-"), "spark.log")
+    folder = Path(tempfile.mkdtemp(prefix="fumarole-spark-"))
+    complaints = folder / "spark.log"
     with told(complaints):
-        with waiting("starting Spark"):
-            spark = session(f"fumarole {name}", engine.master, settings, complaints)
         try:
-            yield spark
-        finally:
-            spark.stop()
-    complaints.unlink(missing_ok=True)
-    complaints.parent.rmdir()
+            with waiting("starting Spark"):
+                spark = session(f"fumarole {name}", engine.master, settings, complaints)
+            try:
+                yield spark
+            finally:
+                spark.stop()
+        except FAILURES:
+            raise  # what Spark had to say is kept, for whoever wants to know more
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
+    shutil.rmtree(folder)
 
 
 def check(part: Part) -> None:
@@ -88,6 +95,8 @@ def told(complaints: Path | None = None) -> Iterator[None]:
         fail(str(error), MISUSED)
     except FumaroleError as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except FAILURES as error:

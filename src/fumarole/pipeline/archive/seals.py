@@ -53,6 +53,11 @@ class SealedFile(Seal, frozen=True, kw_only=True):
     uri: str
     """Where it is: a path, or a URI where the archive was given as one."""
 
+    @classmethod
+    def of(cls, seal: Seal, root: Root, namespace: str) -> SealedFile:
+        fields = {field: getattr(seal, field) for field in Seal.__struct_fields__}
+        return cls(uri=root.uri(namespace, seal.path), **fields)
+
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Seal).decode
@@ -85,13 +90,7 @@ def in_force(root: Root, namespace: str) -> list[SealedFile]:
     """All files whose seal is not replaced by another."""
     seals = dict(read_seals(root, namespace))
     replaced = {name for seal in seals.values() for name in seal.replaces}
-    standing = [
-        SealedFile(
-            uri=root.uri(namespace, seal.path), **{field: getattr(seal, field) for field in Seal.__struct_fields__}
-        )
-        for name, seal in seals.items()
-        if name not in replaced
-    ]
+    standing = [SealedFile.of(seal, root, namespace) for name, seal in seals.items() if name not in replaced]
     return sorted(standing, key=lambda file: (file.kind, file.path))
 
 

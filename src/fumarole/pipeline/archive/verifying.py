@@ -56,7 +56,7 @@ def verify(root: str | os.PathLike[str] | Root, namespace: str) -> list[Problem]
     place = open_root(root)
     check_namespace(place, namespace)
     files = in_force(place, namespace)
-    problems = [problem for file in files if (problem := _problem_of(place, namespace, file)) is not None]
+    problems = [problem for file in files if (problem := problem_of(place, namespace, file)) is not None]
     unfit = {problem.path for problem in problems}
     problems += _strays(place, namespace)
     problems += _holes_and_doubles(place, namespace, [file for file in files if file.path not in unfit])
@@ -143,7 +143,8 @@ def _seal_for(root: Root, namespace: str, path: str) -> Seal | None:
     return seal if _mismatch(footer, seal, namespace) is None else None
 
 
-def _problem_of(root: Root, namespace: str, file: SealedFile) -> Problem | None:
+def problem_of(root: Root, namespace: str, file: Seal) -> Problem | None:
+    """What is wrong with a sealed file, as its length and its footer tell; None: nothing."""
     size = root.size(namespace, file.path)
     if size is None:
         return Problem("missing", file.path, "its seal is there, the file is not")

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from fumarole.pipeline.archive.places import SEALED, Root, span
 from fumarole.pipeline.archive.seals import SEAL_SUFFIX, SealedFile, check_namespace, in_force, read_seals
 from fumarole.pipeline.archive.writing import FileWriter
-from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.errors import ArchiveError, PipelineError
 from fumarole.pipeline.locks import take
 
 TARGET: Final = 128 << 20
@@ -137,15 +137,26 @@ def _merge(root: Root, namespace: str, files: list[SealedFile], epoch: int) -> C
 def _tables(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.Table]:
     """All rows, in groups that are neither tiny nor huge."""
     waiting: list[pa.Table] = []
-    for file in files:
-        with pq.ParquetFile(root.at(namespace, file.path), filesystem=root.system) as source:
-            for group in range(source.num_row_groups):
-                waiting.append(source.read_row_group(group))
-                if sum(table.num_rows for table in waiting) >= ROW_GROUP:
-                    yield pa.concat_tables(waiting)
-                    waiting = []
+    for group in _groups(root, namespace, files):
+        waiting.append(group)
+        if sum(table.num_rows for table in waiting) >= ROW_GROUP:
+            yield pa.concat_tables(waiting)
+            waiting = []
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+def _groups(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.Table]:
+    for file in files:
+        try:
+            with pq.ParquetFile(root.at(namespace, file.path), filesystem=root.system) as source:
+                for number in range(source.num_row_groups):
+                    yield source.read_row_group(number)
+        except (pa.ArrowException, OSError) as wrong:
+            raise ArchiveError(
+                f"{file.uri} cannot be read ({str(wrong).splitlines()[0]}); "
+                "`fumarole pipeline verify --set-aside` takes what is damaged out of the archive"
+            ) from None
 
 
 def _ended(path: str, moment: datetime) -> bool:

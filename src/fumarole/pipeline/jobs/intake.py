@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fumarole.pipeline.archive.places import Root
-from fumarole.pipeline.archive.schema import VERSION, VERSION_KEY
 from fumarole.pipeline.archive.seals import Seal, SealedFile, read_seals
-from fumarole.pipeline.archive.writing import SCHEMAS
+from fumarole.pipeline.archive.verifying import problem_of
 from fumarole.pipeline.jobs.compacting import NAME
 from fumarole.pipeline.jobs.log import Aside
 
@@ -64,12 +63,9 @@ class Arrivals:
                 intake.left += 1
                 continue
             intake.names += [name, *seal.replaces]
-            reason = self._fault(seal)
-            if reason is None:
+            if self._fit(name, seal, intake):
                 rows += seal.rows if seal.kind == "messages" else 0
                 intake.files.append(self._file(seal))
-            else:
-                intake.aside.append(Aside(name=name, reason=reason))
         return intake
 
     def unreadable(self, files: Iterable[SealedFile]) -> list[Aside]:
@@ -110,14 +106,18 @@ class Arrivals:
                 found += rest
             elif known:
                 intake.names += [name, *inside]
-                reason = self._fault(seal)
-                if reason is None:
+                if self._fit(name, seal, intake):
                     intake.mixed.append(self._file(seal))
-                else:
-                    intake.aside.append(Aside(name=name, reason=reason))
             else:
                 found.append((name, seal))
         return sorted(found, key=lambda one: (one[1].kind, one[1].epoch, one[1].first, one[0]))
+
+    def _fit(self, name: str, seal: Seal, intake: Intake) -> bool:
+        """Can the file be read, as far as its ends tell? Otherwise it is set aside."""
+        problem = problem_of(self._root, self._namespace, seal)
+        if problem is not None:
+            intake.aside.append(Aside(name=name, reason=problem.text))
+        return problem is None
 
     def _still_there(self, names: Iterable[str]) -> list[tuple[str, Seal]] | None:
         """Replaced files, while they have not been deleted; None: one of them has."""
@@ -132,25 +132,4 @@ class Arrivals:
         return [name for name in seal.replaces if not name.startswith(NAME)]
 
     def _file(self, seal: Seal) -> SealedFile:
-        fields = {each: getattr(seal, each) for each in Seal.__struct_fields__}
-        return SealedFile(uri=self._root.uri(self._namespace, seal.path), **fields)
-
-    def _fault(self, seal: Seal) -> str | None:
-        """Why a file cannot be read; None: it can."""
-        size = self._root.size(self._namespace, seal.path)
-        if size is None:
-            return "there is a seal, but no file"
-        if size != seal.bytes:
-            return f"it has {size:,} bytes, but {seal.bytes:,} were sealed"
-        try:
-            footer = pq.ParquetFile(self._root.at(self._namespace, seal.path), filesystem=self._root.system)
-        except (pa.ArrowInvalid, OSError) as wrong:
-            return f"it is not Parquet ({str(wrong).splitlines()[0]})"
-        with footer:
-            if footer.metadata.num_rows != seal.rows:
-                return f"it has {footer.metadata.num_rows:,} rows, but {seal.rows:,} were sealed"
-            said = (footer.schema_arrow.metadata or {}).get(VERSION_KEY, b"")
-            if not said.isdigit() or int(said) > VERSION:
-                return "it does not say that it is of an archive, or is of a newer version"
-            missing = set(SCHEMAS[seal.kind].names) - set(footer.schema_arrow.names)
-            return f"it has no column {min(missing)}" if missing else None
+        return SealedFile.of(seal, self._root, self._namespace)

@@ -22,6 +22,8 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.parquet.compression.codec": "zstd",
+    # To the microsecond, and with statistics, which Spark's usual form of 96 bits has not.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A window of a day's files is many small ones; a task for each would be all waiting.
     "spark.sql.files.openCostInBytes": "262144",
     # Java's regular expressions recurse: a repeated group takes some frames for each time round, and values of metadata

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -27,6 +28,7 @@ HEAT: Final = LinearSegmentedColormap.from_list(
 )
 STYLE: Final[dict[str, Any]] = {
     "svg.fonttype": "none",
+    "text.parse_math": False,  # `$` in a topic is a `$`
     "font.family": "sans-serif",
     "font.size": 10.5,
     "text.color": INK,
@@ -222,7 +224,10 @@ def _svg(draw: Callable[[Axes], None], height: float, name: str) -> str:
         axes = figure.add_subplot()
         draw(axes)
         written = io.StringIO()
-        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        with warnings.catch_warnings():
+            # Letters that no font here has: whoever opens the page has others, and they are text in it.
+            warnings.filterwarnings("ignore", "Glyph .* missing")
+            figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = written.getvalue()
     return svg[svg.index("<svg") :].replace("<svg ", f'<svg role="img" class="plot" data-name="{name}" ', 1)
 
