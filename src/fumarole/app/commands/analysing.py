@@ -120,11 +120,9 @@ def run_standing(
     """Batches until it is told to stop, or has caught up."""
     with told():
         check_namespace(open_root(archive), namespace)
-    stop = threading.Event()
-    check(Part(archive, namespace))
-    with told():
         for each in (*windows, lateness):
             duration(each)
+    stop = threading.Event()
     with told(), alone(out), spark_session(engine, "run") as spark:
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -279,14 +277,10 @@ def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> 
     from fumarole.pipeline.report.figures import gather
     from fumarole.pipeline.report.page import written
 
-    if page.is_dir() or not page.parent.is_dir():
-        fail(
-            f"--page {page}: " + ("that is a folder" if page.is_dir() else f"there is no folder {page.parent}"), MISUSED
-        )
+    if not page.absolute().parent.is_dir():
+        fail(f"{page} cannot be written: {page.parent} is no folder", MISUSED)
     with spark_session(engine, "report", part) as running, waiting("Spark is at work"):
         figures = gather(running, part, producer)
-    try:
+    with told():
         page.write_text(written(figures))
-    except OSError as error:
-        fail(f"{page} cannot be written: {error.strerror or error}")
     say(f"written to {page}")
