@@ -269,6 +269,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _after(self, began: float) -> None:
         flush(self._link.node.ready)
+        if self.lane.name == DATA:  # heartbeats are answered by nobody at once
+            self._link.node.batch_done()
         self._busy += monotonic() - began
         if (self._busy > LONG_BATCH or self._reader.unfinished) and not self._transport.is_closing():
             # A lane that always has more to read is read many times in a row; now it is the others' turn, and the

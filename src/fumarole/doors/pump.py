@@ -13,7 +13,6 @@ from time import monotonic
 from typing import Any, Protocol, cast
 
 from fumarole.doors.memory import freed
-from fumarole.doors.vigil import Vigil
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
 from fumarole.sessions.stream import CONSUMERS_AT_ONCE
@@ -127,7 +126,7 @@ class Pump(asyncio.BufferedProtocol):
             _turn.flush_at_its_end(self._node.ready)
         _turn.read_at = monotonic()
         took = _turn.read_at - began
-        self._door.vigil.batch_done()
+        self._node.batch_done()
         if took > LONG_BATCH and self._read_size > SMALLEST_READ:
             self._read_size //= 2
         elif took < LONG_BATCH / 4 and self._read_size < READ_BUFFER:
@@ -268,8 +267,6 @@ class Pump(asyncio.BufferedProtocol):
 
 class PumpOwner(Protocol):
     """What a pump asks of its door."""
-
-    vigil: Vigil
 
     def connected(self, pump: Pump, transport: asyncio.Transport) -> None: ...
     def disconnected(self, pump: Pump) -> None: ...

@@ -18,7 +18,6 @@ from typing import Any
 from fumarole.doors.complaints import Complaints
 from fumarole.doors.placement import Placement
 from fumarole.doors.pump import Pump, Reader, flush
-from fumarole.doors.vigil import Vigil
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.sessions.stream import Claim, Peer, StreamSession
@@ -73,7 +72,6 @@ class StreamDoor(ABC):
         """Where other processes share this door."""
         self._place = 0
         """The number of this door there."""
-        self.vigil = Vigil(lambda look: asyncio.get_running_loop().call_soon(look))
 
     async def open(self, host: str, port: int, placement: Placement | None = None) -> None:
         """Listens, with `placement` as others on this machine may. Raises OSError where the address cannot be had."""

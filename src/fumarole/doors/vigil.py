@@ -14,6 +14,7 @@ Where it is not at all, it is tried again after many batches.
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import sched_yield
 from time import monotonic
 
 LONGEST = 0.0003
@@ -27,7 +28,7 @@ ROBBED_REST = 256
 
 
 class Vigil:
-    """One for each door. `next_turn` has something called in the loop's next turn, as `call_soon` does."""
+    """One for each loop. `next_turn` has something called in the loop's next turn, as `call_soon` does."""
 
     def __init__(
         self, next_turn: Callable[[Callable[[], None]], object], clock: Callable[[], float] = monotonic
@@ -57,6 +58,7 @@ class Vigil:
 
     def _look(self) -> None:
         """A turn of the loop has gone by."""
+        sched_yield()  # whoever waits for this processor goes first: perhaps it is whom we wait for
         now = self._clock()
         if now - self._last_look > ROBBED:
             self._sleep(0.0, ROBBED_REST)

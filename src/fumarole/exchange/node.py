@@ -52,6 +52,8 @@ class Node:
     """Called then."""
     look: Callable[[], None] = field(default=lambda: None)
     """Called before something is taken in that may have waited: has another node hung up meanwhile?"""
+    batch_done: Callable[[], None] = field(default=lambda: None)
+    """Called when what was read, of a client or of another node, has been taken in and answered."""
 
     def tick(self, now: float) -> None:
         """Time passes: producers fall silent, and relays are listened to no more."""
