@@ -78,7 +78,10 @@ def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None =
         count = max(1, min(_MOST_BUCKETS, facts["count"] // max(1, facts["producers"] * _IN_A_BUCKET)))
         buckets = _Buckets(begin, max(1, (end - begin) // count), count)
         versions = _versions(asked, sorted(facts["keys"]), buckets)
-        described = _as_of(messages, sf.broadcast(versions) if facts["count"] <= _FEW else versions, buckets)
+        # Spark's own guess goes by the size of the files, which says nothing of the maps that come out of them: a
+        # table taken for small, and sent to all workers, could fill their memory.
+        versions = versions.hint("broadcast" if facts["count"] <= _FEW else "merge")
+        described = _as_of(messages, versions, buckets)
     return described.withColumn(METADATA, _with_own(sf.col(METADATA), sf.col("changes"), keys))
 
 
