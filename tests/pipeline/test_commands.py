@@ -118,7 +118,7 @@ def test_mistakes_are_a_sentence_at_once(
 
 def test_a_page_that_cannot_be_written(archive: Path) -> None:
     _, err = Commands(archive).run("report", "--page", "/nowhere/page.html", code=2)
-    assert err == "--page /nowhere/page.html: there is no folder /nowhere\n"
+    assert err == "/nowhere/page.html cannot be written: /nowhere is no folder\n"
 
 
 def test_what_is_told_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
