@@ -101,6 +101,11 @@ async def test_only_what_a_query_selects(broker: RunningBroker, record: Record, 
     assert [each["key"] for each in found[0]["changes"]] == ["Kind", "Room"]
 
 
+def said_by(archive: Path, producer: str) -> list[dict[str, Any]]:
+    """Of all that the broker knows, and tells when recording begins, what is about this producer."""
+    return [row for row in rows(archive, "changes") if row["producer"] == producer]
+
+
 @pytest.mark.parametrize("topic", [">", "g.*"])
 async def test_a_forgotten_producer_has_no_metadata_from_then_on(
     broker: RunningBroker, record: Record, tmp_path: Path, spark: SparkSession, topic: str
@@ -113,13 +118,12 @@ async def test_a_forgotten_producer_has_no_metadata_from_then_on(
         await client.flush()
         recording.wait_until(lambda: recording.messages == 1)
         assert await producer.forget()
-        recording.wait_until(lambda: sum(s["rows"] for s in recording.confirmed if s["kind"] == "changes") >= 4)
+        recording.wait_until(lambda: len(said_by(tmp_path, producer.id)) == 4)
         await client.publish("g.a", b"2", headers={"Producer": producer.id})
         await client.flush()
         recording.wait_until(lambda: recording.messages >= 2 + (topic == ">"))
     assert recording.stop() == 0
-    said = [row for row in rows(tmp_path, "changes") if row["producer"] == producer.id]
-    assert [(row["key"], row["kind"]) for row in said] == [
+    assert [(row["key"], row["kind"]) for row in said_by(tmp_path, producer.id)] == [
         ("Room", "text"), ("Floor", "number"), ("Room", "gone"), ("Floor", "gone"),
     ]  # fmt: skip
     described = pipeline.enrich(pipeline.archive(spark, tmp_path, topic="g.*"), pipeline.changes(spark, tmp_path))
