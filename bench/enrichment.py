@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,13 +39,13 @@ def measure(effort: Effort) -> Iterator[Figure]:
         with spark_in(folder) as spark:
             table = joinable(spark, folder, changes)
             messages = pipeline.archive(spark, archive, until=until(readings))
-            enrich = lambda: run(pipeline.enrich(messages, pipeline.changes(spark, archive)))  # noqa: E731
             for way, name in (("merge", "sorting both"), ("broadcast", "one sent to all workers")):
+                joined = equi_join(messages, spark.read.parquet(table).hint(way), changes)
                 own, join = best_of(
                     effort,
                     f"enrichment of {readings:,} readings, and a join by {name}",
-                    enrich,
-                    lambda way=way: run(equi_join(messages, spark.read.parquet(table).hint(way), changes)),  # type: ignore[misc]
+                    lambda: run(pipeline.enrich(messages, pipeline.changes(spark, archive))),
+                    partial(run, joined),
                 )
                 what = f"{readings:,} readings, {changes:,} changes; the join by {name}"
                 yield against("equi-join", CLAIM, what, own, join, "s", at_most=1.3)

@@ -62,7 +62,7 @@ MISTAKES = [
     pytest.param(("--archive", "archive", "--namespace", "lab"), 1, "it has default", id="namespace"),
     pytest.param(("--archive", "archive", "--topic", "a.>.b"), 2, "`>` must be the last word", id="pattern"),
     pytest.param(("--archive", "archive", "--where", "Room lke 4"), 2, "     ^", id="query"),
-    pytest.param(("--archive", "archive", "--since", "yesterday"), 1, "is no time", id="time"),
+    pytest.param(("--archive", "archive", "--since", "yesterday"), 2, "is no time", id="time"),
     pytest.param(
         ("--archive", "archive", "--since", "2026-03-02", "--until", "2026-03-01"), 2, "nothing between", id="range"
     ),
@@ -92,7 +92,7 @@ def test_mistakes_are_told_before_spark_is_started(
     ("arguments", "code", "said"),
     [
         pytest.param(("run", "--archive", "nowhere", "--out", "out"), 1, "there is no archive at", id="archive"),
-        pytest.param(("run", "--archive", "a", "--out", "out", "--window", "soon"), 1, "is no duration", id="window"),
+        pytest.param(("run", "--archive", "a", "--out", "out", "--window", "soon"), 2, "is no duration", id="window"),
         pytest.param(("report", "--archive", "a", "--page", "b/c.html"), 2, "b is no folder", id="folder"),
     ],
 )

@@ -203,7 +203,7 @@ async def test_what_was_known_at_the_beginning_is_known_again(
 @pytest.mark.parametrize(
     ("flags", "code", "text"),
     [
-        pytest.param(["--since", "yesterday"], 2, "--since: 'yesterday' is no time", id="time"),
+        pytest.param(["--since", "yesterday"], 2, "'yesterday' is no time", id="time"),
         pytest.param(["--namespace", "other"], 1, "has no namespace 'other'; it has default", id="namespace"),
         pytest.param(["--archive", "/nowhere"], 1, "there is no archive at /nowhere", id="archive"),
     ],

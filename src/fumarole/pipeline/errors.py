@@ -9,3 +9,7 @@ class PipelineError(FumaroleError):
 
 class ArchiveError(PipelineError):
     """An archive that is not there, is not one, or is of a version that is not known here."""
+
+
+class TimeError(PipelineError):
+    """What was given as a time, a length of time or a range of it is none."""

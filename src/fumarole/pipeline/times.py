@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.errors import TimeError
 
 _PIECE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _UNITS: Final = {
@@ -20,19 +20,19 @@ _UNIT_OF: Final = {word: unit for unit, words in _UNITS.items() for word in word
 
 
 def duration(text: str | timedelta) -> timedelta:
-    """`500ms`, `90s`, `1 minute`, `1h30m`, `2 days`. Raises PipelineError."""
+    """`500ms`, `90s`, `1 minute`, `1h30m`, `2 days`. Raises TimeError."""
     if isinstance(text, timedelta):
         found = text
     else:
         pieces = [(number, _UNIT_OF.get(unit.lower())) for number, unit in _PIECE.findall(text)]
         if not pieces or _PIECE.sub("", text) or any(unit is None for _, unit in pieces):
-            raise PipelineError(f"{text!r} is no duration; write it as 500ms, 90s, 1 minute, 1h30m or 2 days")
+            raise TimeError(f"{text!r} is no duration; write it as 500ms, 90s, 1 minute, 1h30m or 2 days")
         try:
             found = sum((timedelta(**{str(unit): float(number)}) for number, unit in pieces), timedelta())
         except OverflowError:
-            raise PipelineError(f"a duration of {text} is longer than can be counted") from None
+            raise TimeError(f"a duration of {text} is longer than can be counted") from None
     if found <= timedelta(0):
-        raise PipelineError(f"a duration of {text} is none; it must be more than nothing")
+        raise TimeError(f"a duration of {text} is none; it must be more than nothing")
     return found
 
 
@@ -52,14 +52,22 @@ def microseconds(length: timedelta) -> int:
 
 
 def moment(value: str | datetime | None) -> datetime | None:
-    """A point in time: ISO text or a datetime; without a zone it is UTC. Raises PipelineError."""
+    """A point in time: ISO text or a datetime; without a zone it is UTC. Raises TimeError."""
     if value is None:
         return None
     try:
         time = datetime.fromisoformat(value) if isinstance(value, str) else value
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise PipelineError(f"{value!r} is no time; write it as 2026-01-31 or 2026-01-31T12:00:00Z") from None
+        raise TimeError(f"{value!r} is no time; write it as 2026-01-31 or 2026-01-31T12:00:00Z") from None
+
+
+def between(since: str | datetime | None, until: str | datetime | None) -> tuple[datetime | None, datetime | None]:
+    """Both as points in time. Raises TimeError, also where there is nothing between them."""
+    begin, end = moment(since), moment(until)
+    if begin is not None and end is not None and begin >= end:
+        raise TimeError(f"--since {since} is not before --until {until}: there is nothing between them")
+    return begin, end
 
 
 def as_utc(collected: datetime) -> datetime:

@@ -36,12 +36,13 @@ from fumarole.core.errors import FumaroleError, PatternError
 from fumarole.core.query.errors import QueryError
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.archive.seals import check_namespace
+from fumarole.pipeline.errors import TimeError
 from fumarole.pipeline.jobs.batch import Part, what_if, write
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.failures import FAILURES, in_short
 from fumarole.pipeline.jobs.spark import session
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone, run
-from fumarole.pipeline.times import as_utc, duration, moment
+from fumarole.pipeline.times import as_utc, duration
 
 
 @contextmanager
@@ -49,7 +50,8 @@ def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterat
     """A session for a command, on a part of an archive; what goes wrong in it becomes one line."""
     settings = dict(_setting(text) for text in engine.conf or [])
     if part is not None:
-        check(part)
+        with told():
+            part.check()  # whatever can be known without Spark, whose start takes a while
     folder = Path(tempfile.mkdtemp(prefix="fumarole-spark-"))
     complaints = folder / "spark.log"
     with told(complaints):
@@ -68,15 +70,6 @@ def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterat
     shutil.rmtree(folder)
 
 
-def check(part: Part) -> None:
-    """Ends the command where something is wrong that can be known without Spark, whose start takes a while."""
-    with told():
-        part.check()
-        begin, end = moment(part.since), moment(part.until)
-        if begin is not None and end is not None and begin >= end:
-            fail(f"--since {part.since} is not before --until {part.until}: there is nothing between them", MISUSED)
-
-
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
@@ -91,7 +84,7 @@ def told(complaints: Path | None = None) -> Iterator[None]:
         yield
     except QueryError as error:
         fail(error.caret(), MISUSED)
-    except PatternError as error:
+    except (PatternError, TimeError) as error:
         fail(str(error), MISUSED)
     except FumaroleError as error:
         fail(str(error))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -68,22 +67,15 @@ def replay(
     """Publish what was recorded again, as far apart as it was."""
     need_pipeline()
     from fumarole.app.commands.replaying import replay_archive
+    from fumarole.pipeline.errors import TimeError
     from fumarole.pipeline.replay import Range
-
-    wanted = Range(_time(since, "--since"), _time(until, "--until"), topic)
-    if wanted.since is not None and wanted.until is not None and wanted.since >= wanted.until:
-        fail(f"--since {since} is not before --until {until}: there is nothing between them", MISUSED)
-    run(replay_archive(Access(servers, tls_authority, tls_certificate, tls_key), archive, namespace, wanted, speed))
-
-
-def _time(text: str | None, option: str) -> datetime | None:
-    from fumarole.pipeline.errors import PipelineError
-    from fumarole.pipeline.times import moment
+    from fumarole.pipeline.times import between
 
     try:
-        return moment(text)
-    except PipelineError as error:
-        fail(f"{option}: {error}", MISUSED)
+        wanted = Range(*between(since, until), topic)
+    except TimeError as error:
+        fail(str(error), MISUSED)
+    run(replay_archive(Access(servers, tls_authority, tls_certificate, tls_key), archive, namespace, wanted, speed))
 
 
 def verify(

@@ -158,7 +158,8 @@ def open_root(place: str | os.PathLike[str] | Root) -> Root:
         system, folder = fs.FileSystem.from_uri(text)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         # No URI, a scheme that pyarrow does not know (or was built without), a store that does not answer.
-        raise ArchiveError(f"{name} cannot be opened: {str(error).splitlines()[0]}") from None
+        why = str(error).splitlines()[0].replace(text, name)
+        raise ArchiveError(f"{name} cannot be opened: {why}") from None
     return Root(system, folder.rstrip("/"), folder if isinstance(system, fs.LocalFileSystem) else name)
 
 

@@ -20,7 +20,7 @@ from fumarole.pipeline.columns.time import utc_date
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.reading import spark_path
-from fumarole.pipeline.times import as_utc, moment
+from fumarole.pipeline.times import as_utc, between
 from fumarole.pipeline.transforms.enrich import enrich
 from fumarole.pipeline.transforms.traffic import summary
 
@@ -38,8 +38,7 @@ class Part:
 
     def check(self) -> None:
         """Raises PatternError, QueryError, PipelineError, ArchiveError: all that can be known without Spark."""
-        for time in (self.since, self.until):
-            moment(time)
+        between(self.since, self.until)
         if self.topic is not None:
             grammar_of(self.topic)
         if self.where is not None:

@@ -26,6 +26,8 @@ COLOURS: Final = ["#d9480f", "#f08c00", "#1f6f8b", "#5b8e7d", "#8f2d56", "#6d597
 HEAT: Final = LinearSegmentedColormap.from_list(
     "heat", ["#fdf8f4", "#fde0c2", "#f6ad55", "#e8590c", "#8f1d0a", "#3b0d06"]
 )
+FEW_BUCKETS: Final = 3
+"""With fewer whole ones, those that are not are shown too."""
 STYLE: Final[dict[str, Any]] = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # `$` in a topic is a `$`
@@ -68,9 +70,6 @@ def rates(figures: Figures) -> str:
         axes.legend(ncols=7, loc="lower left", bbox_to_anchor=(0, 1.0), handlelength=0.9, handleheight=0.9)
 
     return _svg(draw, 3.5, "rates")
-
-
-FEW_BUCKETS = 3
 
 
 def rates_by_name(figures: Figures) -> tuple[list[datetime], dict[str, list[float]]]:
