@@ -143,7 +143,7 @@ def test_any_file_system(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_shown_of_an_address_that_cannot_be_opened() -> None:
-    with pytest.raises(ArchiveError, match="s3://my bucket/a cannot be opened: .*'s3://my bucket/a'") as raised:
+    with pytest.raises(ArchiveError, match=r"s3://my bucket/a cannot be opened: .*'s3://my bucket/a'") as raised:
         open_root("s3://KEY:SECRET@my bucket/a?region=eu-west-1")
     assert "SECRET" not in str(raised.value)
 
