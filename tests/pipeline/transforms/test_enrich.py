@@ -1,7 +1,7 @@
 """As-of enrichment, held to a definition in a few lines of plain Python."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -83,14 +83,9 @@ _readings = st.lists(
 
 
 @pytest.fixture
-def many(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few changes there are, they are taken for many: not sent to all workers, but sorted."""
-    threshold = "spark.sql.autoBroadcastJoinThreshold"
-    before = str(spark.conf.get(threshold))
     monkeypatch.setattr(transform, "_FEW", 0)
-    spark.conf.set(threshold, "-1")
-    yield
-    spark.conf.set(threshold, before)
 
 
 def check_against_the_definition(spark: SparkSession) -> None:
@@ -138,7 +133,7 @@ def test_producers_that_share_a_place(spark: SparkSession, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("many")
 def test_sorted_by_one_number(spark: SparkSession) -> None:
-    """By more, Spark would compare rows, one with another, and that takes half as long again."""
+    """By more, Spark would compare rows, one with another, which takes a fifth longer; or it would send all to all."""
     made = pipeline.enrich(*frames(spark, [(5, "p", {})], [(1, "p", {"a": 1}, "r", 1)]))
     plan = made._jdf.queryExecution().executedPlan().toString()
     assert re.search(r"SortMergeJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftOuter", plan)
