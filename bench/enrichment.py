@@ -1,7 +1,7 @@
 """As-of enrichment beside a plain equi-join of the same sizes, where each reading finds one of as many rows.
 
-Spark joins in two ways, and which it takes by itself depends on how well the smaller table happens to compress: both
-sides are sorted, as enrichment does with so many changes, or the smaller one is sent to all workers, whole.
+Spark joins in two ways by itself, and which of them it takes depends on how well the smaller table happens to compress:
+both sides are sorted, or the smaller one is sent to all workers, whole. Enrichment stands beside both.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ _readings = st.lists(
 
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few changes there are, they are taken for many: not sent to all workers, but sorted."""
-    monkeypatch.setattr(transform, "_FEW", 0)
+    """However few changes there are, they are taken for many: not sent to all workers, but dealt out."""
+    monkeypatch.setattr(transform, "_SENT_TO_ALL", 0)
 
 
 def check_against_the_definition(spark: SparkSession) -> None:
@@ -131,14 +131,46 @@ def test_producers_that_share_a_place(spark: SparkSession, monkeypatch: pytest.M
     check_against_the_definition(spark)
 
 
-@pytest.mark.usefixtures("many")
-def test_sorted_by_one_number(spark: SparkSession) -> None:
-    """By more, Spark would compare rows, one with another, which takes a fifth longer; or it would send all to all."""
+def plan_of(spark: SparkSession) -> str:
     made = pipeline.enrich(*frames(spark, [(5, "p", {})], [(1, "p", {"a": 1}, "r", 1)]))
-    plan = made._jdf.queryExecution().executedPlan().toString()
-    assert re.search(r"SortMergeJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftOuter", plan)
-    assert re.search(r"Sort \[_place#\d+L ASC NULLS FIRST\]", plan)
-    assert re.search(r"Sort \[_found_at#\d+L ASC NULLS FIRST\]", plan)
+    return str(made._jdf.queryExecution().executedPlan().toString())
+
+
+def test_few_are_sent_to_all_workers(spark: SparkSession) -> None:
+    assert re.search(r"BroadcastHashJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftOuter, BuildRight", plan_of(spark))
+
+
+@pytest.mark.usefixtures("many")
+def test_many_are_dealt_out(spark: SparkSession) -> None:
+    """By one number, and readings are not sorted."""
+    plan = plan_of(spark)
+    assert re.search(r"ShuffledHashJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftOuter, BuildRight", plan)
+    assert not re.search(r"Sort \[_place", plan)
+
+
+@pytest.mark.parametrize("keys", [None, ["a"]])
+def test_all_of_the_last_step_is_compiled(spark: SparkSession, keys: list[str] | None) -> None:
+    """Where Spark has no code for a function, each reading is copied once more, whole."""
+    adaptive = "spark.sql.adaptive.enabled"
+    before = str(spark.conf.get(adaptive))
+    spark.conf.set(adaptive, "false")  # with it, Spark says only afterwards what it compiled
+    try:
+        made = pipeline.enrich(*frames(spark, [(5, "p", {})], [(1, "p", {"a": 1}, "r", 1)]), keys)
+        steps = str(made._jdf.queryExecution().executedPlan().toString()).splitlines()
+    finally:
+        spark.conf.set(adaptive, before)
+    last = steps[: 1 + next(place for place, step in enumerate(steps) if "HashJoin" in step)]
+    assert all(re.match(r"[ +-]*\*\(\d+\)", step) for step in last), last
+
+
+@pytest.mark.usefixtures("many")
+def test_a_part_fits_into_memory(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: a worker cannot put its table on disk."""
+    usual = spark.conf.get("spark.sql.shuffle.partitions")
+    assert f"hashpartitioning(_place, {usual})" in re.sub(r"#\d+L?", "", plan_of(spark))
+    monkeypatch.setattr(transform, "_A_PART", 2)
+    parts = re.findall(r"hashpartitioning\((?:_place|_found_at)#\d+L, (\d+)\)", plan_of(spark))
+    assert parts == ["200", "200"]
 
 
 def test_of_some_keys(spark: SparkSession) -> None:

@@ -155,9 +155,9 @@ class Recorder:
         while True:
             try:
                 async with self._client.subscribe(FORGOTTEN, group=self._options.group) as farewells:
-                    async for each in farewells:
-                        said = gather([(each.topic, each.payload, each.header_pairs)], microseconds())
-                        await self._room()
+                    # Room is not waited for: whoever came meanwhile would get a time that is too late.
+                    async for batch in farewells.batches():
+                        said = gather(((each.topic, each.payload, each.header_pairs) for each in batch), microseconds())
                         self._writer.add_changes(change_table(said))
                 return
             except RefusedError:

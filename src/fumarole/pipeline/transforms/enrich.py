@@ -14,9 +14,12 @@ time. That would be a join by a range, for which Spark has no good way. So time 
 as a producer has a few versions; a version stands in each bucket that it reaches into, mostly one, and a reading is
 joined by equality of producer and bucket, where it meets those few versions, of which the range picks one.
 
-Producer and bucket are joined as one number, their hash, which is called a place. Millions of readings are sorted by
-it, and a single whole number is what Spark sorts by its digits; a text and a number it would compare, row by row. Of
-two producers that share a place by chance, each still gets its own versions: the join looks at the producer as well.
+Producer and bucket are joined as one number, their hash, which is called a place: Spark has a table for single whole
+numbers that is quicker than the one for rows. Of two producers that share a place by chance, each still gets its own
+versions: the join looks at the producer as well.
+
+Readings are never sorted. A few versions are sent to all workers. Many are dealt out by place, and the readings with
+them; then each worker has a table of its part, and there are so many parts that one fits into a worker's memory.
 """
 
 from __future__ import annotations
@@ -27,15 +30,53 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
+from fumarole.core.limits import MIB
 from fumarole.pipeline.columns.where import METADATA, VALUE
 from fumarole.pipeline.tables import METADATA_MAP
 
 _ORDER = ("time", "epoch", "recorder", "sequence")
-_FEW = 300_000
-"""So many changes are sent to all workers; of more, both sides are sorted by place."""
+_SENT_TO_ALL = 128 * MIB
+"""Versions of so many bytes, and less."""
+_A_PART = 32 * MIB
+"""Of those that are dealt out."""
 _MOST_BUCKETS = 10_000
-_IN_A_BUCKET = 4
+_IN_A_BUCKET = 2
 """Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """About changes of metadata, as far as it matters for how they are joined."""
+
+    count: int
+    producers: int
+    begin: int
+    end: int
+    keys: Sequence[str]
+    text: float
+    """Bytes of a value, on average."""
+
+    @classmethod
+    def of(cls, changes: DataFrame) -> _Facts | None:
+        """None: there are no changes. A small job of its own."""
+        found = changes.agg(
+            sf.count(sf.lit(1)).alias("count"),
+            sf.approx_count_distinct("producer").alias("producers"),
+            # A clock that was far off, now and then, must not decide how wide buckets are.
+            sf.percentile_approx(sf.unix_micros("time"), [0.01, 0.99]).alias("times"),
+            sf.sort_array(sf.collect_set("key")).alias("keys"),
+            sf.avg(sf.octet_length("text")).alias("text"),
+        ).first()
+        assert found is not None
+        if not found["count"]:
+            return None
+        begin, end = found["times"]
+        return cls(found["count"], found["producers"], begin, end, found["keys"], found["text"] or 0.0)
+
+    @property
+    def size(self) -> int:
+        """What their versions take in memory, about: as each has all keys, and some stand in two buckets."""
+        return int(2 * self.count * (100 + len(self.keys) * (100 + self.text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +86,11 @@ class _Buckets:
     begin: int
     width: int
     count: int
+
+    @classmethod
+    def of_changes(cls, facts: _Facts) -> _Buckets:
+        count = max(1, min(_MOST_BUCKETS, facts.count // max(1, facts.producers * _IN_A_BUCKET)))
+        return cls(facts.begin, max(1, (facts.end - facts.begin) // count), count)
 
     def of(self, time: Column) -> Column:
         """Its bucket."""
@@ -62,27 +108,24 @@ def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None =
     With `keys`, of these keys only. Some facts about the changes are looked up first, by a small job of their own.
     """
     asked = changes if keys is None else changes.where(sf.col("key").isin(list(keys)))
-    at = sf.unix_micros("time")
-    facts = asked.agg(
-        sf.count(sf.lit(1)).alias("count"),
-        sf.approx_count_distinct("producer").alias("producers"),
-        # A clock that was far off, now and then, must not decide how wide buckets are.
-        sf.percentile_approx(at, [0.01, 0.99]).alias("times"),
-        sf.collect_set("key").alias("keys"),
-    ).first()
-    assert facts is not None
-    if not facts["count"]:
+    facts = _Facts.of(asked)
+    if facts is None:
         described = messages.withColumn(METADATA, _nothing())
     else:
-        begin, end = facts["times"]
-        count = max(1, min(_MOST_BUCKETS, facts["count"] // max(1, facts["producers"] * _IN_A_BUCKET)))
-        buckets = _Buckets(begin, max(1, (end - begin) // count), count)
-        versions = _versions(asked, sorted(facts["keys"]), buckets)
-        # Spark's own guess goes by the size of the files, which says nothing of the maps that come out of them: a
-        # table taken for small, and sent to all workers, could fill their memory.
-        versions = versions.hint("broadcast" if facts["count"] <= _FEW else "merge")
-        described = _as_of(messages, versions, buckets)
+        buckets = _Buckets.of_changes(facts)
+        described = _as_of(messages, _dealt(_versions(asked, facts.keys, buckets), facts), buckets)
     return described.withColumn(METADATA, _with_own(sf.col(METADATA), sf.col("changes"), keys))
+
+
+def _dealt(versions: DataFrame, facts: _Facts) -> DataFrame:
+    """To all workers, or to each a part. Said to Spark outright, whose guess goes by the size of the files: that says
+    nothing of the maps that come out of them, and a table taken for small could fill the memory of all workers.
+    """
+    if facts.size <= _SENT_TO_ALL:
+        return versions.hint("broadcast")
+    usual = versions.sparkSession.conf.get("spark.sql.shuffle.partitions")
+    parts = max(int(usual or 1), facts.size // _A_PART)
+    return versions.repartition(parts, "_found_at").hint("shuffle_hash")
 
 
 def _nothing() -> Column:
@@ -126,7 +169,7 @@ def _held(entry: Column) -> Column:
 def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:
     producer, time, until = sf.col("producer"), sf.col("time"), sf.col("_until")
     holds = (time >= sf.col("_from")) & (until.isNull() | (time < until))
-    # Written so that Spark does not take it for a second key to sort by.
+    # Written so that Spark does not take it for a second key to join by.
     same = sf.coalesce(producer == sf.col("_producer"), sf.lit(False))
     return (
         messages.withColumn("_place", _place(producer, buckets.of(time)))
@@ -137,16 +180,16 @@ def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataF
 
 
 def _with_own(metadata: Column, own: Column, keys: Sequence[str] | None) -> Column:
-    """What the message itself said, on top."""
+    """What the message itself said, on top.
+
+    By functions of arrays: those of maps Spark does not compile, and all columns of each reading would be copied again.
+    """
     said = own if keys is None else sf.filter(own, lambda change: change["key"].isin(list(keys)))
-    names = sf.transform(said, lambda change: change["key"])
-    entries = sf.transform(
-        said, lambda change: sf.struct(change["key"], sf.struct(*[change[n] for n in VALUE.fieldNames()]))
+    others = sf.filter(sf.map_entries(metadata), lambda entry: ~sf.array_contains(said["key"], entry["key"]))
+    new = sf.transform(
+        sf.filter(said, lambda change: change["kind"] != "gone"),
+        lambda change: sf.struct(
+            change["key"].alias("key"), sf.struct(*[change[name] for name in VALUE.fieldNames()]).alias("value")
+        ),
     )
-    merged = sf.map_concat(
-        sf.map_filter(metadata, lambda key, _: ~sf.array_contains(names, key)),
-        sf.map_from_entries(entries).cast(METADATA_MAP),
-    )
-    return sf.when(sf.size(own) > 0, sf.map_filter(merged, lambda _, value: value["kind"] != "gone")).otherwise(
-        metadata
-    )
+    return sf.when(sf.size(own) > 0, sf.map_from_entries(sf.concat(others, new))).otherwise(metadata)
