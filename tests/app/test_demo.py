@@ -22,6 +22,8 @@ from fumarole.app.demo_broker import Launched
 from fumarole.app.demo_cluster import DemoCluster
 from fumarole.app.demo_screen import bars, picture, sparkline, status_line
 from fumarole.app.demo_sensors import ALARM, CALM, alarming, sensors
+from fumarole.core.query.compile import compiled
+from fumarole.core.query.parse import parse
 from fumarole.core.topic import check_topic, matches, parse_pattern
 
 SECONDS = 20.0
@@ -32,6 +34,13 @@ def test_sensors_publish_on_the_topics_of_the_consumer() -> None:
     for topic in CALM:
         check_topic(topic)
         assert matches(parse_pattern("volcanoes.>"), topic.split("."))
+
+
+def test_sensors_say_what_they_are() -> None:
+    """So that a query finds some of them."""
+    described = [sensor.metadata() for sensor in sensors(random.Random())]
+    selects = compiled(parse("Region = 'italy' and Kind = 'temperature'"))
+    assert [each["Station"] for each in described if selects(each)] == ["etna/south", "stromboli"]
 
 
 def test_temperatures_drift_and_sometimes_spike() -> None:
@@ -102,6 +111,7 @@ def test_the_picture_fits(width: int, height: int) -> None:
         "volcanoes.usa.atka",
         "12,345 dropped",
         "sub 'volcanoes.usa.>'",
+        "sub --where",
     ):
         assert part in text
     assert "…" not in text

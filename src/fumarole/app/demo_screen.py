@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REFRESH = 0.25
 BARS = "▁▂▃▄▅▆▇█"
 DEFAULT_PORT = ":4222"
-FIXED_ROWS = 16
+FIXED_ROWS = 17
 """Rows of the screen that are not readings."""
 
 
@@ -129,9 +129,8 @@ def hints(scene: Scene) -> RenderableType:
     program = program_name()
     servers = "" if scene.url.endswith(DEFAULT_PORT) else f" --servers {scene.url}"
     look = "stats --watch" if scene.cluster is None else "cluster status"
-    tries = [
-        f"{program} {command}{servers}" for command in ("sub 'volcanoes.usa.>'", look, "pub volcanoes.usa.atka 99.9")
-    ]
+    commands = ("sub 'volcanoes.usa.>'", """sub --where "Region = 'italy'\"""", look, "pub volcanoes.usa.atka 99.9")
+    tries = [f"{program} {command}{servers}" for command in commands]
     if scene.cluster is not None and (victim := scene.cluster.victim()) is not None:
         tries[-1] = f"kill -9 {victim}"
     lines = [Text("Try in another terminal", style="dim")]

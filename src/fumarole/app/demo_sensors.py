@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from fumarole.core.query.tree import Value
+
 CALM = {
     "volcanoes.usa.atka": 21.0,
     "volcanoes.usa.kahoolawe.north": 27.0,
@@ -37,6 +39,11 @@ class Sensor:
     chance: random.Random
     _drift: float = field(default=0.0, init=False)
     _heat: float = field(default=0.0, init=False)
+
+    def metadata(self) -> dict[str, Value]:
+        """What it says of itself."""
+        _, region, *station = self.topic.split(".")
+        return {"Region": region, "Station": "/".join(station), "Kind": "temperature", "Unit": "°C"}
 
     def read(self) -> float:
         """The next temperature."""

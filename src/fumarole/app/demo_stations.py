@@ -42,16 +42,14 @@ class Instrument:
 
     def metadata(self) -> dict[str, Value]:
         """What it says of itself at first."""
-        _, region, *station = self.sensor.topic.split(".")
-        return {
-            "Region": region,
-            "Station": "/".join(station),
+        here: dict[str, Value] = {
             "Kind": self.kind,
             "Unit": KINDS[self.kind][0],
             "Status": "ok",
             "Calibrations": 0,
             "Outdoors": True,
         }
+        return self.sensor.metadata() | here
 
     def read(self, now: float, since: float) -> tuple[float | None, dict[str, Value | None]]:
         """The next value, None while it is silent, and what is new about it; `since` seconds after the one before."""

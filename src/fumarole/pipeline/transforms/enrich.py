@@ -39,6 +39,7 @@ _SENT_TO_ALL = 128 * MIB
 """Versions of so many bytes, and less."""
 _A_PART = 32 * MIB
 """Of those that are dealt out."""
+_MOST_PARTS = 2_000
 _MOST_BUCKETS = 10_000
 _IN_A_BUCKET = 2
 """Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
@@ -75,7 +76,7 @@ class _Facts:
 
     @property
     def size(self) -> int:
-        """What their versions take in memory, about: as each has all keys, and some stand in two buckets."""
+        """What their versions take in memory, at most, about: if each has all keys, and stands in two buckets."""
         return int(2 * self.count * (100 + len(self.keys) * (100 + self.text)))
 
 
@@ -124,7 +125,7 @@ def _dealt(versions: DataFrame, facts: _Facts) -> DataFrame:
     if facts.size <= _SENT_TO_ALL:
         return versions.hint("broadcast")
     usual = versions.sparkSession.conf.get("spark.sql.shuffle.partitions")
-    parts = max(int(usual or 1), facts.size // _A_PART)
+    parts = max(int(usual or 1), min(_MOST_PARTS, facts.size // _A_PART))
     return versions.repartition(parts, "_found_at").hint("shuffle_hash")
 
 
