@@ -43,6 +43,9 @@ async def test_everything_is_recorded_as_it_was(broker: RunningBroker, record: R
         await client.publish("", b"without a topic")
         await client.publish("large", b"x" * (1 << 20))
         await client.publish("empty", b"", headers=[("Unit", "K"), ("Unit", "C"), ("Ü", "ü")])
+        recording.wait_until(
+            lambda: recording.confirmed and len(said_by(tmp_path, known.id)) == 3
+        )  # what was known before
         known.update(Room="411", Floor=None)
         await known.publish(-2)
         await client.flush()
@@ -111,8 +114,14 @@ async def test_a_forgotten_producer_has_no_metadata_from_then_on(
     broker: RunningBroker, record: Record, tmp_path: Path, spark: SparkSession, topic: str
 ) -> None:
     """Told to the archive also where the topic on which the broker says so is not recorded."""
-    recording = record(broker.url, tmp_path, "--topic", topic)
     async with fumarole.connect(broker.url) as client:
+        known = client.producer({"Room": "1"})
+        await known.publish(0)
+        await client.flush()
+        recording = record(broker.url, tmp_path, "--topic", topic)
+        recording.wait_until(
+            lambda: recording.confirmed and said_by(tmp_path, known.id)
+        )  # from here on, only what is new
         producer = client.producer({"Room": "410", "Floor": 4}, topic="g.a")
         await producer.publish(1)
         await client.flush()
