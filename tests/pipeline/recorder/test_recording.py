@@ -43,9 +43,8 @@ async def test_everything_is_recorded_as_it_was(broker: RunningBroker, record: R
         await client.publish("", b"without a topic")
         await client.publish("large", b"x" * (1 << 20))
         await client.publish("empty", b"", headers=[("Unit", "K"), ("Unit", "C"), ("Ü", "ü")])
-        recording.wait_until(
-            lambda: recording.confirmed and len(said_by(tmp_path, known.id)) == 3
-        )  # what was known before
+        # What was known before must not be asked for after the change.
+        recording.wait_until(lambda: recording.confirmed and len(said_by(tmp_path, known.id)) == 3)
         known.update(Room="411", Floor=None)
         await known.publish(-2)
         await client.flush()
@@ -119,9 +118,8 @@ async def test_a_forgotten_producer_has_no_metadata_from_then_on(
         await known.publish(0)
         await client.flush()
         recording = record(broker.url, tmp_path, "--topic", topic)
-        recording.wait_until(
-            lambda: recording.confirmed and said_by(tmp_path, known.id)
-        )  # from here on, only what is new
+        # What was known before has been asked for: from here on it is only told what is new.
+        recording.wait_until(lambda: recording.confirmed and said_by(tmp_path, known.id))
         producer = client.producer({"Room": "410", "Floor": 4}, topic="g.a")
         await producer.publish(1)
         await client.flush()

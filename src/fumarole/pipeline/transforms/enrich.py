@@ -11,8 +11,8 @@ own delta counts for it (M5). That is the whole definition; it does not matter i
 In two steps. First the changes become versions, all that held from one moment until the next: one pass over the
 changes of each producer, in order, with a running last value for each key. Then each reading finds the version of its
 time. That would be a join by a range, for which Spark has no good way. So time is cut into buckets, each about as long
-as a producer has a few versions; a version stands in each bucket that it reaches into, mostly one, and a reading is
-joined by equality of producer and bucket, where it meets those few versions, of which the range picks one.
+as a producer has a few versions; a version stands in each bucket that it reaches into, mostly one or two, and a reading
+is joined by equality of producer and bucket, where it meets those few versions, of which the range picks one.
 
 Producer and bucket are joined as one number, their hash, which is called a place: Spark has a table for single whole
 numbers that is quicker than the one for rows. Of two producers that share a place by chance, each still gets its own
@@ -40,6 +40,7 @@ _SENT_TO_ALL = 128 * MIB
 _A_PART = 32 * MIB
 """Of those that are dealt out."""
 _MOST_PARTS = 2_000
+"""With very many kinds of keys, of which each producer has a few, versions are far smaller than is reckoned."""
 _MOST_BUCKETS = 10_000
 _IN_A_BUCKET = 2
 """Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
