@@ -125,9 +125,7 @@ def test_a_replay_of_nothing(tmp_path: Path) -> None:
         "pipeline", "replay", "--archive", str(tmp_path), "--since", "2026-03-02T00:00", "--until", "2026-03-01T00:00"
     )
     assert ended.code == 2
-    assert (
-        ended.err == "--since 2026-03-02T00:00 is not before --until 2026-03-01T00:00: there is nothing between them\n"
-    )
+    assert ended.err == "since 2026-03-02T00:00 is not before until 2026-03-01T00:00: there is nothing between them\n"
 
 
 def test_a_log_has_a_line_now_and_then_and_when_the_disk_fails(

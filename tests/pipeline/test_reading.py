@@ -51,7 +51,10 @@ def test_all(spark: SparkSession, archive: Path) -> None:
 def test_pattern_and_time(spark: SparkSession, archive: Path) -> None:
     assert times(pipeline.archive(spark, archive, topic="a.*", since=at(2), until=at(3701))) == [2, 3, 4, 9, 3700]
     assert times(pipeline.archive(spark, archive, topic="a.c")) == [9]
-    assert times(pipeline.archive(spark, archive, since="2026-03-01T13:00:00", until="2026-03-01T14:00:00+01:00")) == []
+    assert times(pipeline.archive(spark, archive, since="2026-03-01T12:00:03", until="2026-03-01T13:00:09+01:00")) == [
+        3,
+        4,
+    ]
 
 
 def test_patterns_of_either_grammar(spark: SparkSession, tmp_path: Path) -> None:
@@ -118,6 +121,8 @@ def test_refused_as_live(spark: SparkSession, archive: Path) -> None:
         pipeline.archive(spark, archive, where="a = ")
     with pytest.raises(PipelineError, match="is no time"):
         pipeline.archive(spark, archive, since="yesterday")
+    with pytest.raises(PipelineError, match="nothing between them"):
+        pipeline.archive(spark, archive, since="2026-03-01", until="2026-03-01")
 
 
 def test_many_topics_and_large_payloads(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.columns.where import where as holds
 from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.tables import CHANGES, MESSAGES
-from fumarole.pipeline.times import moment
+from fumarole.pipeline.times import between, moment
 from fumarole.pipeline.transforms.enrich import enrich
 
 Place = str | os.PathLike[str] | Root
@@ -44,9 +44,9 @@ def archive(
     """The messages of an archive that this subscription would have received, in [since, until).
 
     `topic` is a pattern, of either grammar unless one is given; `where` a query over the metadata that held when the
-    message came, its own included (M5). Raises PatternError, QueryError, ArchiveError.
+    message came, its own included (M5). Raises PatternError, QueryError, TimeError, ArchiveError.
     """
-    begin, end = moment(since), moment(until)
+    begin, end = between(since, until)
     matches = None if topic is None else topic_matches("topic", topic, grammar or grammar_of(topic))
     query = None if where is None else parse(where)
     files = sealed(path, namespace, begin, end)

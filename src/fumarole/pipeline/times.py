@@ -66,7 +66,7 @@ def between(since: str | datetime | None, until: str | datetime | None) -> tuple
     """Both as points in time. Raises TimeError, also where there is nothing between them."""
     begin, end = moment(since), moment(until)
     if begin is not None and end is not None and begin >= end:
-        raise TimeError(f"--since {since} is not before --until {until}: there is nothing between them")
+        raise TimeError(f"since {since} is not before until {until}: there is nothing between them")
     return begin, end
 
 
