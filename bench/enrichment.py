@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from bench.effort import Effort
@@ -76,22 +76,26 @@ def joinable(spark: SparkSession, folder: str, count: int) -> str:
     """As many rows, one for each producer and slot, with metadata like that of a reading, to be joined by equality."""
     slots = max(1, count // PRODUCERS)
     who = np.repeat(np.arange(PRODUCERS), slots)
-    texts = pa.array(np.random.default_rng(3).integers(0, 1000, len(who)).astype("U"))
+    chance = np.random.default_rng(3)
     columns = {
         "producer": pa.array(names()).take(pa.array(who)),
         "slot": pa.array(np.tile(np.arange(slots), PRODUCERS)),
+        **{key: pa.array(chance.integers(0, 1000, len(who)).astype("U")) for key in KEYS},
     }
-    pq.write_table(pa.table({**columns, "text": texts}), f"{folder}/rows.parquet")
-    nothing = sf.lit(None)
-    value = sf.struct(
-        sf.lit("text").alias("kind"),
-        "text",
-        nothing.cast("double").alias("number"),
-        nothing.cast("boolean").alias("truth"),
-    )
-    entries = sf.array(*[sf.struct(sf.lit(key), value) for key in KEYS])
+    pq.write_table(pa.table(columns), f"{folder}/rows.parquet")
+    entries = sf.array(*[sf.struct(sf.lit(key), _value(key)) for key in KEYS])
     described = spark.read.parquet(f"{folder}/rows.parquet").select(
         "producer", "slot", sf.map_from_entries(entries).alias("metadata")
     )
     described.write.parquet(f"{folder}/table")
     return f"{folder}/table"
+
+
+def _value(text: str) -> Column:
+    nothing = sf.lit(None)
+    return sf.struct(
+        sf.lit("text").alias("kind"),
+        sf.col(text).alias("text"),
+        nothing.cast("double").alias("number"),
+        nothing.cast("boolean").alias("truth"),
+    )

@@ -157,8 +157,9 @@ def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> Dat
             sf.col("time").alias("_from"),
             "_until",
             sf.map_from_entries(sf.filter("_entries", _held)).cast(METADATA_MAP).alias(METADATA),
-            sf.explode(sf.sequence(buckets.of(sf.col("time")).cast("long"), reaches_to)).alias("_bucket"),
         )
+        # After the map is made: what stands beside it would have Spark make one for each bucket.
+        .select("*", sf.explode(sf.sequence(buckets.of(sf.col("_from")), reaches_to)).alias("_bucket"))
         .withColumn("_found_at", _place(sf.col("_producer"), sf.col("_bucket")))
         .drop("_bucket")
     )
