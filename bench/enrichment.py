@@ -91,11 +91,11 @@ def joinable(spark: SparkSession, folder: str, count: int) -> str:
     return f"{folder}/table"
 
 
-def _value(text: str) -> Column:
+def _value(key: str) -> Column:
     nothing = sf.lit(None)
     return sf.struct(
         sf.lit("text").alias("kind"),
-        sf.col(text).alias("text"),
+        sf.col(key).alias("text"),
         nothing.cast("double").alias("number"),
         nothing.cast("boolean").alias("truth"),
     )

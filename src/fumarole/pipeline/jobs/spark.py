@@ -47,10 +47,6 @@ def _gigabytes() -> int:
 LOCAL: Final = {
     "spark.driver.memory": f"{_gigabytes()}g",
     "spark.sql.shuffle.partitions": str(max(8, 4 * (os.cpu_count() or 1))),
-    # They tell whether a task that is tried again gives the same rows, and who harmed them on their way. Here nothing
-    # is tried again and nothing travels.
-    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-    "spark.shuffle.checksum.enabled": "false",
 }
 """On one machine."""
 
