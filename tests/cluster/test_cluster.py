@@ -3,9 +3,10 @@
 import pytest
 
 from fumarole.cluster.contacts import seen_from_here
-from fumarole.cluster.registry import Others, Own
-from fumarole.core.limits import Limits
+from fumarole.cluster.registry import GROWTH, Others, Own
+from fumarole.core.limits import DEEPEST_QUERY, KIB, Limits
 from fumarole.core.query.parse import parse
+from fumarole.core.query.tree import show
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
 from fumarole.protocols.link import Entry
@@ -49,8 +50,8 @@ def test_own_consumers_that_are_alike_are_one_entry() -> None:
 
 
 def test_what_a_peer_says_can_be_heard_twice_and_leaves_nothing_behind() -> None:
-    namespaces, ear = Namespaces(allowed=frozenset({"lab"})), Listener("peer")
-    others = Others(namespaces, Limits(), ear)
+    namespaces, ear, complaints = Namespaces(allowed=frozenset({"lab"})), Listener("peer"), list[str]()
+    others = Others(namespaces, Limits(), ear, lambda text, *details: complaints.append(text % details))
     entries = [
         Entry("lab", "a.*", "g", 2),
         Entry("lab", "a.b", "", 1),
@@ -63,6 +64,8 @@ def test_what_a_peer_says_can_be_heard_twice_and_leaves_nothing_behind() -> None
     for entry in (*entries, *entries):
         others.apply(entry)
     assert (len(others), others.consumers) == (4, 5)
+    unheard = "a consumer of node 'peer' makes no sense here, and gets nothing that is published here:"
+    assert [complaint.partition(unheard)[2][:9] for complaint in complaints] == [" '`>` mus", " 'found t"] * 2
     exchange = namespaces.get("lab")
     assert exchange is not None
     assert (len(exchange), exchange.elsewhere, exchange.watched_elsewhere) == (0, 2, 1)
@@ -74,3 +77,71 @@ def test_what_a_peer_says_can_be_heard_twice_and_leaves_nothing_behind() -> None
         others.apply(Entry(entry.namespace, entry.pattern, entry.group, 0, entry.query, entry.allow, entry.deny))
     assert (len(others), others.consumers) == (0, 0)
     assert [each.name for each in namespaces] == ["default"]
+
+
+def test_what_makes_no_sense_makes_no_namespace() -> None:
+    namespaces = Namespaces()
+    others = Others(namespaces, Limits(), Listener("peer"))
+    for number, (pattern, query, deny) in enumerate([("a.>.b", "", ()), ("a", "Kind =", ()), ("a", "", ("a.>.b",))]):
+        others.apply(Entry(f"lab-{number}", pattern, "", 1, query, None, deny))
+    assert [each.name for each in namespaces] == ["default"]
+
+
+SHORT_NUMBERS = ",".join(f"{digit}e18" for digit in range(1, 10))
+WRITTEN = Limits(query_depth=DEEPEST_QUERY, query_tests=600, query_pattern=4 * KIB, query_regexes=20)
+"""Those of the node where the client is. The other has the usual ones."""
+LARGE = {
+    "a decimal beyond 64 bits": "a < 1e20",
+    "the largest decimals": "a NOT IN (1.7976931348623157e308, -1e308) OR a BETWEEN -1e300 AND 1e300",
+    "as many tests as there may be, each of which becomes two": " OR ".join(
+        f"a{number} BETWEEN 1 AND 2" for number in range(500)
+    ),
+    "more tests than are allowed here": " OR ".join(f"a{number} > 1" for number in range(600)),
+    "lists that become one": f"a IN ({','.join(map(str, range(900)))}) OR a IN ({','.join(map(str, range(900, 1800)))})",
+    "a key as long as a query, twice": f"`{'k' * (16 * KIB - 20)}` BETWEEN 1 AND 2",
+    "numbers of four letters that become one of nineteen": " OR ".join(
+        f"a{number} IN({SHORT_NUMBERS})" for number in range(270)
+    ),
+    "quotes that are doubled": "a=" + '"' + "'" * (16 * KIB - 4) + '"',
+    "as deep as can be, and a list": "a=1 AND (b=1 OR " * DEEPEST_QUERY + "a!=1 AND a!=2" + ")" * DEEPEST_QUERY,
+    "longer patterns than are allowed here": f"a LIKE '%{'x' * 2 * KIB}' OR a MATCHES '{'x' * 1200}'",
+    "more expressions than are allowed here": " OR ".join(f"a MATCHES '{number}'" for number in range(20)),
+}
+
+
+@pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
+def test_a_query_that_one_node_has_taken_is_known_to_the_others(text: str) -> None:
+    """C2, C6: it is told in its canonical form, which may be larger than what the client wrote."""
+    here, own, there, complaints = Namespaces().join("lab"), Own(), Namespaces(), list[object]()
+    others = Others(there, Limits(), Listener("peer"), lambda *complaint: complaints.append(complaint))
+    asking = here.consumer(Listener(), ">", "g", b"1")
+    here.subscribe(asking, parse(text, WRITTEN))
+    assert asking.standing is not None
+    others.apply(own.change(here, asking, 1))
+    told = show(asking.standing.query)
+    assert len(told.encode()) < GROWTH * len(text.encode())
+    for count in (1, 3):
+        others.apply(Entry("lab", ">", "g", count, told))
+        assert (len(others), others.consumers, complaints) == (1, count, [])
+        (known,) = others.members("lab", "g")
+        assert known.standing is not None
+        assert known.standing.query == asking.standing.query
+    others.apply(Entry("lab", ">", "g", 0, told))
+    assert (len(others), [each.name for each in there]) == (0, ["default"])
+
+
+BEYOND = {
+    "too long": f"a = '{'x' * GROWTH * 16 * KIB}'",
+    "too deep": "(" * 5_000 + "a = 1" + ")" * 5_000,
+    "denied too often": "NOT " * 5_000 + "a = 1",
+}
+
+
+@pytest.mark.parametrize("text", BEYOND.values(), ids=BEYOND)
+def test_a_query_that_no_node_can_have_taken_is_complained_of(text: str) -> None:
+    """Whoever has the secret may be mad."""
+    namespaces, complaints = Namespaces(), list[str]()
+    others = Others(namespaces, Limits(), Listener(), lambda text, *details: complaints.append(text % details))
+    others.apply(Entry("default", "a", "", 1, text))
+    assert (len(others), len(complaints)) == (0, 1)
+    assert len(complaints[0]) < 250

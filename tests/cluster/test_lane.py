@@ -126,7 +126,7 @@ def test_a_snapshot_of_large_things_is_told_in_frames_that_fit(engine: Any) -> N
     for number in range(600):
         exchange.subscribe(exchange.consumer(Listener(), f"a.{number}", "", b"1"), parse(f"Kind = '{number}{long}'"))
         identity = f"2f1c0a52-6d0f-4c8e-9a5e-{number:012}"
-        exchange.producers.hear(Reading(identity, {"Kind": long}, 1), here.now())
+        exchange.producers.hear(Reading(identity, {"Kind": long[:2_700]}, 1), here.now())
     there.start([here.name])
     world.run(3.0)
     peer, known = there.cluster.peers[here.name], there.node.namespaces.get("default")

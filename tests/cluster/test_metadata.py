@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -11,33 +12,53 @@ import pytest
 
 from fumarole.cluster.metadata import GRAVE_SECONDS, SAID_SECONDS, Metadata, author
 from fumarole.core.limits import Limits
-from fumarole.exchange.namespaces import Namespaces
-from fumarole.exchange.producers import Reading
-from fumarole.protocols.link import Frame, Producers
+from fumarole.core.query.parse import parse
+from fumarole.exchange.namespaces import NamespaceRules, Namespaces
+from fumarole.exchange.producers import HEARSAY, Producer, Reading
+from fumarole.protocols.link import Frame, Heard, Producers
+from tests.exchange.test_producers import Watcher
 
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+TTL = 5.0
+STEP = 0.25
+CAME, WENT = ((PRODUCER,), ()), ((), (PRODUCER,))
 
 
 class Place:
     """A node, as far as it matters here. What it says to another waits there until it is heard."""
 
-    def __init__(self, name: str, places: list[Place], life: int = 1) -> None:
-        namespaces = Namespaces()
+    def __init__(self, name: str, places: list[Place], life: int = 1, ttl: float | None = None) -> None:
+        namespaces = Namespaces(rules={"default": NamespaceRules(producer_ttl=ttl)})
         self.name = name
         self.metadata = Metadata(namespaces, author(name, life), self._say)
         namespaces.watch(lambda *_: None, self.metadata.described, self.metadata.forgotten)
         exchange = namespaces.get("default")
         assert exchange is not None
-        self.producers = exchange.producers
-        self.waiting: dict[str, deque[Producers]] = {}
+        self.exchange, self.producers = exchange, exchange.producers
+        self.waiting: dict[str, deque[Producers | Heard]] = {}
+        self.farewells = 0
+        self.producers.farewell = self._say_farewell
         self._places = places
         places.append(self)
 
     def _say(self, frame: Frame) -> None:
-        assert isinstance(frame, Producers)
+        assert isinstance(frame, Producers | Heard)
         for place in self._places:
             if place is not self:
                 place.waiting.setdefault(self.name, deque()).append(frame)
+
+    def _say_farewell(self, _: Producer) -> None:
+        self.farewells += 1
+
+    def watch(self) -> Watcher:
+        """Somebody who stands on a query that the producer satisfies wherever it is."""
+        watcher = Watcher(self.name)
+        self.exchange.subscribe(self.exchange.consumer(watcher, ">", "", b"1"), parse("Room = 'kitchen'"))
+        return watcher
+
+    def tick(self, now: float) -> None:
+        self.producers.expire(now)
+        self.metadata.tick(now)
 
     def tell(self, said: dict[str, Any]) -> None:
         self.producers.hear(Reading(PRODUCER, said, 1), self.metadata.now)
@@ -46,7 +67,11 @@ class Place:
         self.producers.forget(PRODUCER)
 
     def hear(self, whom: str) -> None:
-        self.metadata.learn(self.waiting[whom].popleft())
+        said = self.waiting[whom].popleft()
+        if isinstance(said, Heard):
+            self.metadata.heard(said)
+        else:
+            self.metadata.learn(said)
 
     def meet_anew(self, other: Place) -> None:
         """Their link breaks: what was on its way is lost, and each tells the other everything."""
@@ -63,11 +88,23 @@ class Place:
         return None if producer is None else producer.metadata
 
 
-def places(*names: str) -> list[Place]:
+def places(*names: str, ttl: float | None = None) -> list[Place]:
     made: list[Place] = []
     for name in names:
-        Place(name, made)
+        Place(name, made, ttl=ttl)
     return made
+
+
+def steps(begin: float, end: float) -> Iterator[float]:
+    return (begin + STEP * number for number in range(round((end - begin) / STEP)))
+
+
+def pass_time(all_of: list[Place], now: float) -> None:
+    """All are there, and hear each other well."""
+    for place in all_of:
+        place.tick(now)
+    for place in all_of:
+        place.hear_all()
 
 
 def test_nothing_that_only_one_was_told_is_lost() -> None:
@@ -208,6 +245,106 @@ def test_a_producer_that_always_has_another_key_leaves_nothing_behind() -> None:
             assert place.known() == {names[-1]: 1}
 
 
+@pytest.mark.parametrize("speaker", [0, 1, 2])
+def test_the_silent_are_forgotten_everywhere_and_once(speaker: int) -> None:
+    """M7: by the node that heard it last."""
+    all_of = places("a", "b", "c", ttl=TTL)
+    watchers = [place.watch() for place in all_of]
+    pass_time(all_of, 100.0)
+    all_of[speaker].tell({"Room": "kitchen"})
+    for now in steps(100.0, 100.0 + TTL + HEARSAY):
+        pass_time(all_of, now)
+        assert [place.known() for place in all_of] == [{"Room": "kitchen"}] * 3
+    for now in steps(100.0 + TTL + HEARSAY, 160.0):
+        pass_time(all_of, now)
+        assert [place.known() for place in all_of] == [None] * 3
+    assert [watcher.story for watcher in watchers] == [[CAME, WENT]] * 3
+    assert [place.farewells for place in all_of] == [place is all_of[speaker] for place in all_of]
+
+
+def test_what_was_only_heard_of_is_not_told_on() -> None:
+    a, b = all_of = places("a", "b", ttl=TTL)
+    pass_time(all_of, 99.5)
+    a.tell({"Room": "kitchen"})
+    for now in steps(100.0, 104.0):
+        a.tick(now)
+        b.hear_all()
+        b.tick(now)
+        assert not a.waiting.get("b")
+
+
+def test_who_speaks_now_and_then_somewhere_is_forgotten_nowhere() -> None:
+    """Though what others hear of it comes late, and was in time before."""
+    all_of = places("a", "b", "c", ttl=TTL)
+    watchers = [place.watch() for place in all_of]
+    speaks, said = 100.0, 0
+    for now in steps(100.0, 160.0):
+        pass_time(all_of, now)
+        if now >= speaks:
+            all_of[said % 2].tell({"Room": "kitchen"} if not said else {})
+            speaks, said = now + TTL - STEP, said + 1
+    assert said > 10
+    assert [watcher.story for watcher in watchers] == [[CAME]] * 3
+
+
+def test_the_silent_are_forgotten_though_the_node_that_heard_them_is_gone() -> None:
+    """All others do at once what each does alone; nobody is told twice."""
+    a, b, c = all_of = places("a", "b", "c", ttl=TTL)
+    pass_time(all_of, 100.0)
+    a.tell({"Room": "kitchen"})
+    all_of.remove(a)
+    watchers = [place.watch() for place in all_of]
+    for now in steps(100.0, 100.0 + TTL + 2 * HEARSAY):
+        pass_time(all_of, now)
+        assert b.known() == c.known() == {"Room": "kitchen"}
+    for now in steps(100.0 + TTL + 2 * HEARSAY, 160.0):
+        pass_time(all_of, now)
+    assert b.known() is c.known() is None
+    assert [watcher.story[-1] for watcher in watchers] == [WENT] * 2
+    assert sum(watcher.story.count(WENT) for watcher in watchers) == 2
+    b.tell({"Room": "hall"})
+    c.hear_all()
+    assert b.known() == c.known() == {"Room": "hall"}
+
+
+@pytest.mark.parametrize("says", [{}, {"Floor": 1}], ids=["readings only", "something new"])
+@pytest.mark.parametrize("told_by", ["b", "c"], ids=["who forgot it", "another that heard of that"])
+def test_who_is_cut_off_forgets_nobody_that_others_hear(says: dict[str, Any], told_by: str) -> None:
+    a, b, c = all_of = places("a", "b", "c", ttl=TTL)
+    pass_time(all_of, 100.0)
+    a.tell({"Room": "kitchen"})
+    pass_time(all_of, 100.0)
+    watcher = a.watch()
+    for now in steps(100.0, 130.0):
+        a.tick(now)
+        a.tell(says)
+        for place in (b, c):
+            place.waiting["a"].clear()
+        b.tick(now)
+        c.hear_all()
+        c.tick(now)
+        b.hear_all()
+    assert b.known() is c.known() is None
+    a.waiting.clear()
+    a.meet_anew(b if told_by == "b" else c)
+    for _ in all_of:
+        for place in all_of:
+            place.hear_all()
+    assert [place.known() for place in all_of] == [{"Room": "kitchen", **says}] * 3
+    assert len({place.producers.get(PRODUCER).version for place in all_of}) == 1  # type: ignore[union-attr]
+    assert watcher.story.count(WENT) == 0
+
+
+def test_who_was_told_to_forget_a_producer_is_heeded_though_it_speaks_elsewhere() -> None:
+    a, b = all_of = places("a", "b", ttl=TTL)
+    pass_time(all_of, 100.0)
+    a.tell({"Room": "kitchen"})
+    pass_time(all_of, 101.0)
+    b.forget()
+    pass_time(all_of, 101.0)
+    assert a.known() is b.known() is None
+
+
 @pytest.mark.parametrize("seed", range(400))
 def test_all_come_to_the_same(seed: int) -> None:
     """Three nodes are told anything at random (in every other case also to forget it), and hear of each other now and then, each in order, while links break."""
@@ -227,6 +364,33 @@ def test_all_come_to_the_same(seed: int) -> None:
                 place.hear(random.choice(whom))
     for place in all_of:
         place.hear_all()
+    assert all_of[0].known() == all_of[1].known() == all_of[2].known()
+    versions = {place.producers.get(PRODUCER).version for place in all_of if place.known() is not None}  # type: ignore[union-attr]
+    assert len(versions) <= 1
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_all_come_to_the_same_where_the_silent_are_forgotten(seed: int) -> None:
+    """The same while time passes: each forgets who it has heard nothing of, and who was heard elsewhere comes back."""
+    random, all_of, now = Random(seed), places("a", "b", "c", ttl=TTL), 100.0
+    for _ in range(80):
+        place = random.choice(all_of)
+        now += random.choice([0.0, 0.1, 1.0, TTL])
+        place.tick(now)
+        if random.random() < 0.3:
+            keys = random.sample(["Room", "Floor", "Kind", "Unit"], random.randint(0, 2))
+            place.tell({key: random.choice([None, 1, 2, 3]) for key in keys})
+        elif random.random() < 0.05:
+            place.forget()
+        elif random.random() < 0.2:
+            place.meet_anew(random.choice([other for other in all_of if other is not place]))
+        else:
+            whom = [name for name, waiting in place.waiting.items() if waiting]
+            if whom:
+                place.hear(random.choice(whom))
+    while any(waiting for place in all_of for waiting in place.waiting.values()):
+        for place in all_of:
+            place.hear_all()
     assert all_of[0].known() == all_of[1].known() == all_of[2].known()
     versions = {place.producers.get(PRODUCER).version for place in all_of if place.known() is not None}  # type: ignore[union-attr]
     assert len(versions) <= 1

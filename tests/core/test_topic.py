@@ -11,8 +11,10 @@ from fumarole.core.topic import (
     SOME,
     Glob,
     Grammar,
+    check_length,
     check_topic,
     covers,
+    fits,
     literal_prefix,
     matches,
     parse_amqp,
@@ -95,12 +97,44 @@ def test_channels(topic: str) -> None:
 
 @pytest.mark.parametrize(
     ("topic", "position"),
-    [("", 0), (".a", 0), ("a.", 1), ("a b", 1), ("a\u00a0b", 1), ("a\u2028", 1), ("a\x7f", 1), ("a*", 1), (">", 0)],
+    [
+        *[
+            ("", 0),
+            (".a", 0),
+            ("a.", 1),
+            ("a b", 1),
+            ("a\u00a0b", 1),
+            ("a\u2028", 1),
+            ("a\x7f", 1),
+            ("a*", 1),
+            (">", 0),
+        ],
+        *[("a.\ud800", 2), ("\udfff", 0)],
+    ],
 )
 def test_channels_refused(topic: str, position: int) -> None:
     with pytest.raises(TopicError) as refused:
         check_topic(topic, Grammar.CHANNEL)
     assert refused.value.position == position
+
+
+@pytest.mark.parametrize(("text", "position"), [("a b", 1), (".*", 0), ("a.\ud800.>", 2), ("*\udfff", 1)])
+def test_patterns_of_channels_refused(text: str, position: int) -> None:
+    with pytest.raises(PatternError) as refused:
+        parse_pattern(text, Grammar.CHANNEL)
+    assert refused.value.position == position
+
+
+@pytest.mark.parametrize("text", ["", "a" * 8, "温度ab", "\ud800ab"])
+def test_lengths(text: str) -> None:
+    """L2."""
+    check_length(text, 8)
+
+
+@pytest.mark.parametrize(("text", "position"), [("a" * 9, 8), ("温度abc", 4), ("温度計", 2), ("a.>" * 1000, 8)])
+def test_lengths_refused(text: str, position: int) -> None:
+    with pytest.raises(TopicError, match=f"more than 8 bytes, at position {position}"):
+        check_length(text, 8)
 
 
 @given(st.text(max_size=8), st.sampled_from(Grammar))
@@ -118,6 +152,12 @@ def test_a_pattern_matches_only_topics_with_its_literal_prefix(text: str, topic:
     prefix = literal_prefix(pattern)
     if matches(pattern, split(topic)) and prefix:
         assert re.match(re.escape(prefix) + r"(\.|$)", topic)
+
+
+@given(patterns, topics)
+def test_a_pattern_fits_what_it_matches(text: str, topic: str) -> None:
+    """T8."""
+    assert fits(parse_pattern(text), split(topic)) == matches(parse_pattern(text), split(topic))
 
 
 @given(patterns, patterns, topics)

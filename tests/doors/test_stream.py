@@ -1,6 +1,10 @@
-"""Who may come in, as the door handles it: claims are looked at one after another, in threads, and fail closed."""
+"""Who may come in, as the door handles it: claims are looked at one after another, in threads, and fail closed.
+
+And who may stay: peers that are gone without a word are let go.
+"""
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 
@@ -8,6 +12,7 @@ import pytest
 
 from fumarole.core.limits import Limits
 from fumarole.doors import stream
+from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
 from fumarole.exchange.permissions import User
 from fumarole.fastpath.engine import Engine
@@ -140,4 +145,33 @@ async def test_without_a_check_nobody_gets_in(engine: Engine) -> None:
     door = NatsDoor(desk.node, engine.nats_reader)
     await door.open("127.0.0.1", 0)
     assert await login(door, '"user":"ada","pass":"right"') == VIOLATION
+    await door.drain(1.0)
+
+
+@pytest.mark.parametrize(("idle", "seconds"), [(0.3, 1), (60.0, 60), (1e9, 32_767)], ids=["short", "usual", "for ever"])
+async def test_the_kernel_asks_for_signs_of_life(engine: Engine, idle: float, seconds: int) -> None:
+    """L2: a sensor that has lost its power does not keep its connection, whatever its protocol can ask."""
+    node = Desk(engine, Limits(idle=idle)).node
+    for door in (NatsDoor(node, engine.nats_reader), MsgPackDoor(node, engine.msgpack_reader, "default", None, None)):
+        await door.open("127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*door.address)
+        while not door._pumps:  # noqa: ASYNC110 - the door tells nobody
+            await asyncio.sleep(0.01)
+        (pump,) = door._pumps
+        accepted = pump._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        assert [accepted.getsockopt(socket.IPPROTO_TCP, each) for each in options] == [seconds, seconds, 2]
+        writer.close()
+        await door.drain(1.0)
+
+
+async def test_a_system_without_some_of_the_options(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"):
+        monkeypatch.delattr(socket, name)
+    door = NatsDoor(Desk(engine).node, engine.nats_reader)
+    await door.open("127.0.0.1", 0)
+    assert door._server is not None
+    (listening,) = door._server.sockets
+    assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     await door.drain(1.0)

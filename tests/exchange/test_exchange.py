@@ -62,6 +62,46 @@ def test_two_consumers_on_one_connection_are_two_entities(exchange: Exchange) ->
     assert len(listener.heard) == 2
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+def test_private_topics_are_for_those_who_name_them(exchange: Exchange, known: bool) -> None:
+    """Whoever comes and goes, whatever plans there are, and whatever else the same wildcards match."""
+    wide = [Listener(pattern) for pattern in (">", "*.*", "_WHERE.>", "_WHERE.*", "_WHERE.a*", "*.a")]
+    for listener in wide:
+        subscribe(exchange, listener, listener.name)
+    own, other, grouped, denied = (Listener() for _ in range(4))
+
+    def reached(topic: str) -> list[Listener]:
+        for listener in (*wide, own, other, grouped, denied):
+            listener.heard.clear()
+        publish(exchange, topic)
+        return [listener for listener in (own, other, grouped, denied, *wide) if listener.heard]
+
+    def check(topic: str, *expected: Listener) -> None:
+        if known:
+            reached(topic)
+        assert reached("b.a") == [wide[0], wide[1], wide[5]]
+        assert reached(topic) == list(expected)
+
+    check("_WHERE.a")
+    for _ in range(2):
+        mine = subscribe(exchange, own, "_WHERE.a")
+        check("_WHERE.a", own)
+        check("_WHERE.b")
+        theirs = subscribe(exchange, other, "_WHERE.a")
+        shared = subscribe(exchange, grouped, "_WHERE.a", "g")
+        late = Listener()
+        latest = subscribe(exchange, late, ">")
+        subscribe(exchange, denied, "_WHERE.a", sees=Permissions(deny=("_WHERE.*",)))
+        check("_WHERE.a", own, other, grouped)
+        assert all(topic == "b.a" for _, topic in late.heard)
+        for consumer in (theirs, shared, latest):
+            exchange.unsubscribe(consumer)
+        check("_WHERE.a", own)
+        exchange.unsubscribe(mine)
+        check("_WHERE.a")
+    assert reached("_WHERE") == [wide[0]]
+
+
 def test_no_entity_is_counted(exchange: Exchange) -> None:
     """D3."""
     assert publish(exchange, "a") == 0
@@ -251,6 +291,27 @@ def test_plans_never_outlive_a_change(name: str, steps: list[tuple[str, object, 
                 chosen = [k for k, _ in heard if k.group == shared]
                 assert len(chosen) == bool(able)
                 assert all(k in able for k in chosen)
+
+
+EMPTY_AND_OTHERS = [".".join(words) for count in (1, 2, 3, 4) for words in product(["", "a"], repeat=count)]
+"""Topics with an empty word at any place: dots at the start, at the end, and several in a row (T3)."""
+PATTERNS_OF_THEM = [".".join(words) for count in (1, 2, 3) for words in product(["", "a", "*", "a*"], repeat=count)]
+
+
+@pytest.mark.parametrize("pattern", [*PATTERNS_OF_THEM, ">", *[f"{pattern}.>" for pattern in PATTERNS_OF_THEM]])
+def test_plans_of_topics_with_empty_words_never_outlive_a_change(exchange: Exchange, pattern: str) -> None:
+    """Every plan is known before the first of a pattern comes, and again after the last has gone."""
+    matched = [topic for topic in EMPTY_AND_OTHERS if matches(parse_pattern(pattern), split(topic))]
+
+    def reached() -> list[str]:
+        return [topic for topic in EMPTY_AND_OTHERS if publish(exchange, topic)]
+
+    assert reached() == []
+    for _ in range(2):
+        consumer = subscribe(exchange, Listener(), pattern)
+        assert reached() == matched
+        exchange.unsubscribe(consumer)
+        assert reached() == []
 
 
 def test_unique_topics_do_not_pile_up(engine: Engine) -> None:

@@ -7,6 +7,7 @@ from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.producers import Reading, ReadingError
 
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+OTHER = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest.mark.parametrize("name", ["a", "A-9", "x" * 63, "0", "default"])
@@ -50,6 +51,31 @@ def test_a_namespace_with_producers_stays() -> None:
     exchange.producers.unsaved.clear()
     namespaces.release(exchange)
     assert {exchange.name for exchange in namespaces} == {"default"}
+
+
+def test_where_nothing_is_kept_nothing_waits_to_be_written() -> None:
+    namespaces = Namespaces(are_kept=False)
+    exchange = namespaces.join("lab")
+    producers = exchange.producers
+    producers.hear(Reading(PRODUCER, {"Room": "410"}, 1.0), 0.0)
+    producers.hear(Reading(PRODUCER, {"Room": "411"}, 1.0), 0.0)
+    producers.learn(OTHER, {"Room": "412"}, 0.0)
+    for identity in (PRODUCER, OTHER):
+        producers.forget(identity)
+    assert not producers.unsaved
+    namespaces.leave(exchange)
+    assert namespaces.get("lab") is None
+
+
+def test_one_that_has_ended_takes_nothing_with_it() -> None:
+    """Who was still busy with it does not end another of the same name that has begun meanwhile."""
+    namespaces = Namespaces()
+    ended = namespaces.join("lab")
+    namespaces.leave(ended)
+    namespaces.release(ended)
+    begun = namespaces.restore("lab")
+    namespaces.release(ended)
+    assert namespaces.get("lab") is begun is not ended
 
 
 def test_the_rules_for_producers() -> None:

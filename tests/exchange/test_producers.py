@@ -1,4 +1,5 @@
 import json
+import time
 from typing import Any
 
 import pytest
@@ -196,6 +197,43 @@ def test_silence_is_forgotten_where_there_is_a_time_for_it() -> None:
     assert producers.expire(15.0) == 1
 
 
+def test_who_comes_and_goes_is_waited_for_once() -> None:
+    """M7, and no more memory for a producer that is forgotten and speaks again, however often."""
+    producers = Producers(ttl=10.0)
+    for number in range(100):
+        producers.hear(Reading(A, {}, 1), number / 10)
+        producers.forget(A)
+    producers.hear(Reading(A, {}, 1), 10.0)
+    assert len(producers._due) == 1
+    assert producers.expire(19.9) == 0
+    assert len(producers._due) == 1
+    assert producers.expire(20.0) == 1
+    assert not producers._due
+    producers.hear(Reading(A, {}, 1), 21.0)
+    assert producers.expire(30.9) == 0
+    assert producers.expire(31.0) == 1
+
+
+def test_topics_and_patterns_of_any_depth(exchange: Exchange) -> None:
+    """T3."""
+    deep = ".".join(["a"] * 5_000)
+    exact, _ = watch(exchange, "Kind = 't'", deep)
+    wider, _ = watch(exchange, "Kind = 't'", deep[:-1] + ">")
+    other, _ = watch(exchange, "Kind = 't'", deep + ".a")
+    assert read(exchange, A, 1.0, deep, Kind="t") == 2
+    assert (len(exact.heard), len(wider.heard), len(other.heard)) == (1, 1, 0)
+
+
+def test_many_stars_in_a_word_take_no_time(exchange: Exchange) -> None:
+    """T5: linear, whatever pattern one stranger and whatever topic another has chosen."""
+    watcher, _ = watch(exchange, "Kind = 't'", "*a" * 100 + "b")
+    began = time.process_time()
+    assert read(exchange, A, 1.0, "a" * 4_000, Kind="t") == 0
+    assert time.process_time() - began < 0.1
+    assert read(exchange, A, 2.0, "a" * 4_000 + "b") == 1
+    assert len(watcher.heard) == 1
+
+
 def test_equivalent_queries_share(exchange: Exchange) -> None:
     one, first = watch(exchange, "Kind = 't' AND Room = '1'")
     two, second = watch(exchange, "room = 1 or (Room=\"1\"   and Kind='t')")
@@ -221,6 +259,15 @@ def test_limits(exchange: Exchange) -> None:
     with pytest.raises(ReadingError):
         producers.hear(Reading(B, {str(n): n for n in range(4)}, 1), 0.0)
     assert producers.get(B) is None, "nothing has happened"
+
+
+def test_the_size_of_metadata_is_in_bytes() -> None:
+    producers = Producers(most_bytes=17)
+    producers.describe(A, {"Ü": "温度", "n": 7}, 0.0)
+    with pytest.raises(ReadingError, match="more than 17 bytes"):
+        producers.describe(A, {"n": "123456789"}, 0.0)
+    with pytest.raises(ReadingError, match="more than 17 bytes"):
+        producers.describe(A, {"Ü": "温度計"}, 0.0)
 
 
 @pytest.mark.parametrize("identity", [A, "2F1C0A52-6d0f-4c8e-Ba5e-3b1f7d2c4e60"])
@@ -249,7 +296,17 @@ def test_identities_refused(identity: object) -> None:
         check_identity(identity)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), True, "1", None, [1], b"2"])
+TOO_LARGE = [2**64, -(2**63) - 1, 10**400, -(10**400)]
+HALVES = ["\ud800", "a\udfff", "\udf0b\ud83c"]
+
+
+def shown(value: object) -> str:
+    return ascii(value)[:24]
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), -float("inf"), True, "1", None, [1], b"2", *TOO_LARGE], ids=shown
+)
 def test_values_refused(value: object) -> None:
     """M10."""
     with pytest.raises(ReadingError):
@@ -258,11 +315,23 @@ def test_values_refused(value: object) -> None:
 
 @pytest.mark.parametrize(
     "metadata",
-    [None, [], "a", {1: "a"}, {b"a": 1}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": float("inf")}, {"a": b"x"}],
+    [
+        *[None, [], "a", {1: "a"}, {b"a": 1}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": float("inf")}],
+        *[{"a": value} for value in (b"x", *TOO_LARGE, *HALVES)],
+        *[{key: 1} for key in HALVES],
+    ],
+    ids=shown,
 )
 def test_metadata_refused(metadata: object) -> None:
-    with pytest.raises(ReadingError):
+    with pytest.raises(ReadingError) as refused:
         check_metadata(metadata)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, -(2**63), 1.7976931348623157e308, 0])
+def test_numbers_taken(value: float) -> None:
+    assert check_number(value) == value
+    assert check_metadata({"a": value}) == {"a": value}
 
 
 QUERIES = [

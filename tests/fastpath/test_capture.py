@@ -103,6 +103,25 @@ def test_equal(stream: bytes, cuts: list[int], taken_after: int, pending: int) -
     assert results[0] == results[1]
 
 
+@settings(max_examples=200)
+@given(streams, st.integers(0, 400))
+@example(b"MSG a 1 2\r\n-0\r\nMSG a 2 4\r\n21.5\r\n", 28)
+def test_another_goes_on_where_one_has_left(stream: bytes, cut: int) -> None:
+    results = []
+    for kind in (columns.Sieve, capture.Sieve):
+        protocol = nats.ClientProtocol(LIMITS)
+        first = kind(protocol, b"1")
+        events = first.receive_data(stream[:cut], 1_000)
+        begun = first.reclaim()
+        assert first.reclaim() == b""
+        protocol.receive_data(begun)
+        second = kind(protocol, b"2")
+        events += second.receive_data(stream[cut:], 1_001)
+        said = events, first.take(), second.take(), second.reclaim()
+        results.append((begun, said, protocol.close_expected(), protocol.data_to_send()))
+    assert results[0] == results[1]
+
+
 @given(payloads)
 def test_numbers_are_json_numbers(payload: bytes) -> None:
     """What JSON takes for a finite number, and nothing else."""
@@ -149,3 +168,15 @@ def test_the_example_of_the_module(sieve: type[columns.Sieve | capture.Sieve]) -
     assert taken.topics.data == b"a.bca.b"
     assert (taken.has_value, taken.has_producer, taken.has_headers) == (b"\x01", b"\x04", b"\x04")
     assert (taken.producers.data, taken.header_names.data, taken.header_texts.data) == (b"p", b"Unit", b"K")
+
+
+@pytest.mark.parametrize("sieve", [columns.Sieve, capture.Sieve], ids=["plain", "compiled"])
+@pytest.mark.parametrize("name", [b"Producer ", b" Producer", b"producer"])
+def test_what_is_no_reading_to_the_broker_is_none_here(sieve: type[columns.Sieve | capture.Sieve], name: bytes) -> None:
+    """Who may not speak for a producer must not do so by a header that looks alike."""
+    block = b"NATS/1.0\r\n" + name + b": P\r\nMetadata: {}\r\n\r\n"
+    made = sieve(nats.ClientProtocol(LIMITS), b"1")
+    made.receive_data(nats.message(b"a", b"1", b"x", b"", block), 9)
+    taken = made.take()
+    assert (taken.has_producer, taken.metadata) == (b"\x00", [])
+    assert taken.header_names.data == name + b"Metadata"

@@ -19,6 +19,7 @@ from tests.desk import Client, Desk
 
 CLIENTS = 4
 LIMITS = Limits(control_line=200, payload=300, consumers_per_connection=20)
+READING = b'NATS/1.0\r\nProducer: 2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60\r\nMetadata: {"a": 1}\r\n\r\n'
 
 topic = st.sampled_from(["a", "a.b", "a.b.c", "b", "b.c", "abc", "$EMPTY", "ä", "a..b", "x.y.z"])
 pattern = st.sampled_from(["a", "a.*", "a.>", ">", "*", "*.b", "a*", "*c", "$EMPTY", "b.c", "a.>.b", "a..b", "ä"])
@@ -40,7 +41,7 @@ def publish(draw: st.DrawFn) -> bytes:
     words = [draw(st.sampled_from(["PUB", "PUB", "PUB", "pub", "Pub"])), name, *([answer] if answer else [])]
     block = b""
     if draw(st.integers(0, 3)) == 0:
-        block = draw(st.sampled_from([b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n", b""]))
+        block = draw(st.sampled_from([b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n", READING, b""]))
         words[0] = draw(st.sampled_from(["HPUB", "HPUB", "hpub"]))
         words.append(draw(st.sampled_from(["", "", "", "0"])) + str(len(block)))
     size = len(block) + len(body)

@@ -95,7 +95,7 @@ def play(engine: Engine, rule: NamespaceRules, steps: list[tuple[int, bytes, int
             for client in everybody:
                 client.session.tick(desk.now)
     for client in publishers:
-        client.reader.receive_eof()
+        client.session.receive_eof()  # as the pump does
     seen.append([*(client.session.outbox.take() for client in everybody), nats.hears()])
     seen.append([(client.session.close_expected(), client.session.outbox.overflowed) for client in everybody])
     seen.append([(k.accepted, k.dropped) for client in everybody for k in client.session._consumers.values()])

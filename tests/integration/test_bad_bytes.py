@@ -21,6 +21,7 @@ TOO_LONG = rb"-ERR 'Maximum Control Line Exceeded'\r\n"
 TOO_LARGE = rb"-ERR 'Maximum Payload Violation'\r\n"
 SUBJECT = rb"-ERR 'Invalid Subject: [^\r\n]*'\r\n"
 PUBLISH = rb"-ERR 'Invalid Publish Subject: [^\r\n]*'\r\n"
+READING = rb"-ERR 'Invalid Reading: [^\r\n]*'\r\n"
 DENIED = rb"-ERR 'Permissions Violation [^\r\n]*'\r\n"
 VIOLATION = rb"-ERR 'Authorization Violation[^\r\n]*'\r\n"
 
@@ -62,6 +63,24 @@ INVALID_UTF8 = {
     "cut short": b"\xe2\x82",
 }
 
+INVALID_METADATA = {
+    "no JSON": b"{",
+    "no object": b"[]",
+    "nested deep": b"[" * 100_000,
+    "not a number": b'{"a": NaN}',
+    "half a surrogate pair": rb'{"a": "\ud800"}',
+    "half a surrogate pair for a key": rb'{"\udfff": 1}',
+    "more than 64 bits": b'{"a": 18446744073709551616}',
+    "400 digits": b'{"a": %b}' % (b"9" * 400),
+    "5,000 digits": b'{"a": %b}' % (b"9" * 5_000),
+}
+
+
+def reading(metadata: bytes, value: bytes = b"1") -> bytes:
+    block = b"NATS/1.0\r\nProducer: 2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60\r\nMetadata: %b\r\n\r\n" % metadata
+    return b"HPUB a %d %d\r\n%b%b\r\n" % (len(block), len(block) + len(value), block, value)
+
+
 LINES = [
     *sizes("PUB", b"PUB a %b\r\n"),
     *sizes("PUB with reply", b"PUB a r %b\r\n"),
@@ -96,6 +115,11 @@ LINES = [
     Bad("> twice", b"SUB >.> 1\r\n", SUBJECT, False),
     Bad("wildcards in PUB", b"PUB a.*.b 0\r\n\r\nPUB > 0\r\n\r\nPUB a* 0\r\n\r\n", PUBLISH * 3, False),
     Bad("wildcards in HPUB", b"HPUB a.* 12 12\r\nNATS/1.0\r\n\r\n\r\n", PUBLISH, False),
+    *[Bad(f"metadata, {name}", reading(wrong), READING, False) for name, wrong in INVALID_METADATA.items()],
+    *[
+        Bad(f"a value of {digits} digits, which is text", reading(b"{}", b"9" * digits), b"", False)
+        for digits in (20, 400, 5_000)
+    ],
     Bad("TLS without having been asked", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", UNKNOWN),
 ]
 

@@ -113,7 +113,7 @@ READINGS = [
     bad("nothing as reading", [A, {}, None], "is a number"),
     bad("wildcard as topic", {"id": A, "value": 1, "topic": "a.*"}, "wildcards", closed=False),
     bad("line end in the topic", {"id": A, "value": 1, "topic": "a\r\nMSG b"}, "not allowed", closed=False),
-    bad("topic of the server", {"id": A, "value": 1, "topic": "$FUM.stats"}, "not allowed", closed=False),
+    bad("topic of the server", {"id": A, "value": 1, "topic": "$FUM.stats"}, "the server's own", closed=False),
     bad("a number as topic", {"id": A, "value": 1, "topic": 7}, "topic is text"),
     Bad("text that is not UTF-8", b"\x93\xa4\xff\xfe\xfd\xfc\x80\x01", "not a value"),
 ]

@@ -3,10 +3,14 @@ from typing import Any
 import msgpack
 import pytest
 
+from fumarole import sessions
 from fumarole.core.limits import Limits
+from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.engine import Engine
+from fumarole.protocols.msgpack import pack
+from fumarole.sessions.msgpack import Diff
 from tests.desk import Desk
 from tests.desk import MsgPackClient as Client
 
@@ -116,6 +120,48 @@ def test_who_may_not_publish_may_not_forget(engine: Engine) -> None:
     assert watcher.say("HAS Kind").hears() == [{"New": [A], "Del": []}]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        [A, {}, 2],
+        {"id": A, "value": 2, "topic": "site1.x"},
+        {"id": A, "metadata": {"Kind": None}, "value": 2, "topic": "site1.x"},
+    ],
+)
+def test_who_speaks_for_a_producer(engine: Engine, said: Any) -> None:
+    """On every topic only who may publish on the producer's own; else nothing has happened."""
+    desk = Desk(engine, authentication=True)
+    owner, other, watcher = (Client(desk).say({"token": "x"}) for _ in range(3))
+    for client, may in ((owner, ("site1.>", "readings.>")), (other, ("site1.>", f"readings.{B}")), (watcher, ())):
+        client.session.admit(User("x", "lab", Permissions(may)))
+    owner.say({"id": A, "metadata": {"Kind": "a"}, "value": 1, "topic": "site1.x"})
+    watcher.say("HAS Kind")
+    assert watcher.hears() == [{"New": [A], "Del": []}]
+    other.say([B, {}, 1], {"id": B, "value": 1, "topic": "site1.x"}, said)
+    (error,) = other.hears()
+    assert error["Error"].startswith(f"you may not publish to readings.{A}")
+    assert watcher.hears() == []
+    assert desk.counters("lab")["dropped"]["refused"] == 1
+
+
+def test_what_may_not_be_published(engine: Engine) -> None:
+    client = Client(Desk(engine, authentication=True)).say({"token": "x"})
+    client.session.admit(User("ann", "lab", Permissions(("readings.>",))))
+    client.say({"id": A, "value": 1, "topic": "site1.x"})
+    assert client.hears() == [{"Error": "you may not publish to site1.x"}]
+
+
+def test_no_reading_on_topics_of_the_server(engine: Engine) -> None:
+    """T9, also where the grammar would let them pass."""
+    desk = Desk(engine, rules={"default": NamespaceRules(Grammar.CHANNEL)})
+    everything = desk.connect().say("SUB > 1\r\n")
+    client = Client(desk).say({"id": A, "value": 1, "topic": "$FUM.stats"}, {"id": A, "value": 2, "topic": "a"})
+    assert client.hears() == [
+        {"Error": "topics that begin with `$` are the server's own, at position 0", "Position": 0}
+    ]
+    assert everything.hears().startswith(b"HMSG a 1 ")
+
+
 def test_a_bad_query_can_be_said_again(desk: Desk) -> None:
     client = Client(desk).say("Room = ")
     (error,) = client.hears()
@@ -126,6 +172,24 @@ def test_a_bad_query_can_be_said_again(desk: Desk) -> None:
     assert client.hears() == [{"Error": "`>` must be the last word, at position 2", "Position": 2}]
     assert not client.session.close_expected()
     assert client.say("Room = '410'").hears() == [{"New": [], "Del": []}]
+
+
+@pytest.mark.parametrize("key", ["topic", "group"])
+def test_topics_patterns_and_groups_have_a_length(engine: Engine, key: str) -> None:
+    """L2: the same as at other doors."""
+    desk = Desk(engine, Limits(control_line=256))
+    client = Client(desk).say({key: "a" * 257})
+    assert client.hears() == [{"Error": "more than 256 bytes, at position 256", "Position": 256}]
+    assert client.say({key: "a" * 256}).hears() == [{"New": [], "Del": []}]
+
+
+def test_a_reading_on_a_topic_that_is_too_long(engine: Engine) -> None:
+    desk = Desk(engine, Limits(control_line=256))
+    subscriber = Client(desk).say({"topic": ">"})
+    sensor = Client(desk).say({"id": A, "value": 1, "topic": "a" * 257}, {"id": A, "value": 2, "topic": "a" * 256})
+    assert sensor.hears() == [{"Error": "more than 256 bytes, at position 256", "Position": 256}]
+    assert subscriber.hears()[1:] == [[A, {}, 2]]
+    assert desk.counters()["dropped"]["refused"] == 1
 
 
 # M1: as first value, each is answered with an error, and closed.
@@ -255,6 +319,38 @@ def test_a_late_diff_comes_with_time_too(engine: Engine) -> None:
     subscriber.session.tick(desk.now)
     (diff,) = subscriber.hears()
     assert diff["New"]
+
+
+def test_a_late_diff_is_written_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not again with each reading that it holds back: a stuck subscriber must not cost others their time."""
+    written: list[int] = []
+
+    def counting(value: dict[str, list[str]]) -> bytes:
+        written.append(len(value["New"]))
+        return pack(value)
+
+    monkeypatch.setattr(sessions.msgpack, "pack", counting)
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=2000)})
+    stuck, sensor = Client(desk).say("HAS On"), Client(desk)
+    for _ in range(10):
+        for number in range(100):
+            sensor.say([f"{number:08}-0000-4000-8000-000000000000", {"On": 1}, 1])
+            stuck.session.tick(desk.now)
+    assert sum(written) < 100
+    stuck.hears()
+    stuck.session.tick(desk.now)
+    assert sum(written) == 100
+    assert len(stuck.hears()) == 1
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 65_535, 65_536])
+def test_the_size_of_a_diff(count: int) -> None:
+    """Never less than it takes, and hardly more."""
+    ids = tuple(f"{number:08}-0000-4000-8000-000000000000" for number in range(2 * count))
+    for new, gone in ((ids[:count], ids[count:]), (ids[:count], ())):
+        diff = Diff()
+        diff.add(new, gone)
+        assert 0 <= diff.size() - len(diff.frame()) <= 8
 
 
 def test_too_many_to_list(engine: Engine) -> None:

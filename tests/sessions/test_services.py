@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from fumarole.core.limits import Limits
+from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.permissions import Permissions, User
+from fumarole.exchange.producers import Reading
 from fumarole.fastpath.engine import Engine
-from tests.desk import Client, Desk
+from tests.desk import Client, Desk, MsgPackClient
 
 
 @pytest.fixture
@@ -80,6 +83,47 @@ def test_a_message_with_a_producer_is_a_reading(desk: Desk) -> None:
     assert "UUID" in ask(client, "forget", "x")["error"]
 
 
+def test_a_reading_on_the_empty_topic(desk: Desk) -> None:
+    """T9: like any other message there."""
+    client = desk.connect(no_responders=True)
+    subscriber = MsgPackClient(desk).say({"where": "Kind = 'a'", "topic": ""})
+    said = client.asks("SUB $EMPTY 1\r\n" + reading("$EMPTY", "21.5", '{"Kind": "a"}'))
+    assert said.startswith(b"HMSG $EMPTY 1 ")
+    assert subscriber.hears()[1:] == [{"New": [PRODUCER], "Del": []}, [PRODUCER, {"Kind": "a"}, 21.5]]
+    subscriber.session.close()
+    client.say("UNSUB 1\r\nSUB answers 2\r\n")
+    said = client.asks(reading("$EMPTY answers", "22"))
+    assert b"NATS/1.0 503\r\nNats-Subject: $EMPTY\r\n" in said
+    assert client.asks("PING\r\n") == b"PONG\r\n"
+
+
+def test_no_reading_on_other_topics_of_the_server(desk: Desk) -> None:
+    """T9."""
+    said = desk.connect().asks(reading("$FUM.x", "1"))
+    assert said == b"-ERR 'Permissions Violation for Publish to \"$FUM.x\"'\r\n"
+
+
+@pytest.mark.parametrize(
+    "metadata", [r'{"Kind": "a", "a": "\ud800"}', r'{"Kind": "a", "\udfff": 1}', f'{{"Kind": "a", "a": {10**30}}}']
+)
+def test_what_only_json_can_carry_is_refused(desk: Desk, metadata: str) -> None:
+    """L1: and then nothing has happened, and nobody else has noticed."""
+    subscriber = MsgPackClient(desk).say({"where": "Kind = 'a'", "topic": "t"})
+    client = desk.connect()
+    said = client.asks("SUB t 1\r\n" + reading("t", "1", metadata) + reading("t", "2", '{"Kind": "a"}'))
+    assert said.startswith(b"-ERR 'Invalid Reading: ")
+    assert said.count(b"HMSG t 1 ") == 1
+    assert subscriber.hears()[1:] == [{"New": [PRODUCER], "Del": []}, [PRODUCER, {"Kind": "a"}, 2]]
+    assert desk.counters()["dropped"]["refused"] == 1
+
+
+def test_a_number_that_is_too_large_is_text(desk: Desk) -> None:
+    """M8: the payload is what it is, whoever can make a number of it."""
+    subscriber = MsgPackClient(desk).say({"topic": "t"})
+    desk.connect().say(reading("t", str(2**64 - 1)) + reading("t", str(2**64)) + reading("t", "9" * 400))
+    assert [each[2] for each in subscriber.hears()[1:]] == [2**64 - 1, str(2**64), "9" * 400]
+
+
 def test_describe(desk: Desk) -> None:
     """What `$FUM.producers` answers can be said again elsewhere."""
     client = desk.connect()
@@ -99,9 +143,21 @@ def test_describe(desk: Desk) -> None:
         ('{"producers": [{"id": 1, "metadata": {}}]}', "UUID of version 4"),
         (f'{{"producers": [{{"id": "{PRODUCER}", "metadata": {{"a": [1]}}}}]}}', "neither text"),
         (f'{{"producers": [{{"id": "{PRODUCER}", "metadata": {{"a": NaN}}}}]}}', "not a finite number"),
+        (f'{{"producers": [{{"id": "{PRODUCER}", "metadata": {{"a": {2**64}}}}}]}}', "whole numbers are from"),
+        (f'{{"producers": [{{"id": "{PRODUCER}", "metadata": {{"a": "\\ud800"}}}}]}}', "half a surrogate pair"),
         (json.dumps({"producers": [{"id": PRODUCER, "metadata": {}}] * 101}), "at most 100 producers"),
     ],
-    ids=["half", "a list", "a number", "no identity", "a list of metadata", "NaN", "too many"],
+    ids=[
+        "half",
+        "list",
+        "number",
+        "no identity",
+        "list of metadata",
+        "NaN",
+        "too large",
+        "half a character",
+        "too many",
+    ],
 )
 def test_describe_refused(desk: Desk, payload: str, text: str) -> None:
     client = desk.connect()
@@ -124,6 +180,114 @@ def test_who_may_not_publish_may_neither_describe_nor_forget(engine: Engine) -> 
     lab.producers.describe(PRODUCER, {"a": 1}, 0.0)
     assert ask(client, "forget", PRODUCER)["error"].startswith(refused)
     assert len(ask(client, "producers")["producers"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "publish", "speaks"),
+    [
+        ("site1.x", Permissions(("site1.>",)), False),
+        ("site1.x", Permissions(deny=("readings.>",)), False),
+        ("site1.x", Permissions(("site1.>", f"readings.{PRODUCER}")), True),
+        ("site1.x", Permissions(deny=("site2.>",)), True),
+        ("site1.x", None, True),
+        (f"readings.{PRODUCER}", Permissions(("readings.>",)), True),
+    ],
+)
+@pytest.mark.parametrize("metadata", ["", '{"Kind": null, "Room": "411"}'])
+def test_who_speaks_for_a_producer(
+    engine: Engine, topic: str, publish: Permissions | None, speaks: bool, metadata: str
+) -> None:
+    """On every topic only who may publish on the producer's own; else nothing has happened."""
+    desk = Desk(engine, authentication=True)
+    owner, watcher, other = user(desk, None), MsgPackClient(desk).say({"token": "x"}), Client(desk)
+    watcher.session.admit(User("cyd", "lab"))
+    owner.say(reading("a", "1", '{"Kind": "a"}'))
+    watcher.say("Kind = 'a'").hears()
+    other.say('CONNECT {"verbose":false}\r\n').hears()
+    other.session.admit(User("bob", "lab", publish))
+    said, known = other.asks(reading(topic, "2", metadata)), ask(owner, "producers")["producers"]
+    if speaks:
+        assert said == b""
+        assert known[0]["value"] == 2
+    else:
+        assert said.decode() == f"-ERR 'Permissions Violation for Publish to \"readings.{PRODUCER}\"'\r\n"
+        assert (known[0]["metadata"], known[0]["value"]) == ({"Kind": "a"}, 1)
+        assert watcher.hears() == []
+        assert desk.counters("lab")["dropped"]["refused"] == 1
+    assert other.asks("PING\r\n") == b"PONG\r\n"
+
+
+def user(desk: Desk, subscribe: Permissions | None) -> Client:
+    """A client that may publish everything, and receive this."""
+    client = Client(desk)
+    client.say('CONNECT {"verbose":false,"headers":true}\r\n')
+    client.hears()
+    client.session.admit(User("ann", "lab", None, subscribe))
+    return client
+
+
+@pytest.mark.parametrize(
+    ("topic", "subscribe", "is_told"),
+    [
+        ("secret.x", None, True),
+        ("secret.x", Permissions(("answers",)), False),
+        ("secret.x", Permissions(("answers", "secret.*")), True),
+        ("secret.x", Permissions(deny=("secret.>",)), False),
+        ("secret.x", Permissions(deny=("readings.>",)), True),
+        (f"readings.{PRODUCER}", Permissions(("answers", "readings.*")), True),
+        (f"readings.{PRODUCER}", Permissions(deny=("readings.>",)), False),
+    ],
+    ids=["all", "nothing", "allowed", "denied", "its own topic denied", "its own topic", "its own topic alone"],
+)
+def test_who_may_not_receive_readings_is_not_told_them(
+    engine: Engine, topic: str, subscribe: Permissions | None, is_told: bool
+) -> None:
+    """What decides is the topic of the latest reading, as it does on its way (hazard 4)."""
+    desk = Desk(engine, authentication=True)
+    sensor, asking = user(desk, None), user(desk, subscribe)
+    sensor.say(reading("open.y", "7", '{"Room": "vault"}') + reading(topic, "42"))
+    told = {"id": PRODUCER, "metadata": {"Room": "vault"}, "value": 42, "age": 0.0}
+    answer = {"total": 1, "next": None, "producers": [told] if is_told else []}
+    for query in ("", "Room = 'vault'"):
+        assert ask(asking, "producers", query) == answer
+
+
+def test_who_may_know_few_of_many_producers_finds_all_of_those(engine: Engine) -> None:
+    """Page by page: those that are passed over are counted, so that no answer takes long."""
+    desk = Desk(engine, authentication=True)
+    asking = user(desk, Permissions(("answers", "open.*")))
+    lab = desk.node.namespaces.get("lab")
+    assert lab is not None
+    ids = [f"{number:08}-0000-4000-8000-000000000000" for number in range(2_500)]
+    for number, identity in enumerate(ids):
+        lab.producers.hear(Reading(identity, {}, number), 0.0, "open.x" if number % 900 == 0 else "secret.x")
+    pages, skip = [], 0
+    while skip is not None:
+        answer = ask(asking, "producers", json.dumps({"skip": skip}))
+        pages.append([each["id"] for each in answer["producers"]])
+        skip = answer["next"]
+    assert pages == [[ids[0], ids[900]], [ids[1800]], []]
+
+
+def test_where_a_producer_was_heard_last_is_what_counts(engine: Engine) -> None:
+    """Also where the compiled reader has heard it."""
+    desk = Desk(engine, authentication=True)
+    sensor = MsgPackClient(desk).say({"token": "x"})
+    sensor.session.admit(User("bob", "lab"))
+    own, secret = user(desk, Permissions(("answers", "readings.>"))), user(desk, Permissions(("answers", "secret.>")))
+
+    def values() -> list[Any]:
+        return [[each["value"] for each in ask(client, "producers")["producers"]] for client in (own, secret)]
+
+    for said, expected in [
+        ([PRODUCER, {"Kind": "a"}, 1], [[1], []]),
+        ({"id": PRODUCER, "value": 2, "topic": "secret.x"}, [[], [2]]),
+        ([PRODUCER, {}, 3], [[3], []]),
+        ([PRODUCER, {}, 4], [[4], []]),
+        ({"id": PRODUCER, "value": 5, "topic": "secret.y"}, [[], [5]]),
+    ]:
+        sensor.say(said)
+        assert values() == expected
 
 
 def test_where(desk: Desk) -> None:
@@ -167,6 +331,47 @@ def test_where_and_a_listener_that_is_too_slow(engine: Engine) -> None:
     assert client.session.outbox.overflowed
 
 
+def test_where_is_for_who_asked(engine: Engine) -> None:
+    """Who listens to everything neither hears it, nor keeps it, nor finds out where it is (hazard 4)."""
+    desk = Desk(engine, authentication=True)
+    denied, asking, sensor = user(desk, Permissions(deny=("secret.>",))), user(desk, None), user(desk, None)
+    denied.say("SUB > 1\r\nSUB _WHERE.> 2\r\nSUB _WHERE.* 3\r\n")
+    topics = [ask(asking, "where", '{"where": "HAS Kind", "topic": "secret.>"}')["topic"] for _ in range(20)]
+    assert sensor.asks(reading("secret.x", "42", '{"Kind": "a"}')) == b""
+    assert denied.hears() == b""
+    asking.say(f"SUB {topics[0]} 1\r\n")
+    sensor.say(reading("secret.x", "43"))
+    assert asking.hears().count(b'"value": 43') == 1
+    assert denied.hears() == b""
+    desk.node.tick(desk.now + 11)
+    assert [relay.topic for relay in desk.node.relays] == topics[:1]
+    patterns = [each["pattern"] for each in ask(denied, "consumers")["worst"]]
+    assert f"{topics[0][:11]}…" in patterns
+    assert topics[0] not in patterns
+
+
+def test_how_many_where(engine: Engine) -> None:
+    """L2: of one connection; those that have ended do not count."""
+    desk = Desk(engine, Limits(consumers_per_connection=3))
+    client, other = desk.connect(), desk.connect()
+    first = ask(client, "where", "HAS Kind")["topic"]
+    client.say(f"SUB {first} 1\r\n")
+    for _ in range(2):
+        assert "topic" in ask(client, "where", "HAS Kind")
+    refused = {"error": "this connection has 3 such topics, and may have no more until one of them has ended"}
+    assert ask(client, "where", "HAS Kind") == refused
+    assert "topic" in ask(other, "where", "HAS Kind")
+    desk.node.tick(desk.now + 11)
+    assert [relay.topic for relay in desk.node.relays] == [first]
+    for _ in range(2):
+        assert "topic" in ask(client, "where", "HAS Kind")
+    assert ask(client, "where", "HAS Kind") == refused
+    client.session.close()
+    desk.node.tick(desk.now + 22)
+    assert desk.node.relays == []
+    assert desk.node.relays_of == {}
+
+
 def test_where_that_nobody_comes_for(desk: Desk) -> None:
     client = desk.connect()
     assert ask(client, "where", "HAS Kind")["topic"].startswith("_WHERE.")
@@ -189,6 +394,26 @@ def test_where_refused(desk: Desk, payload: str, text: str) -> None:
     answer = ask(desk.connect(), "where", payload)
     assert text in answer["error"]
     assert ("position" in answer) == (payload == "Kind =")
+    assert desk.node.relays == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"topic": "\ud800.>"}, "not allowed"),
+        ({"group": "\ud800"}, "not allowed"),
+        ({"where": "a = '\ud800'"}, "half a surrogate pair"),
+        ({"topic": "ü" * 2_049}, "more than 4096 bytes"),
+        ({"group": "ü" * 2_049}, "more than 4096 bytes"),
+        ({"topic": "a." * 400_000 + "a"}, "more than 4096 bytes"),
+    ],
+    ids=["half a character", "the same in a group", "in a query", "long", "a long group", "deep"],
+)
+def test_where_refused_by_the_widest_grammar(engine: Engine, asked: dict[str, str], text: str) -> None:
+    """T2, L2."""
+    desk = Desk(engine, rules={"default": NamespaceRules(grammar=Grammar.CHANNEL)})
+    answer = ask(desk.connect(), "where", json.dumps({"where": "HAS a", **asked}))
+    assert text in answer["error"]
     assert desk.node.relays == []
 
 

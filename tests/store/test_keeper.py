@@ -99,6 +99,30 @@ async def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert await kept(tmp_path) == {"default": {A: {"Room": "411"}}, "lab": {A: {"Room": "1"}, B: {}}}
 
 
+async def test_a_namespace_that_ends_while_its_last_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last client leaves and another comes between two steps of the keeper: that one's namespace stays."""
+    monkeypatch.setattr(module, "SLICE", 1)
+    async with loaded(tmp_path) as world:
+        namespaces = world.namespaces
+        ended = namespaces.join("lab")
+        for identity in (A, B):
+            ended.producers.hear(Reading(identity, {}, 1.0), 0.0)
+        await world.keeper.save()
+        for identity in (A, B):
+            ended.producers.forget(identity)
+        world.hear("default", C)
+        saving = asyncio.create_task(world.keeper.save())
+        while ended.producers.unsaved:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0)
+        assert not saving.done()
+        namespaces.leave(ended)
+        begun = namespaces.join("lab")
+        assert begun is not ended
+        assert await saving
+        assert namespaces.get("lab") is begun
+        assert not world.complaints
+
+
 async def test_the_forgotten_stay_forgotten(tmp_path: Path) -> None:
     async with loaded(tmp_path) as world:
         for identity in (A, B, C):

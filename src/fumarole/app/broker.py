@@ -72,11 +72,14 @@ class Broker:
         if settings.doors.kubemq:
             # There are no connections on that door to keep its namespace: it stays, like those that are configured.
             rules.setdefault(settings.kubemq.namespace, default_rules(settings.kubemq.namespace))
+        # What is durable is kept by the first of several workers: it knows all that the others know (C6).
+        keeps = worker is None or worker.number == 0
         namespaces = Namespaces(
             limits=settings.limits,
             rules=rules,
             allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
             parts=self.engine.parts,
+            are_kept=keeps,
         )
         self.node = Node(
             name=settings.node or f"fumarole-{uuid.uuid4().hex[:12]}",
@@ -86,8 +89,6 @@ class Broker:
             parts=self.engine.parts,
             authentication=settings.users is not None,
         )
-        # What is durable is kept by the first of several workers: it knows all that the others know (C6).
-        keeps = worker is None or worker.number == 0
         self._keeper = Keeper(settings.data, namespaces, Complaints(log)) if keeps else None
         self.doors: list[Door] = []
         self._clustering = None

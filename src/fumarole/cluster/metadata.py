@@ -20,6 +20,17 @@ back. If it speaks again, that version stays with it: of what nodes tell of it, 
     node c   {"Floor": 2}                version 8 c, said: Floor 8 c, since 7 b; c had heard of b's
     all      {"Floor": 2}, version 8 c   in whatever order they hear of these
 
+Where the silent are forgotten (M7), each node says once a second who has published to it. Each measures silence by its
+own clock, from when it heard a producer or was told that another did, and waits a little longer than was set for what
+others have to say. The one that heard it last forgets it, and so do all others then; by themselves they do only when
+that one must be gone. A node that was cut off, or has slept, may forget one that goes on speaking to another: that one
+knows better, and says all that the producer has said of itself once more.
+
+    node a   {"Room": "kitchen"}         version 7 a, heard just now
+    node b   forgotten for its silence   version 8 b
+    node a   {"Room": "kitchen"}         version 9 a, said: Room 9 a, since 8 b
+    all      {"Room": "kitchen"}         had somebody told b to forget it, it would be forgotten
+
 Each node tells all others what it was told itself, and nothing that it has heard. Only when a node is gone, which may
 have been before it could tell everybody, the others tell each other what they have heard from it lately.
 
@@ -33,6 +44,7 @@ from collections.abc import Callable, Collection, Iterator
 from heapq import nlargest
 from itertools import groupby
 from sys import intern
+from typing import NamedTuple
 
 import msgspec
 
@@ -63,6 +75,17 @@ KEPT: Version = (0, "")
 _DEFAULTS = Limits()
 
 
+class Grave(NamedTuple):
+    """What is left of a producer that was forgotten."""
+
+    version: Version
+    silent: bool
+    at: float
+
+    def describe(self, identity: str) -> Described:
+        return Described(identity, *self.version, None, silent=self.silent)
+
+
 class Metadata:
     """This node's part in it."""
 
@@ -75,7 +98,7 @@ class Metadata:
         self._author = author
         """Who gives versions here: a node, in one of its lives. Should it live again, it has other ones to give."""
         self._say = say
-        self._graves: dict[tuple[str, str], tuple[Version, float]] = {}
+        self._graves: dict[tuple[str, str], Grave] = {}
         self._said: dict[tuple[str, str], tuple[dict[str, Version], float]] = {}
         """Of producers that were described lately: each key that was said, with its version, and when."""
         self._told_heard = 0.0
@@ -89,18 +112,19 @@ class Metadata:
         assert producer is not None
         grave = self._graves.pop((exchange.name, identity), None)
         if grave is not None:
-            producer.since = grave[0]
+            producer.since = grave.version
         producer.version = max(producer.version, producer.since)[0] + 1, self._author
         said = {**self._said_of(exchange, identity), **dict.fromkeys(keys, producer.version)}
         self._remember(exchange, identity, said)
         self._say(Producers(exchange.name, (self._describe(exchange, producer),)))
 
-    def forgotten(self, exchange: Exchange, identity: str) -> None:
+    def forgotten(self, exchange: Exchange, identity: str, silent: bool) -> None:
+        """A producer is about to be forgotten here."""
         producer = exchange.producers.get(identity)
         assert producer is not None
         version = producer.version[0] + 1, self._author
-        self._bury(exchange.name, identity, version)
-        self._say(Producers(exchange.name, (Described(identity, *version, None),)))
+        grave = self._bury(exchange.name, identity, version, silent)
+        self._say(Producers(exchange.name, (grave.describe(identity),)))
 
     def everything(self) -> Iterator[Producers]:
         """All that is known, for a node that has just come."""
@@ -108,7 +132,7 @@ class Metadata:
             for some in slices(self._describe(exchange, producer) for producer in list(exchange.producers)):
                 yield Producers(exchange.name, some)
         for namespace, graves in groupby(list(self._graves.items()), key=lambda grave: grave[0][0]):
-            for gone in slices(Described(identity, *version, None) for (_, identity), (version, _) in graves):
+            for gone in slices(grave.describe(identity) for (_, identity), grave in graves):
                 yield Producers(namespace, gone)
 
     def _describe(self, exchange: Exchange, producer: Producer) -> Described:
@@ -122,12 +146,12 @@ class Metadata:
             producer = None if exchange is None else exchange.producers.get(identity)
             if exchange is not None and producer is not None and any(_giver(stamp) in gone for stamp in said.values()):
                 self._say(Producers(namespace, (self._describe(exchange, producer),)))
-        for (namespace, identity), (version, then) in list(self._graves.items()):
-            if _giver(version) in gone and then > self.now - SAID_SECONDS:
-                self._say(Producers(namespace, (Described(identity, *version, None),)))
+        for (namespace, identity), grave in list(self._graves.items()):
+            if _giver(grave.version) in gone and grave.at > self.now - SAID_SECONDS:
+                self._say(Producers(namespace, (grave.describe(identity),)))
 
     def tick(self, now: float) -> None:
-        """Now and then says who has published: others must not forget them for their silence."""
+        """Now and then says who has published here: others must not forget them for their silence."""
         self.now = now
         if now - self._told_heard < HEARD_EVERY:
             return
@@ -136,7 +160,7 @@ class Metadata:
             # Sessions know the time only as of their last tick, so what they heard may look a little older than it is.
             for some in slices(exchange.producers.heard_since(since - HEARD_EVERY) or ()):
                 self._say(Heard(exchange.name, some))
-        while self._graves and next(iter(self._graves.values()))[1] < now - GRAVE_SECONDS:
+        while self._graves and next(iter(self._graves.values())).at < now - GRAVE_SECONDS:
             del self._graves[next(iter(self._graves))]
         while self._said and next(iter(self._said.values()))[1] < now - SAID_SECONDS:
             del self._said[next(iter(self._said))]
@@ -179,7 +203,7 @@ class Metadata:
             return
         version = described.version, intern(described.node)
         if described.metadata is None:
-            self._forget(exchange, identity, version)
+            self._forget(exchange, identity, version, described.silent)
             return
         self._forget(exchange, identity, described.since)
         since = self._since(exchange, identity)
@@ -203,15 +227,20 @@ class Metadata:
         if producer is not None:
             return producer.since
         grave = self._graves.get((exchange.name, identity))
-        return NEVER if grave is None else grave[0]
+        return NEVER if grave is None else grave.version
 
-    def _forget(self, exchange: Exchange, identity: str, then: Version) -> None:
+    def _forget(self, exchange: Exchange, identity: str, then: Version, silent: bool = False) -> None:
         """A producer was forgotten then: only what it has said after that holds."""
         if then <= self._since(exchange, identity):
             return
         producer = exchange.producers.get(identity)
+        if silent and producer is not None and exchange.producers.is_heard(producer, self.now):
+            # As if it had been forgotten then, and had said all of it again.
+            producer.since = then
+            self.described(exchange, identity, producer.metadata.keys())
+            return
         if producer is None or producer.version <= then:
-            self._bury(exchange.name, identity, then)
+            self._bury(exchange.name, identity, then, silent)
             exchange.producers.lose(identity)
             return
         kept = _said_after(then, self._describe(exchange, producer))
@@ -269,7 +298,7 @@ class Metadata:
         for identity in said.identities if exchange is not None else ():
             producer = exchange.producers.get(identity) if exchange is not None else None
             if producer is not None:
-                producer.heard = max(producer.heard, self.now)
+                producer.heard_of = self.now
 
     def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], tired: Tired) -> None:
         """A reading that was heard elsewhere, to those who are here. Raises FumaroleError."""
@@ -281,16 +310,18 @@ class Metadata:
         plan = plans.find(topic)
         producer = exchange.producers.get(said.producer)
         if producer is not None:
-            producer.heard, producer.value = self.now, said.value
+            producer.heard_of = self.now
+            producer.take(said.value, said.topic)
             plan = exchange.plan_for(producer, topic, plans)
         exchange.deliver(plan, publication, groups, tired)
 
-    def _bury(self, namespace: str, identity: str, version: Version) -> None:
+    def _bury(self, namespace: str, identity: str, version: Version, silent: bool) -> Grave:
         if len(self._graves) >= GRAVES_KEPT:
             del self._graves[next(iter(self._graves))]
         self._graves.pop((namespace, identity), None)
         self._said.pop((namespace, identity), None)
-        self._graves[namespace, identity] = version, self.now
+        grave = self._graves[namespace, identity] = Grave(version, silent, self.now)
+        return grave
 
 
 def author(node: str, incarnation: int) -> str:

@@ -75,7 +75,7 @@ class Peer:
         )
         self.outbox.takes_headers = True
         self.outbox.doubted = True
-        self.others = Others(node.namespaces, node.limits, self)
+        self.others = Others(node.namespaces, node.limits, self, cluster.complain)
         self.known: int | None = None
         """The latest of our changes that it has confirmed; None: it has not been told all of them yet."""
         self.has_answered = False

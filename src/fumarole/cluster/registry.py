@@ -10,11 +10,12 @@ for all those there; what it gets goes through the peer's courier, once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
-from fumarole.core.errors import FumaroleError
-from fumarole.core.limits import Limits
+from fumarole.cluster.identity import shown
+from fumarole.core.errors import FumaroleError, NamespaceError
+from fumarole.core.limits import DEEPEST_QUERY, Limits
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import show
 from fumarole.core.topic import parse_wildcards
@@ -80,10 +81,13 @@ def _key_of_message(courier: Consumer, group: str) -> bytes:
 class Others:
     """The consumers of one peer, in the exchanges of this node."""
 
-    def __init__(self, namespaces: Namespaces, limits: Limits, outlet: Outlet) -> None:
+    def __init__(
+        self, namespaces: Namespaces, limits: Limits, outlet: Outlet, complain: Callable[..., None] = lambda *_: None
+    ) -> None:
         self._namespaces = namespaces
-        self._limits = limits
+        self._limits = _opened(limits)
         self._outlet = outlet
+        self._complain = complain
         self._entries: dict[Key, Consumer] = {}
         self._groups: dict[tuple[str, str], dict[Key, Consumer]] = {}
         """The same, by namespace and group."""
@@ -107,7 +111,7 @@ class Others:
         return self._groups.get((namespace, group), {}).values()
 
     def apply(self, entry: Entry) -> None:
-        """The peer has so many of these now. What may not be here (another namespace, a broken query) is left out."""
+        """The peer has so many of these now. Another namespace than may be here, or nonsense, is left out."""
         key = _key_of(entry)
         consumer = self._entries.get(key)
         if consumer is not None:
@@ -115,10 +119,11 @@ class Others:
             if entry.count == 0:
                 self._remove(key, consumer)
             elif entry.count != consumer.count and consumer.group:
-                exchange = self._exchange(key)
+                exchange, standing = self._exchange(key), consumer.standing
                 exchange.unsubscribe(consumer)  # plans are made anew: the choice is balanced by the count
                 consumer.count = entry.count
-                self._subscribe(exchange, consumer, entry)
+                query = None if standing is None else standing.query
+                exchange.subscribe(consumer, query, pattern=parse_wildcards(entry.pattern))
             else:
                 consumer.count = entry.count
         elif entry.count > 0:
@@ -134,27 +139,32 @@ class Others:
 
     def _add(self, key: Key, entry: Entry) -> None:
         try:
+            pattern = parse_wildcards(entry.pattern)  # its characters were looked at where the client is
+            query = parse(entry.query, self._limits) if entry.query else None
+            sees = self._sees(entry)
             exchange = self._namespaces.get(entry.namespace)
             if exchange is None:
                 exchange = self._namespaces.restore(entry.namespace)
-            courier = self._courier(exchange)
-            consumer = exchange.consumer(
-                self._outlet, entry.pattern, entry.group, _key_of_message(courier, entry.group), self._sees(entry)
+        except NamespaceError:
+            return  # nobody can publish there on this node
+        except FumaroleError as error:
+            self._complain(
+                "a consumer of node %s makes no sense here, and gets nothing that is published here: %s",
+                shown(self._outlet.label),
+                shown(str(error), REASON),
             )
-            consumer.count = entry.count
-            consumer.courier = courier
-            self._subscribe(exchange, consumer, entry)
-        except FumaroleError:
             return
+        courier = self._courier(exchange)
+        consumer = exchange.consumer(
+            self._outlet, entry.pattern, entry.group, _key_of_message(courier, entry.group), sees
+        )
+        consumer.count = entry.count
+        consumer.courier = courier
+        exchange.subscribe(consumer, query, pattern=pattern)
         self._entries[key] = consumer
         if entry.group:
             self._groups.setdefault((entry.namespace, entry.group), {})[key] = consumer
         self.consumers += entry.count
-
-    def _subscribe(self, exchange: Exchange, consumer: Consumer, entry: Entry) -> None:
-        query = parse(entry.query, self._limits) if entry.query else None
-        # Its characters were looked at where the client is.
-        exchange.subscribe(consumer, query, pattern=parse_wildcards(entry.pattern))
 
     def _remove(self, key: Key, consumer: Consumer) -> None:
         exchange = self._exchange(key)
@@ -188,5 +198,28 @@ class Others:
         return self._permissions[rules]
 
 
+def _opened(limits: Limits) -> Limits:
+    """For a query that a peer tells of.
+
+    It kept to the limits where its client is, as the client wrote it. Its canonical form may have more tests, longer
+    lists and one pair of parentheses more; and limits are changed one node after the other. So only what a query costs
+    is bounded here, by its length and its depth.
+    """
+    longest = GROWTH * limits.query_length
+    return Limits(
+        query_length=longest,
+        query_depth=DEEPEST_QUERY + 1,
+        query_tests=longest,
+        query_values=longest,
+        query_pattern=longest,
+        query_regexes=longest,
+    )
+
+
+GROWTH = 8
+"""No canonical form is so many times as long as what was written: `a>1e19` becomes `a > 10000000000000000000`, and the
+key of a BETWEEN stands there twice."""
+REASON = 128
+"""Characters of what is wrong with an entry: some are the peer's."""
 AT_ONCE = 5_000
 """Entries of a peer that is gone: more of them are forgotten a part at a time, so that others are not held up."""

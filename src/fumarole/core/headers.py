@@ -25,12 +25,15 @@ def build(pairs: Iterable[tuple[str, str]], status: str = "") -> bytes:
 
 
 def parse(block: bytes) -> list[tuple[str, str]]:
-    """The names and values of a block, in order. Lines without a colon are passed over, odd bytes replaced."""
+    """The names and values of a block, in order. Lines without a colon are passed over, odd bytes replaced.
+
+    A name is what stands before the colon, spaces too: `Producer ` is not `Producer`.
+    """
     pairs = []
     for line in block.split(LINE_END)[1:]:
         name, colon, value = line.decode("utf-8", "replace").partition(":")
         if colon and name:
-            pairs.append((name.strip(), value.strip()))
+            pairs.append((name, value.strip()))
     return pairs
 
 

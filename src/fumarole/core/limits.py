@@ -14,7 +14,7 @@ class Limits:
     """What one broker accepts. Sizes are bytes, times are seconds, the rest are counts."""
 
     control_line: int = 4 * KIB
-    """The longest protocol line, its line end not counted. Bounds topics, patterns and reply topics too."""
+    """The longest protocol line, its line end not counted. Bounds topics, patterns, groups and reply topics too."""
     payload: int = 1 * MIB
     """The largest payload, headers included."""
     connections: int = 65_536
@@ -36,7 +36,7 @@ class Limits:
     metadata_keys: int = 64
     """Metadata keys of one producer."""
     metadata_bytes: int = 8 * KIB
-    """Metadata of one producer, keys and values together."""
+    """Metadata of one producer, keys and values together; a number or truth value counts as 8."""
     msgpack_value: int = 256 * KIB
     """The longest MsgPack value."""
     msgpack_depth: int = 8

@@ -5,6 +5,9 @@ from typing import Any, Final
 FRAMING = 128
 FORGOTTEN: Final = "_FORGOTTEN"
 """The topic on which an exchange says that a producer was forgotten, for those who keep a history."""
+PRIVATE: Final = "_WHERE."
+"""What topics begin with that are only for those who ask for them by name, and never for a wildcard: on these the
+exchange tells readings to who may see them, and their names say nothing of that."""
 
 
 class Publication:

@@ -83,6 +83,11 @@ def word_matches(word: Word, text: str) -> bool:
     return word is ONE or word == text
 
 
+def fits(pattern: Pattern, words: Sequence[str]) -> bool:
+    """The same for a native pattern, in linear time however deep: for patterns and topics of strangers."""
+    return covers(pattern, tuple(words))
+
+
 class Grammar(Enum):
     """Which characters a namespace's topics may have."""
 
@@ -93,12 +98,14 @@ class Grammar(Enum):
 STRICT: Final = Grammar.STRICT
 CHANNEL: Final = Grammar.CHANNEL
 
-# T1; T2: white space of any script and control characters are out, and wildcards are for patterns.
+# T1; T2: white space of any script, control characters and halves of surrogate pairs, which are no UTF-8, are out, and
+# wildcards are for patterns.
 _STRICT_TOPIC = re.compile(r"[-_A-Za-z0-9.]*")
 _STRICT_CHARACTERS = b"-_.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_CHANNEL_TOPIC = re.compile(r"(?![.])[^\s\x00-\x20\x7f-\x9f*>]+(?<![.])")
+_CHANNEL_TOPIC = re.compile(r"(?![.])[^\s\x00-\x20\x7f-\x9f\ud800-\udfff*>]+(?<![.])")
 _NOT_STRICT = re.compile(r"[^-_A-Za-z0-9.]")
-_NOT_CHANNEL = re.compile(r"[\s\x00-\x20\x7f-\x9f]")
+_NOT_CHANNEL = re.compile(r"[\s\x00-\x20\x7f-\x9f\ud800-\udfff]")
+_ALLOWED = {STRICT: "letters, digits, `-`, `_` and `.`", CHANNEL: "UTF-8, no white space, no control characters"}
 
 
 def is_strict(text: bytes) -> bool:
@@ -115,6 +122,13 @@ def check_topic(topic: str, grammar: Grammar = STRICT) -> None:
             raise TopicError(f"`{character}` is for patterns, a topic has no wildcards", position)
     _check_characters(topic, topic, grammar, TopicError)
     raise AssertionError(topic)
+
+
+def check_length(text: str, longest: int) -> None:
+    """Raises TopicError where a topic, a pattern or a group has more bytes than this (L2)."""
+    encoded = text.encode(errors="surrogatepass")  # what is no UTF-8 is for the grammar to refuse
+    if len(encoded) > longest:
+        raise TopicError(f"more than {longest} bytes", len(encoded[:longest].decode(errors="ignore")))
 
 
 def parse_pattern(text: str, grammar: Grammar = STRICT) -> Pattern:
@@ -146,8 +160,7 @@ def _check_characters(text: str, checked: str, grammar: Grammar, error: type[Top
     wrong = (_NOT_STRICT if grammar is STRICT else _NOT_CHANNEL).search(checked)
     if wrong:
         at = wrong.start()
-        allowed = "letters, digits, `-`, `_` and `.`" if grammar is STRICT else "no white space, no control characters"
-        raise error(f"{text[at]!r} is not allowed ({allowed})", at)
+        raise error(f"{text[at]!r} is not allowed ({_ALLOWED[grammar]})", at)
     if grammar is CHANNEL:
         if not text:
             raise error("a channel cannot be empty", 0)

@@ -20,7 +20,7 @@ from fumarole.doors.placement import Placement
 from fumarole.doors.pump import Pump, Reader, flush
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
-from fumarole.sessions.stream import Claim, Peer, StreamSession
+from fumarole.sessions.stream import UNANSWERED_PINGS, Claim, Peer, StreamSession
 
 complain = Complaints(logging.getLogger(__name__))
 
@@ -32,11 +32,33 @@ CHECKERS = 2
 WAITING_CHECKS = 256
 """Claim that may wait for them; more are refused."""
 
+LONGEST_KEEPALIVE = 32_767
+"""Seconds: what Linux takes."""
+
 TOO_MANY = "maximum connections exceeded"
 
 Check = Callable[[Claim], User | None]
 """Blocking: takes as long as a password hash takes."""
 MakeReader = Callable[[Any], Reader]
+
+
+def keep_alive(listening: Any, idle: float) -> None:
+    """Connections that are accepted here end when their peer has lost its power or its network.
+
+    Not every protocol can ask for a sign of life, so the kernel does: after so many seconds of silence, and as long
+    after each question. Who is there answers without knowing, and may say nothing for ever. Connections inherit this.
+    """
+    seconds = min(max(1, round(idle)), LONGEST_KEEPALIVE)
+    wanted = {
+        "TCP_KEEPIDLE": seconds,
+        "TCP_KEEPALIVE": seconds,  # the same on macOS
+        "TCP_KEEPINTVL": seconds,
+        "TCP_KEEPCNT": UNANSWERED_PINGS,
+    }
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in wanted.items():
+        if hasattr(socket, name):  # no system has all of them
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class StreamDoor(ABC):
@@ -89,7 +111,11 @@ class StreamDoor(ABC):
             reuse_port=placement is not None,
             ssl=tls,
             ssl_handshake_timeout=timeout,
+            start_serving=False,
         )
+        for listening in self._server.sockets:
+            keep_alive(listening, self._node.limits.idle)
+        await self._server.start_serving()
         name = self._server.sockets[0].getsockname()
         self.address = (name[0], name[1])
         self._clock = asyncio.create_task(self._tick())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from fumarole.core.publication import Publication
+from fumarole.core.publication import PRIVATE, Publication
 from fumarole.core.query.index import Standing
 from fumarole.exchange.permissions import Permissions
 
@@ -42,11 +42,16 @@ def consumer_report(consumer: Consumer) -> dict[str, Any]:
     """What one consumer has got and lost (L3)."""
     return {
         "connection": consumer.outlet.label,
-        "pattern": consumer.pattern,
+        "pattern": _shown(consumer.pattern),
         "group": consumer.group,
         "delivered": consumer.accepted - consumer.dropped,
         "dropped": consumer.dropped,
     }
+
+
+def _shown(pattern: str) -> str:
+    """Who knows all of the name of a private topic may listen there."""
+    return f"{pattern[: len(PRIVATE) + 4]}…" if pattern.startswith(PRIVATE) else pattern
 
 
 class Consumer:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from fumarole.core import headers
 from fumarole.core.index import Index, Node
-from fumarole.core.publication import FORGOTTEN, Publication
+from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, literal_prefix, parse_pattern, parse_wildcards, split
 from fumarole.exchange.consumer import Consumer, Link, Outlet, consumer_report
@@ -167,7 +167,7 @@ class Exchange:
         if not nodes:
             return self.nobody
         key = nodes[0] if len(nodes) == 1 else tuple(nodes)
-        plan = self.shared.get(key)
+        plan = None if topic.startswith(PRIVATE) else self.shared.get(key)
         if plan is None or not self.renew(plan):
             plan = self._parts.plan((), (), tuple(nodes))
             self._fill(plan, topic)
@@ -193,7 +193,7 @@ class Exchange:
         """
         topic = publication.topic.encode()
         plans.find(topic)
-        producer = self.producers.hear(publication.reading, now)
+        producer = self.producers.hear(publication.reading, now, publication.topic)
         return self.publish(self.plan_for(producer, topic, plans), publication, origin)
 
     def plan_for(self, producer: Producer, topic: bytes, plans: Plans) -> Plan:
@@ -302,9 +302,13 @@ class Exchange:
     def _fill(self, plan: Plan, topic: str | None) -> bool:
         """Puts into the plan who is at its nodes now. False: that depends on the topic, and there is none."""
         sorted_in = Sorted(self._groups)
-        plan.topic = None
+        is_private = topic is not None and topic.startswith(PRIVATE)
+        plan.topic = topic if is_private else None
         for node in plan.nodes:
-            if sorted_in.add(node.values or (), topic):
+            consumers = node.values or ()
+            if is_private:
+                consumers = [consumer for consumer in consumers if consumer.pattern == topic]
+            if sorted_in.add(consumers, topic):
                 if topic is None:
                     return False
                 plan.topic = topic

@@ -15,8 +15,8 @@ from fumarole.exchange.producers import Producers
 DEFAULT = "default"
 Described = Callable[[Exchange, str, Collection[str]], None]
 """This producer has said something new of itself, with these keys."""
-Forgotten = Callable[[Exchange, str], None]
-"""This one is about to be forgotten."""
+Forgotten = Callable[[Exchange, str, bool], None]
+"""This one is about to be forgotten; is it for its silence?"""
 KUBEMQ = "kubemq"
 """Where KubeMQ clients are unless they say otherwise (K2)."""
 _DEFAULTS = Limits()
@@ -56,11 +56,14 @@ class Namespaces:
         rules: Mapping[str, NamespaceRules] | None = None,
         allowed: frozenset[str] | None = None,
         parts: Parts = PURE,
+        are_kept: bool = True,
     ) -> None:
         self._limits = limits
         self._rules = dict(rules or {})
         self._allowed = allowed
         self._parts = parts
+        self._are_kept = are_kept
+        """Does somebody write down what producers say of themselves?"""
         self._watch: Watch | None = None
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
@@ -111,7 +114,9 @@ class Namespaces:
         return exchange
 
     def release(self, exchange: Exchange) -> None:
-        """Ends the namespace, unless it was configured, or connections or producers (M7) are there."""
+        """Ends the namespace, unless it was configured, or connections or producers (M7) are there, or it has ended."""
+        if self._exchanges.get(exchange.name) is not exchange:
+            return
         # Producers that are unsaved and not there are still to be forgotten on disk.
         used = exchange.connections or exchange.producers or exchange.producers.unsaved or exchange.is_used_elsewhere()
         if not used and exchange.name != DEFAULT and exchange.name not in self._rules:
@@ -122,7 +127,7 @@ class Namespaces:
         rules = self._rules.get(name) or default_rules(name)
         limits = self._limits
         outbox = limits.outbox if rules.outbox is None else rules.outbox
-        producers = Producers(limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl)
+        producers = Producers(limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept)
         exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)
         self._let_watch(exchange)
         return exchange

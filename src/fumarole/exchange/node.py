@@ -1,5 +1,6 @@
 """One running broker, as its sessions see it: its limits, its namespaces, and what it says of itself."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -45,6 +46,8 @@ class Node:
     """Connections cut off because they did not take what they had asked for."""
     relays: list[Any] = field(default_factory=list)
     """What the node publishes by itself while somebody listens; each is asked now and then whether anybody does."""
+    relays_of: Counter[int] = field(default_factory=Counter)
+    """How many of them a client has asked for, by its id."""
     next_client: int = 0
     late_after: float = float("inf")
     """By the monotonic clock: whoever reads something later than this finds that the node has stood still."""

@@ -41,14 +41,18 @@ TOPICS_KEPT = 16 * 1024 * 1024
 STAMPS = 8_192
 """Kept by the hash of the prefix: two in one place make a plan look older than it is, which costs a look into the index
 and is never wrong."""
-
+SHOWN_TOPIC = 64
 
 Share = tuple[Group, tuple[Consumer, ...], tuple[Consumer, ...]]
 """A group, its members that match, wherever they are, and those of them that are here."""
 
 
 class Denied(FumaroleError):
-    """The user's permissions do not allow this topic."""
+    """The user's permissions do not allow this `topic`, or pattern."""
+
+    def __init__(self, topic: str, text: str = "") -> None:
+        super().__init__(text or f"you may not publish to {topic[:SHOWN_TOPIC]}")
+        self.topic = topic
 
 
 class Plan:
@@ -75,7 +79,7 @@ class Plan:
         self.version = self.filled = -1
         """That of the index when it was last found to be right, and when it last changed."""
         self.topic: str | None = None
-        """Set where somebody may not be shown every topic: then it is the plan of this one only."""
+        """Set where somebody may not be shown every topic, or this one is private: then it is the plan of no other."""
 
 
 def reaches_nobody(plan: Plan) -> bool:
@@ -108,7 +112,7 @@ class Plans:
         self._changes += 1
         if self._changes >= len(self._known):
             self._known.clear()
-            self._changes = 0
+            self._known_bytes = self._changes = 0
 
     def touch(self, prefix: str) -> None:
         """There is a new pattern with this literal prefix."""
@@ -175,11 +179,12 @@ class Plans:
         self._known.update(zip(plans, zip(plans.values(), repeat(self._generation)), strict=False))
 
     def _still_holds(self, topic: bytes, made: int) -> bool:
+        """Has no change since then a literal prefix that this topic begins with?"""
         if self._stamps[hash("") % STAMPS] > made:
             return False
-        prefix = ""
+        prefix: str | None = None
         for word in topic.decode().split("."):
-            prefix = f"{prefix}.{word}" if prefix else word
+            prefix = word if prefix is None else f"{prefix}.{word}"  # the first word may be empty (T3)
             if self._stamps[hash(prefix) % STAMPS] > made:
                 return False
         return True

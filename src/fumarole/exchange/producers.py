@@ -8,10 +8,10 @@ are told before the reading is forwarded (M5).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
+from math import inf
 from typing import Any, NamedTuple, cast
 
 from fumarole.core.errors import FumaroleError
@@ -19,7 +19,8 @@ from fumarole.core.query.canonical import canonical
 from fumarole.core.query.compile import closure
 from fumarole.core.query.index import QueryIndex, Standing
 from fumarole.core.query.tree import Query, Value
-from fumarole.core.topic import Pattern, matches, split
+from fumarole.core.topic import Pattern, fits, split
+from fumarole.core.values import wrong_number, wrong_text, wrong_value
 from fumarole.exchange.consumer import Consumer, Watcher
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied
@@ -27,6 +28,8 @@ from fumarole.exchange.plans import Denied
 _IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 NEVER = (-1, "")
 """A version before all others."""
+HEARSAY = 3.0
+"""Seconds until all nodes know that a producer has published to one of them, though that one be slow (C4)."""
 NUMBER_BYTES = 8
 """What a number or a truth value counts for in the size of metadata."""
 
@@ -41,10 +44,15 @@ def reading_topic(identity: str) -> str:
 
 
 def check_speaks_for(user: User | None, identity: str) -> None:
-    """Who may publish a producer's readings may describe and forget it without one too. Raises Denied."""
+    """Who may publish to the topic of a producer may publish its readings elsewhere too, describe it and forget it.
+
+    Raises Denied where this user may not.
+    """
+    if user is None or user.publish is None:
+        return
     topic = reading_topic(identity)
-    if user is not None and user.publish is not None and not user.publish.allows(topic):
-        raise Denied(f"you may not publish to {topic}, so you may not describe or forget that producer either")
+    if not user.publish.allows(topic):
+        raise Denied(topic, f"you may not publish to {topic}, so you may not speak for that producer anywhere")
 
 
 class Reading(NamedTuple):
@@ -58,6 +66,13 @@ class Reading(NamedTuple):
     """As MsgPack, if it came that way."""
 
 
+class Elsewhere(NamedTuple):
+    """The value of a reading that was published on another topic than the producer's own."""
+
+    topic: str
+    value: int | float | str
+
+
 def check_identity(identity: object) -> str:
     """The identity of a producer in its usual form: a UUID of version 4, small letters."""
     text = identity.lower() if isinstance(identity, str) else ""
@@ -68,8 +83,11 @@ def check_identity(identity: object) -> str:
 
 def check_number(value: object) -> int | float:
     """The value of a reading (M10: neither NaN nor an infinity)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ReadingError("the value of a reading is a number, and a finite one")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ReadingError("the value of a reading is a number")
+    wrong = wrong_number(value)
+    if wrong:
+        raise ReadingError(f"the value of a reading is {wrong}")
     return value
 
 
@@ -80,27 +98,32 @@ def check_metadata(metadata: object) -> Mapping[str, Value | None]:
     for key, value in metadata.items():
         if not isinstance(key, str):
             raise ReadingError("a metadata key is text")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ReadingError(f"the metadata value of {key[:32]!r} is not a finite number")
-        if value is not None and not isinstance(value, str | int | float):
-            raise ReadingError(f"the metadata value of {key[:32]!r} is neither text, a number, a truth value nor nil")
+        wrong = wrong_text(key)
+        if wrong:
+            raise ReadingError(f"the metadata key {key[:32]!r} is {wrong}")
+        wrong = wrong_value(value)
+        if wrong:
+            raise ReadingError(f"the metadata value of {key[:32]!r} is {wrong}")
     return metadata
 
 
 class Producer:
     """One source of readings."""
 
-    __slots__ = ("heard", "identity", "metadata", "plan", "since", "standings", "value", "version")
+    __slots__ = ("heard", "heard_of", "identity", "metadata", "plan", "since", "standings", "value", "version")
 
-    def __init__(self, identity: str, heard: float) -> None:
+    def __init__(self, identity: str) -> None:
         self.identity = identity
         self.metadata: dict[str, Value] = {}
         """Replaced when it changes, never altered: whoever holds on to it has it as it was."""
         self.standings: dict[Standing, None] = {}
         """The queries whose set it is in."""
-        self.heard = heard
-        self.value: int | float | str | None = None
-        """Its latest reading."""
+        self.heard = -inf
+        """When it last published here."""
+        self.heard_of = -inf
+        """When another node last said that it has published there, or when it was read from a disk."""
+        self.value: int | float | str | Elsewhere | None = None
+        """Its latest reading; a number alone, as the compiled reader writes it, was published on its own topic."""
         self.plan: Any = None
         """Who gets its readings, as last worked out; the exchange's own."""
         self.version: tuple[int, str] = 0, ""
@@ -108,11 +131,30 @@ class Producer:
         self.since: tuple[int, str] = NEVER
         """The version at which it was last forgotten: all that it says of itself was said after that."""
 
+    def take(self, value: float | str, topic: str | None) -> None:
+        """This is its latest reading, on this topic; None: on its own."""
+        self.value = value if topic is None or topic == reading_topic(self.identity) else Elsewhere(topic, value)
+
+    def last_heard(self) -> float:
+        """Here or elsewhere, as far as is known here."""
+        return max(self.heard, self.heard_of)
+
+    def latest(self) -> tuple[str, int | float | str | None]:
+        """The topic and the value of its latest reading; of one that has said nothing here, where it would."""
+        return self.value if isinstance(self.value, Elsewhere) else (reading_topic(self.identity), self.value)
+
+
+def may_know(user: User | None, producer: Producer) -> bool:
+    """Is it shown to this user? Who may not receive its readings is not told what it says of itself either."""
+    return user is None or user.subscribe is None or user.subscribe.allows(producer.latest()[0])
+
 
 class Producers:
     """The producers of one namespace, the queries that stand there, and who stands on them."""
 
-    def __init__(self, most_keys: int = 64, most_bytes: int = 8 * 1024, ttl: float | None = None) -> None:
+    def __init__(
+        self, most_keys: int = 64, most_bytes: int = 8 * 1024, ttl: float | None = None, is_kept: bool = True
+    ) -> None:
         self.known: dict[str, Producer] = {}
         """By identity. Others only look."""
         self._queries = QueryIndex()
@@ -122,16 +164,20 @@ class Producers:
         self._most_bytes = most_bytes
         self._ttl = ttl
         self._due: list[tuple[float, str]] = []
+        """When to look whether a producer has been silent for too long. The times are those or earlier ones."""
+        self._awaited: set[str] = set()
+        """Who is in it: each once, though some are forgotten and speak again before their time."""
         self.generation = 0
         """Moves on when somebody begins or ends to stand on a query."""
         self.told = 0
         """How often a consumer was told that its set has changed."""
+        self._is_kept = is_kept
         self.unsaved: dict[str, None] = {}
-        """Those whose metadata changed since it was last written down."""
+        """Those whose metadata changed since it was last written down; none where nobody writes it down."""
         self.changed: Callable[[str, Collection[str]], None] | None = None
         """Who else must know what producers here say of themselves; None: nobody, there is no cluster."""
-        self.forgotten: Callable[[str], None] | None = None
-        """And that one is about to be forgotten."""
+        self.forgotten: Callable[[str, bool], None] | None = None
+        """And that one is about to be forgotten, and whether for its silence."""
         self.farewell: Callable[[Producer], None] | None = None
         """Tells those who keep a history that one has been forgotten here."""
 
@@ -146,10 +192,13 @@ class Producers:
 
     # Readings.
 
-    def hear(self, reading: Reading, now: float) -> Producer:
-        """Merges what the reading brings, and tells those whose set changes. The producer as it is then."""
+    def hear(self, reading: Reading, now: float, topic: str | None = None) -> Producer:
+        """Merges what the reading brings, and tells those whose set changes. The producer as it is then.
+
+        It was published on this topic; None: on the producer's own.
+        """
         producer = self.describe(reading.producer, reading.metadata, now)
-        producer.value = reading.value
+        producer.take(reading.value, topic)
         return producer
 
     def describe(self, identity: str, metadata: Mapping[str, Value | None], now: float) -> Producer:
@@ -158,7 +207,7 @@ class Producers:
         is_news = producer is None
         if producer is None:
             producer = self._appear(identity, self._merged({}, metadata), now)
-            self.unsaved[identity] = None
+            self._note(identity)
         elif metadata:
             is_news = self._change(producer, self._merged(producer.metadata, metadata), metadata)
         if is_news and self.changed is not None:
@@ -168,26 +217,29 @@ class Producers:
 
     def restore(self, identity: str, metadata: dict[str, Value], now: float) -> None:
         """A producer known from before the broker was started, and taken as it was: limits may be lower now."""
-        self._appear(identity, metadata, now)
+        self._appear(identity, metadata, now).heard_of = now
 
     def learn(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
         """Another node knows this of a producer, and that is newer than what is known here (C6)."""
         producer = self.known.get(identity)
         if producer is None:
             producer = self._appear(identity, metadata, now)
-            self.unsaved[identity] = None
+            self._note(identity)
         else:
             self._change(producer, metadata, {**producer.metadata, **metadata})
-        producer.heard = now
+        producer.heard_of = now
         return producer
 
     def forget(self, identity: str) -> bool:
         """The producer is gone, and leaves every set (M7). False: there is none such."""
+        return self._forget(identity, is_silent=False)
+
+    def _forget(self, identity: str, is_silent: bool) -> bool:
         producer = self.known.get(identity)
         if producer is None:
             return False
         if self.forgotten is not None:
-            self.forgotten(identity)
+            self.forgotten(identity, is_silent)
         self.lose(identity)
         if self.farewell is not None:
             self.farewell(producer)
@@ -198,17 +250,21 @@ class Producers:
         producer = self.known.pop(identity, None)
         if producer is None:
             return False
-        self.unsaved[identity] = None
+        self._note(identity)
         for standing in producer.standings:
             del self._members[standing][producer]
         self._tell((), producer.standings, identity)
         return True
 
     def heard_since(self, then: float) -> list[str] | None:
-        """Those that have published since; None: nobody is ever forgotten for silence here."""
+        """Those that have published here since; None: nobody is ever forgotten for silence here."""
         if self._ttl is None:
             return None
         return [producer.identity for producer in self if producer.heard > then]
+
+    def is_heard(self, producer: Producer, now: float) -> bool:
+        """Has it published here lately enough not to be forgotten for its silence?"""
+        return self._ttl is not None and producer.heard + self._ttl > now
 
     def expire(self, now: float) -> int:
         """Forgets those that have been silent for longer than the namespace allows. How many."""
@@ -216,19 +272,30 @@ class Producers:
         while self._ttl is not None and self._due and self._due[0][0] <= now:
             _, identity = heappop(self._due)
             producer = self.known.get(identity)
-            if producer is None:
-                continue
-            if producer.heard + self._ttl <= now:
-                forgotten += self.forget(identity)
+            if producer is not None and (until := self._until(producer, self._ttl)) > now:
+                heappush(self._due, (until, identity))
             else:
-                heappush(self._due, (producer.heard + self._ttl, identity))
+                self._awaited.remove(identity)
+                forgotten += self._forget(identity, is_silent=True)
         return forgotten
 
+    def _until(self, producer: Producer, ttl: float) -> float:
+        """When it is forgotten, unless it speaks. In a cluster that is later: others may have heard it since. And later
+        still by those who only heard of it: one forgets it, and the others only if that one is gone."""
+        hearsay = 0.0 if self.forgotten is None else HEARSAY
+        return max(producer.heard, producer.heard_of + hearsay) + hearsay + ttl
+
+    def _note(self, identity: str) -> None:
+        """What is on disk of it is not what is known."""
+        if self._is_kept:
+            self.unsaved[identity] = None
+
     def _appear(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
-        producer = Producer(identity, now)
+        producer = Producer(identity)
         producer.metadata = metadata
         self.known[identity] = producer
-        if self._ttl is not None:
+        if self._ttl is not None and identity not in self._awaited:
+            self._awaited.add(identity)
             heappush(self._due, (now + self._ttl, identity))
         entered = self._queries.match(metadata) if self._queries else ()
         self._enter(producer, entered)
@@ -242,7 +309,7 @@ class Producers:
         if not changed:
             return False
         producer.metadata = after
-        self.unsaved[producer.identity] = None
+        self._note(producer.identity)
         entered, left = self._queries.change(before, after, changed)
         if left or entered:
             producer.plan = None
@@ -274,7 +341,7 @@ class Producers:
                 after[key] = value
         if len(after) > self._most_keys:
             raise ReadingError(f"more than {self._most_keys} metadata keys")
-        size = sum(len(k) + (len(v) if isinstance(v, str) else NUMBER_BYTES) for k, v in after.items())
+        size = sum(map(_size, after)) + sum(map(_size, after.values()))
         if size > self._most_bytes:
             raise ReadingError(f"more than {self._most_bytes} bytes of metadata")
         return after
@@ -323,8 +390,12 @@ class Producers:
         words = split(topic)
         for standing in producer.standings:
             for consumer, pattern in self._watches[standing].items():
-                if consumer.pattern == ">" or matches(pattern, words):
+                if consumer.pattern == ">" or fits(pattern, words):
                     yield consumer
+
+
+def _size(value: Value) -> int:
+    return len(value.encode()) if isinstance(value, str) else NUMBER_BYTES
 
 
 def _same(one: Value | None, other: Value | None) -> bool:

@@ -187,6 +187,7 @@ cdef class Sieve:
         self.sid = sid
         self.line_limit = protocol.limits.control_line
         self.payload_limit = protocol.payload_limit
+        self.broken = protocol.close_expected()
         append(&self.pending, rest, len(rest))
         self.begin()
 
@@ -384,7 +385,8 @@ cdef class Sieve:
             if not first and colon != NULL and colon > at:
                 if count == MOST_HEADERS:
                     return False
-                names[count] = stripped(at, colon)
+                names[count].at = at
+                names[count].length = colon - at
                 values[count] = stripped(colon + 1, line_end)
                 if is_text(names[count], b"Producer", 8):
                     producer = values[count]
@@ -455,6 +457,11 @@ cdef class Sieve:
         if metadata is not None:
             self.metadata.append((self.rows, metadata))
         return 0
+
+    def reclaim(self):
+        """Gives back what was received and not yet made into anything: the beginning of an operation."""
+        self.needed = 0
+        return taken(&self.pending)
 
     def take(self):
         """What was gathered."""

@@ -227,13 +227,6 @@ cdef class MsgPackReader:
             self.rest = b""
             self.consume(PyBytes_AS_STRING(rest), PyBytes_GET_SIZE(rest))
 
-    def receive_eof(self):
-        """The client has closed its side. What it left half said is the session's to judge."""
-        rest, self.rest = self.rest, b""
-        if rest:
-            self.session.receive_data(rest)
-        self.session.receive_eof()
-
     cdef bint ready(self) except -1:
         """Is the session one whose readings are taken here?"""
         session = self.session

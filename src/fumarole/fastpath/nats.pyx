@@ -88,10 +88,6 @@ cdef class NatsReader:
         if rest is not None and self.session.state is not CLOSED:
             self.consume(rest, len(rest))
 
-    def receive_eof(self):
-        """The client has closed its side."""
-        self.session.receive_eof()
-
     cdef int refresh(self) except -1:
         """What an operation that the session has handled may have changed."""
         session = self.session

@@ -20,6 +20,7 @@ from libc.string cimport memcmp, memcpy, memset
 from fumarole.fastpath.index cimport Index, Node
 
 from fumarole.core.errors import FumaroleError
+from fumarole.core.publication import PRIVATE
 from fumarole.core.topic import Grammar, check_topic
 from fumarole.exchange.plans import Denied, decode_topic
 
@@ -74,6 +75,13 @@ cdef inline bint all_strict(const char* text, Py_ssize_t length) noexcept:
         if not fumarole_strict[<unsigned char>text[at]]:
             return False
     return True
+
+
+assert PRIVATE == "_WHERE."
+
+
+cdef inline bint is_private(const char* topic, Py_ssize_t length) noexcept:
+    return length >= 7 and memcmp(topic, b"_WHERE.", 7) == 0
 
 
 cdef class Group:
@@ -202,7 +210,7 @@ cdef class Plans:
         if self.permissions is not None and not self.permissions.allows(text):
             raise Denied(text)
         cdef uint64_t made = self.generation
-        cdef Plan plan = self.work_out(text)
+        cdef Plan plan = self.exchange.plan(text) if is_private(topic, length) else self.work_out(text)
         if self.used >= PLANS_KEPT or self.keys_used + length > TOPICS_KEPT:
             self.clear()
         if 4 * self.used >= 3 * self.capacity:

@@ -220,6 +220,10 @@ class Sieve:
                 others.append(event)
         return others
 
+    def reclaim(self) -> bytes:
+        """Gives back what was received and not yet made into anything: the beginning of an operation."""
+        return self._protocol.reclaim()
+
     def take(self) -> Columns:
         """What was gathered."""
         return self._gathered.take()

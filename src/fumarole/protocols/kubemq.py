@@ -26,7 +26,7 @@ from urllib.parse import quote, unquote
 
 from fumarole.core import headers
 from fumarole.core.errors import FumaroleError
-from fumarole.core.publication import Publication
+from fumarole.core.publication import PRIVATE, Publication
 from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Request, Response, Subscribe
 
 EMPTY: Final = "$EMPTY"
@@ -35,7 +35,7 @@ COMMANDS: Final = "_COMMANDS_."
 QUERIES: Final = "_QUERIES_."
 INBOX: Final = "_INBOX."
 """The beginning of reply topics, here as with NATS clients."""
-RESERVED: Final = (COMMANDS, QUERIES, INBOX)
+RESERVED: Final = (COMMANDS, QUERIES, INBOX, PRIVATE)
 """Beginnings of topics that are not Events."""
 NOBODY: Final = "_INBOX.nobody"
 """The reply channel of a request that wants no answer: KubeMQ's clients insist on one."""

@@ -176,6 +176,8 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     """Each key that was said lately, with a version of its own."""
     since: tuple[int, str] = (-1, "")
     """The version at which it was last forgotten."""
+    silent: bool = False
+    """It was forgotten for its silence, and not because somebody said so."""
 
 
 class Producers(Frame, tag="producers"):
@@ -186,7 +188,7 @@ class Producers(Frame, tag="producers"):
 
 
 class Heard(Frame, tag="heard"):
-    """These producers have published lately: nobody is to forget them for their silence (M7)."""
+    """These producers have published to the speaker lately: nobody is to forget them for their silence (M7)."""
 
     namespace: str
     identities: tuple[str, ...]

@@ -25,11 +25,11 @@ from fumarole.core.publication import Publication
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Query
-from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.core.topic import check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
-from fumarole.exchange.plans import Denied
+from fumarole.exchange.plans import SHOWN_TOPIC, Denied
 from fumarole.exchange.producers import (
     Reading,
     ReadingError,
@@ -51,6 +51,10 @@ KEY = b"1"
 WORK_AT_ONCE = 20_000
 """Twenty milliseconds or so, in messages put into outboxes; a byte of a value, which may be an item, is the same."""
 WORK_OF_A_DIFF = 10
+IDENTITY_BYTES = 38
+"""What the id of a producer takes in a diff."""
+DIFF_BYTES = 19
+"""What a diff takes besides, at most: the map, its two keys, and the beginnings of two long arrays."""
 
 
 class MsgPackSession(StreamSession):
@@ -84,7 +88,8 @@ class MsgPackSession(StreamSession):
         self._advance()
 
     def tick(self, now: float) -> None:
-        """The handshake's deadline, and diffs that were late. Who has said something may be silent for ever."""
+        """The handshake's deadline, and diffs that were late. Who has said something may be silent for ever: whether it
+        is still there, the door finds out (`keep_alive`)."""
         self.now = now
         if self.state is State.START and now > self._deadline and self.claim is None:
             self.fail("nothing was said in time")
@@ -136,15 +141,15 @@ class MsgPackSession(StreamSession):
     def _catch_up(self) -> bool:
         """Sends what is late, if there is room. True: nothing is late any more."""
         if self._late and self.exchange is not None:
-            frame = self._late.frame()
+            size = self._late.size()  # the frame itself is made once, when there is room for it
             # Diffs are not dropped, so they may take as much room again as readings may.
             room = 2 * self.exchange.outbox_limit
-            if len(frame) > room:
+            if size > room:
                 self.fail("so many producers came and went that they cannot be listed; subscribe again")
-            if self.outbox.size + len(frame) > room:
+            if self.outbox.size + size > room:
                 self.outbox.late = True
                 return False
-            self.outbox.push(frame)
+            self.outbox.push(self._late.frame())
             self._late.clear()
             self.outbox.late = False
         return True
@@ -233,12 +238,14 @@ class MsgPackSession(StreamSession):
         where, pattern, group = (_text(asked, key) for key in ("where", "topic", "group"))
         query: Query | None = None if where is None else parse(where, self.node.limits)
         pattern = ">" if pattern is None else pattern  # T6
+        for text in (pattern, group or ""):
+            check_length(text, self.node.limits.control_line)
         parsed = parse_pattern(pattern, self.exchange.grammar)
         if group:
             check_topic(group, self.exchange.grammar)
         sees = self._user.subscribe if self._user else None
         if sees is not None and not sees.allows_pattern(parsed):
-            raise Denied(f"you may not subscribe to {pattern[:64]}")
+            raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
         consumer = self.exchange.consumer(self, pattern, group or "", KEY, sees)
         self._consumers[KEY] = consumer
         self.outbox.late = True
@@ -275,6 +282,11 @@ class MsgPackSession(StreamSession):
         producers = self.exchange.producers
         told = producers.told
         try:
+            if topic is not None:
+                check_length(topic, self.node.limits.control_line)
+                if topic.startswith("$"):  # T9
+                    raise TopicError("topics that begin with `$` are the server's own", 0)
+                check_speaks_for(self._user, name)
             routed = self.exchange.read(publication, self.plans, self.now, self)
         except (Denied, TopicError):
             self.exchange.counters.refused += 1
@@ -311,6 +323,10 @@ class Diff:
                     del other[identity]
                 else:
                     to[identity] = None
+
+    def size(self) -> int:
+        """Bytes of the frame, at most."""
+        return IDENTITY_BYTES * (len(self._new) + len(self._gone)) + DIFF_BYTES
 
     def frame(self) -> bytes:
         return pack({"New": list(self._new), "Del": list(self._gone)})

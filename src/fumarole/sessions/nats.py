@@ -17,19 +17,18 @@ from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic, reaches_nobody
-from fumarole.exchange.producers import ReadingError
+from fumarole.exchange.producers import ReadingError, check_speaks_for
 from fumarole.exchange.runs import SHORTEST_RUN, Run, publish_run
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish, Publishes
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
 from fumarole.sessions.nats_forms import EMPTY, FORM, form_of, reading_of
-from fumarole.sessions.stream import SHOWN_NAME, Claim, Peer, State, StreamSession
+from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, Peer, State, StreamSession
 
 PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
 DOLLAR = ord("$")
-UNANSWERED_PINGS = 2
 TOO_MUCH_WAITS = "Too Many Unconfirmed Operations"
 WORK_AT_ONCE = 20_000
 """Twenty milliseconds or so, in messages put into outboxes; and what operations take besides, in the same."""
@@ -358,7 +357,7 @@ class NatsSession(StreamSession):
             self.okay()
             return WORK_OF_A_REPORT
         if block and PRODUCER in block:
-            return self._read(exchange, plans, Publication(topic.decode(), payload, reply, block))
+            return self._read(exchange, plans, event, reply)
         if reaches_nobody(plan):
             exchange.count_unheard(len(payload) + len(block))
             routed = 0
@@ -379,7 +378,7 @@ class NatsSession(StreamSession):
             raise _Served
         if event.reply:
             self.nobody_heard(_shown(event.topic).encode(), event.reply.decode())
-        raise Denied
+        raise Denied(_shown(event.topic))
 
     def nobody_heard(self, topic: bytes, reply: str) -> None:
         """R1: a request that nobody can hear is answered at once."""
@@ -390,7 +389,7 @@ class NatsSession(StreamSession):
         """Lets the node answer. False: it has no such service."""
         assert self.exchange is not None
         payload = event.payload.decode("utf-8", "replace")
-        request = services.Request(self.node, self.exchange, self._user, payload, self.now)
+        request = services.Request(self.node, self.exchange, self._user, payload, self.now, self.client_id)
         answer = services.answer(_shown(event.topic), request)
         if answer is not None and event.reply:
             reply, text = event.reply.decode(), json.dumps(answer).encode()
@@ -398,17 +397,24 @@ class NatsSession(StreamSession):
             confirmations.after(confirmations.ticket(), lambda: self._answer(reply, text))
         return answer is not None
 
-    def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
+    def _read(self, exchange: Exchange, plans: Plans, event: Publish, reply: str) -> int:
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
+        text = event.topic.decode() if event.topic[0] != DOLLAR else ""
+        publication = Publication(text, event.payload, reply, event.headers)
         try:
             publication.reading = reading_of(publication)
+            check_speaks_for(self._user, publication.reading.producer)
             routed = exchange.read(publication, plans, self.now, self)
         except ReadingError as error:
             exchange.counters.refused += 1
             self._refuse(f"Invalid Reading: {error}")
             return 0
-        if publication.reply and not routed:
-            self.nobody_heard(publication.topic.encode(), publication.reply)
+        except Denied as error:
+            exchange.counters.refused += 1
+            self._refuse(f'Permissions Violation for Publish to "{error.topic}"')
+            return 0
+        if reply and not routed:
+            self.nobody_heard(event.topic, reply)
         self.okay()
         return routed
 

@@ -21,25 +21,24 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from fumarole.core.errors import FumaroleError
-from fumarole.core.publication import Publication
+from fumarole.core.publication import PRIVATE, Publication
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse
-from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.core.topic import check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import reaches_nobody
-from fumarole.exchange.producers import check_identity, check_metadata, check_speaks_for
+from fumarole.exchange.producers import Producer, check_identity, check_metadata, check_speaks_for, may_know
 
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000
 PRODUCERS_DESCRIBED = 100
 """In one request: each may be told to very many subscribers, and others wait meanwhile."""
 PRODUCERS_BYTES = 512 * 1024
-"""An answer has so many producers, or so much metadata, or a little more; `next` is where the next one begins."""
-WHERE = "_WHERE."
-"""What the topics of `$FUM.where` begin with; a long random word follows."""
+"""An answer has so many producers, or so much metadata, or a little more; `next` is where the next one begins. Those
+that the user may not know of are passed over, and count."""
 FIRST_LISTENER = 10.0
 """Seconds in which somebody must subscribe to such a topic."""
 
@@ -52,6 +51,8 @@ class Request(NamedTuple):
     user: User | None
     payload: str
     now: float
+    client: int
+    """The id of the one who asks."""
 
 
 class RequestError(FumaroleError):
@@ -95,25 +96,25 @@ def _producers(request: Request) -> dict[str, Any]:
     where, skip = _producers_asked(request.payload)
     found = iter(producers.selected(parse(where, request.node.limits)) if where.strip() else producers)
     shown = []
-    size = 0
+    looked_at = size = 0
     for producer in islice(found, skip, skip + PRODUCERS_SHOWN):
-        shown.append(producer)
-        size += sum(len(key) + len(str(value)) for key, value in producer.metadata.items())
+        looked_at += 1
+        if may_know(request.user, producer):
+            shown.append(producer)
+            size += sum(len(key) + len(str(value)) for key, value in producer.metadata.items())
         if size > PRODUCERS_BYTES:
             break
     return {
         "total": len(producers),
-        "next": skip + len(shown) if next(found, None) is not None else None,
-        "producers": [
-            {
-                "id": producer.identity,
-                "metadata": producer.metadata,
-                "value": producer.value,
-                "age": None if producer.value is None else max(0.0, round(request.now - producer.heard, 3)),
-            }
-            for producer in shown
-        ],
+        "next": skip + looked_at if next(found, None) is not None else None,
+        "producers": [_told(producer, request.now) for producer in shown],
     }
+
+
+def _told(producer: Producer, now: float) -> dict[str, Any]:
+    _, value = producer.latest()
+    age = None if value is None else max(0.0, round(now - producer.last_heard(), 3))
+    return {"id": producer.identity, "metadata": producer.metadata, "value": value, "age": age}
 
 
 def _producers_asked(payload: str) -> tuple[str, int]:
@@ -157,13 +158,18 @@ def _where(request: Request) -> dict[str, Any]:
     where, pattern, group = _subscription(request.payload)
     query = parse(where, request.node.limits)
     exchange = request.exchange
+    for text in (pattern, group):
+        check_length(text, request.node.limits.control_line)
     parsed = parse_pattern(pattern, exchange.grammar)
     if group:
         check_topic(group, exchange.grammar)
     sees = request.user.subscribe if request.user else None
     if sees is not None and not sees.allows_pattern(parsed):
         raise RequestError(f"you may not subscribe to {pattern[:64]}")
-    relay = Relay(request.node, exchange, request.now)
+    most = request.node.limits.consumers_per_connection
+    if request.node.relays_of[request.client] >= most:
+        raise RequestError(f"this connection has {most} such topics, and may have no more until one of them has ended")
+    relay = Relay(request)
     consumer = exchange.consumer(relay, pattern, group, b"", sees)
     members = exchange.subscribe(consumer, query, pattern=parsed)
     relay.begin(consumer)
@@ -196,23 +202,29 @@ SERVICES: dict[str, Callable[[Request], dict[str, Any]]] = {
 
 
 class Relay:
-    """The outlet of `$FUM.where`: publishes what it gets as JSON on a topic of its own, while somebody listens."""
+    """The outlet of `$FUM.where`: publishes what it gets as JSON on a topic of its own, while somebody listens.
 
-    def __init__(self, node: Node, exchange: Exchange, now: float) -> None:
-        self.topic = WHERE + secrets.token_hex(16)
+    The topic is a secret, and no wildcard finds it: who asked has it, and whom it was passed on to.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.topic = PRIVATE + secrets.token_hex(16)
         self.diffs = f"{self.topic}.diff"
         self.label = self.topic
         self.echo = True
-        self._node = node
-        self._exchange = exchange
+        self._node = request.node
+        self._exchange = request.exchange
+        self._plans = request.exchange.plans()
+        self._client = request.client
         self._consumer: Consumer | None = None
-        self._end = now + FIRST_LISTENER
+        self._end = request.now + FIRST_LISTENER
         self._untold: dict[str, bool] = {}
         """Changes that nobody could hear yet: is this producer in the set, or no more?"""
 
     def begin(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._node.relays.append(self)
+        self._node.relays_of[self._client] += 1
 
     def has_room(self, weight: int) -> bool:  # noqa: ARG002 (those who listen have outboxes of their own)
         return True
@@ -246,19 +258,25 @@ class Relay:
             self._end = 0.0
             self._tell()
         elif now > self._end:
-            if self._consumer is not None:
-                self._exchange.unsubscribe(self._consumer)
+            self._finish()
             return False
         return True
+
+    def _finish(self) -> None:
+        if self._consumer is not None:
+            self._exchange.unsubscribe(self._consumer)
+        self._node.relays_of[self._client] -= 1
+        if not self._node.relays_of[self._client]:
+            del self._node.relays_of[self._client]
 
     def _is_heard(self) -> bool:
         return self._is_heard_on(self.topic) or self._is_heard_on(self.diffs)
 
     def _is_heard_on(self, topic: str) -> bool:
-        return not reaches_nobody(self._exchange.plan(topic))
+        return not reaches_nobody(self._plans.find(topic.encode()))
 
     def _publish(self, topic: str, what: dict[str, Any], *, vital: bool = False) -> None:
-        plan = self._exchange.plan(topic)
+        plan = self._plans.find(topic.encode())
         if not reaches_nobody(plan):
             publication = Publication(topic, json.dumps(what).encode())
             publication.vital = vital

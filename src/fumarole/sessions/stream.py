@@ -25,6 +25,8 @@ CONSUMERS_AT_ONCE = 1000
 LONG_PATTERN = 16
 """Bytes of a pattern; one of so many takes twice the time of a short one, and so on."""
 SHOWN_NAME = 64
+UNANSWERED_PINGS = 2
+"""After so many the peer is taken for gone."""
 
 
 class State(Enum):

@@ -7,16 +7,15 @@ file, so what is there can be read on a full disk too, and a second broker on th
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from sys import intern
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -104,7 +103,7 @@ class ProducerStore:
             if not database.in_transaction:
                 database.execute("BEGIN IMMEDIATE")
             for lot in _lots([each for each in changes if each.metadata is not None]):
-                rows = [(namespace, identity, _encoded(metadata)) for namespace, identity, metadata in lot]
+                rows = [(namespace, identity, msgspec.json.encode(metadata)) for namespace, identity, metadata in lot]
                 _execute(database, _PUT, rows)
             for lot in _lots([each for each in changes if each.metadata is None]):
                 _execute(database, _DELETE, [each[:2] for each in lot])
@@ -211,7 +210,7 @@ class ProducerStore:
                     check_name(namespace.decode())
                     checked[namespace] = namespace.decode()
                 yield Kept(checked[namespace], check_identity(identity.decode()), _metadata(raw))
-            except (FumaroleError, ValueError, TypeError, AttributeError):
+            except (FumaroleError, msgspec.MsgspecError, ValueError, TypeError, AttributeError):
                 self.unreadable += 1
 
     def _explained(self, error: sqlite3.Error, done: str) -> StoreError:
@@ -238,19 +237,8 @@ def _execute(database: sqlite3.Connection, statement: str, rows: Sequence[tuple[
     database.execute(statement.format(", ".join([places] * len(rows))), [value for row in rows for value in row])
 
 
-def _encoded(metadata: Mapping[str, Value] | None) -> bytes:
-    try:
-        return msgspec.json.encode(metadata)
-    except UnicodeEncodeError:  # half of a pair of surrogates, which JSON can escape
-        return json.dumps(metadata).encode()
-
-
 def _metadata(raw: Any) -> dict[str, Value]:
-    """Raises ValueError, TypeError or ReadingError. Keys are few, and each is in memory once."""
-    try:
-        decoded = _decode(raw)
-    except msgspec.DecodeError:
-        decoded = cast("dict[str, Value]", check_metadata(json.loads(raw)))
-        if None in decoded.values():
-            raise ValueError("nothing under a key") from None
+    """Raises MsgspecError, ValueError, TypeError or ReadingError. Keys are few, and each is in memory once."""
+    decoded = _decode(raw)
+    check_metadata(decoded)
     return {intern(key): value for key, value in decoded.items()}

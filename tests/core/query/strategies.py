@@ -24,7 +24,8 @@ keys = st.sampled_from(["a", "b", "c"])
 values: st.SearchStrategy[Value] = st.sampled_from(
     [
         *["", "a", "b", "ab", "ba", "aab", "é", "🌋"],
-        *[-1, 0, 1, 2, 2.5, 1.0, -0.0, 2**53, 2**53 + 1, float(2**53), 2**64 - 1, 5e-324],
+        *[-1, 0, 1, 2, 2.5, 1.0, -0.0, 2**53, 2**53 + 1, float(2**53), 5e-324],
+        *[2**64 - 1, float(2**64), 1e20, -(2**63), -1e20],
         *[True, False],
     ]
 )
@@ -41,15 +42,22 @@ tests: st.SearchStrategy[Query] = st.one_of(
     st.builds(Has, keys),
     st.builds(IsNull, keys),
 )
-queries: st.SearchStrategy[Query] = st.recursive(
-    tests,
-    lambda inner: st.one_of(
-        st.builds(Not, inner),
-        st.builds(And, st.lists(inner, min_size=2, max_size=4).map(tuple)),
-        st.builds(Or, st.lists(inner, min_size=2, max_size=4).map(tuple)),
-    ),
-    max_leaves=8,
-)
+
+
+def joined(tests: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
+    """Queries of such tests."""
+    return st.recursive(
+        tests,
+        lambda inner: st.one_of(
+            st.builds(Not, inner),
+            st.builds(And, st.lists(inner, min_size=2, max_size=4).map(tuple)),
+            st.builds(Or, st.lists(inner, min_size=2, max_size=4).map(tuple)),
+        ),
+        max_leaves=8,
+    )
+
+
+queries = joined(tests)
 
 # For what is only written and read, any text will do.
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -64,3 +72,4 @@ any_tests: st.SearchStrategy[Query] = st.one_of(
     st.builds(Has, any_text),
     st.builds(IsNull, any_text),
 )
+any_queries = joined(any_tests)

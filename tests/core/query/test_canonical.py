@@ -1,14 +1,26 @@
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fumarole.core.limits import DEEPEST_QUERY, Limits
 from fumarole.core.query.canonical import canonical
+from fumarole.core.query.errors import QueryError
 from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import And, Metadata, Not, Or, Query, keys, show
-from tests.core.query.strategies import metadata, queries, tests
+from tests.core.query.strategies import any_queries, metadata, queries, tests
+
+WIDE = Limits(
+    query_length=10**6,
+    query_depth=DEEPEST_QUERY + 1,
+    query_tests=10**6,
+    query_values=10**6,
+    query_pattern=10**6,
+    query_regexes=10**6,
+)
 
 SAME = {
     "spacing and quoting": ("a = 'x'   AND b=1", '`a`="x" and b = 1'),
@@ -35,6 +47,7 @@ SAME = {
     "between, denied": ("a NOT BETWEEN 1 AND 5", "a > 5 OR a < 1"),
     "between inside AND": ("a BETWEEN 1 AND 5 AND b = 1", "b = 1 AND a >= 1 AND a <= 5"),
     "whole decimals": ("a = 5.0 AND b > 1e3 AND c = -0.0", "a = 5 AND b > 1000 AND c = 0"),
+    "large whole decimals": ("a = 1e19 AND b > -9.223372036854775808e18", f"a = {10**19} AND b > {-(2**63)}"),
     "like without wildcards": ("a LIKE 'x'", "a = 'x'"),
     "not like without wildcards": ("a NOT LIKE 'x'", "a != 'x'"),
     "wildcards in a row": ("a LIKE 'x%_%_'", "a LIKE 'x__%'"),
@@ -78,8 +91,33 @@ def test_the_form_means_the_same(query: Query, producers: list[Metadata]) -> Non
 def test_the_form_of_the_form_is_itself(query: Query) -> None:
     form = canonical(query)
     assert canonical(form) == form
-    assert canonical(parse(show(form))) == form
     assert keys(form) == keys(query)
+
+
+@given(st.one_of(queries, any_queries))
+def test_the_text_of_the_form_is_the_form(query: Query) -> None:
+    """C1: it is by this text that other nodes know the query."""
+    form = canonical(query)
+    assert parse(show(form), WIDE) == form
+
+
+@given(queries)
+def test_the_form_has_one_pair_of_parentheses_more_at_most(query: Query) -> None:
+    """`a = 1 OR a = 2` becomes a list; nothing else makes it deeper."""
+    assert depth(show(canonical(query))) <= depth(show(query)) + 1
+
+
+def depth(text: str) -> int:
+    """The lowest limit that the query keeps to."""
+    return next(most for most in range(DEEPEST_QUERY) if keeps_to(text, replace(WIDE, query_depth=most)))
+
+
+def keeps_to(text: str, limits: Limits) -> bool:
+    try:
+        parse(text, limits)
+    except QueryError:
+        return False
+    return True
 
 
 def disguised(query: Query, chance: random.Random) -> Query:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
+from fumarole.exchange.producers import HEARSAY
 from tests.integration.cluster.clients import Client
 from tests.integration.cluster.nodes import Nodes, running
 
@@ -69,6 +72,26 @@ def test_a_query_on_one_node_and_a_sensor_on_the_other(nodes: Nodes) -> None:
         client.close()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("Level < 1e20", id="a decimal beyond 64 bits"),
+        pytest.param(" AND ".join(f"Level BETWEEN 0 AND {number}" for number in range(5, 305)), id="600 tests of 300"),
+    ],
+)
+def test_a_query_that_is_longer_in_its_canonical_form(nodes: Nodes, text: str) -> None:
+    """C2: once it is confirmed, the other node knows it."""
+    room, identity = uuid.uuid4().hex, str(uuid.uuid4())
+    subscriber, sensor = Speaker(msgpack_port(nodes, 0)), Speaker(msgpack_port(nodes, 1))
+    subscriber.say(f"Room = '{room}' AND {text}")
+    assert subscriber.hear() == {"New": [], "Del": []}
+    sensor.say([identity, {"Room": room, "Level": 5}, 21.5])
+    assert subscriber.hear() == {"New": [identity], "Del": []}
+    assert subscriber.hear() == [identity, {"Room": room, "Level": 5}, 21.5]
+    for client in (subscriber, sensor):
+        client.close()
+
+
 def test_readings_reach_topics_and_groups_of_the_other_node(nodes: Nodes) -> None:
     identity = str(uuid.uuid4())
     here, there = (Client(nodes[0].host, nodes[0].port, headers=False) for _ in range(2))
@@ -88,6 +111,29 @@ def test_readings_reach_topics_and_groups_of_the_other_node(nodes: Nodes) -> Non
     sensor.close()
 
 
+def test_a_query_is_answered_on_another_node_to_who_names_the_topic(nodes: Nodes) -> None:
+    """And to nobody there who listens to everything."""
+    room, identity = uuid.uuid4().hex, str(uuid.uuid4())
+    asking, wide, own = (Client(nodes[number].host, nodes[number].port) for number in (0, 1, 1))
+    wide.say(b"SUB > 1\r\n")
+    wide.flush()
+    query = f"Room = '{room}'".encode()
+    asking.say(b"SUB inbox 1\r\nPUB $FUM.where inbox %d\r\n%b\r\n" % (len(query), query))
+    asking.hear_until(b"MSG inbox 1 ")
+    answer = json.loads(asking.hear_until(b"}\r\n").partition(b"\r\n")[2])
+    own.say(f"SUB {answer['diffs']} 1\r\nSUB {answer['topic']} 2\r\n".encode())
+    own.flush()
+    sensor = Speaker(msgpack_port(nodes, 1))
+    sensor.say([identity, {"Room": room}, 21.5])
+    heard = own.hear_until(b'"value": 21.5') + own.hear_until(b"\r\n")
+    assert heard.index(f"MSG {answer['diffs']} 1 ".encode()) < heard.index(f"MSG {answer['topic']} 2 ".encode())
+    wide.hear_until(b"\r\n\r\n21.5\r\n")
+    assert b"_WHERE" not in wide.flush()
+    for client in (asking, wide, own):
+        client.close()
+    sensor.close()
+
+
 def test_producers_are_known_on_every_node(nodes: Nodes) -> None:
     identity = str(uuid.uuid4())
     publisher, asking = Client(nodes[1].host, nodes[1].port), Client(nodes[0].host, nodes[0].port)
@@ -103,3 +149,40 @@ def test_producers_are_known_on_every_node(nodes: Nodes) -> None:
     assert [(each["id"], each["metadata"]) for each in answer["producers"]] == [(identity, {"Site": identity})]
     for client in (publisher, asking):
         client.close()
+
+
+def test_the_silent_are_forgotten_on_every_node(tmp_path: Path) -> None:
+    """M7: who is silent leaves every set, and is said to be forgotten once; who goes on speaking stays."""
+    settings = tmp_path / "fumarole.toml"
+    settings.write_text('[namespaces.default]\nproducer_ttl = "1 s"\n')
+    silent, steady = str(uuid.uuid4()), str(uuid.uuid4())
+    with running(tmp_path, 2, flags=("--config", str(settings), "--msgpack", "127.0.0.1:0")) as nodes:
+        subscribers = [Speaker(msgpack_port(nodes, number)) for number in (0, 1)]
+        history = Client(nodes[0].host, nodes[0].port)
+        history.say(b"SUB _FORGOTTEN 1\r\n")
+        history.flush()
+        sensor = Speaker(msgpack_port(nodes, 1))
+        for subscriber in subscribers:
+            subscriber.say("Kind = 'temperature'")
+            assert subscriber.hear() == {"New": [], "Del": []}
+        for identity in (silent, steady):
+            sensor.say([identity, {"Kind": "temperature"}, 0])
+        said = 1
+        begun = time.monotonic()
+        while time.monotonic() < begun + 1 + 3 * HEARSAY:
+            time.sleep(0.4)
+            sensor.say([steady, {}, said])
+            said += 1
+        for subscriber in subscribers:
+            heard: list[Any] = []
+            while heard[-1:] != [[steady, {}, said - 1]]:
+                heard.append(subscriber.hear())
+            assert [each for each in heard if isinstance(each, dict)] == [
+                {"New": [silent], "Del": []},
+                {"New": [steady], "Del": []},
+                {"New": [], "Del": [silent]},
+            ]
+        assert history.flush().count(f"Producer: {silent}".encode()) == 1
+        for speaker in (*subscribers, sensor):
+            speaker.close()
+        history.close()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fumarole.exchange.producers import HEARSAY
 from tests.integration.cluster.clients import Client
 from tests.integration.cluster.nodes import ROOT
 
@@ -22,7 +25,7 @@ CLIENTS = 60
 
 
 class Workers:
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, flags: tuple[str, ...] = ()) -> None:
         ready = folder / "ready"
         self.log = folder / "log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
@@ -37,7 +40,7 @@ class Workers:
             "--data",
             str(folder / "data"),
         ]
-        command += ["--workers", str(count), "--node", "many", "--ready-file", str(ready)]
+        command += ["--workers", str(count), "--node", "many", "--ready-file", str(ready), *flags]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         deadline = time.monotonic() + 20
@@ -54,7 +57,13 @@ class Workers:
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[Workers]:
-    started = Workers(tmp_path, 3)
+    with running(tmp_path, 3) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def running(folder: Path, count: int, flags: tuple[str, ...] = ()) -> Iterator[Workers]:
+    started = Workers(folder, count, flags)
     try:
         yield started
         started.process.terminate()
@@ -90,7 +99,11 @@ def test_one_node_to_clients(workers: Workers) -> None:
 def stats(client: Client) -> dict[str, Any]:
     """Of all workers together; they tell each other now and then."""
     time.sleep(0.8)
-    client.say(b"SUB inbox 999\r\nPUB $FUM.stats inbox 0\r\n\r\n")
+    return answer(client, b"stats")
+
+
+def answer(client: Client, service: bytes) -> dict[str, Any]:
+    client.say(b"SUB inbox 999\r\nPUB $FUM.%b inbox 0\r\n\r\nUNSUB 999 1\r\n" % service)
     client.hear_until(b"MSG inbox 999 ")
     seen: dict[str, Any] = json.loads(client.hear_until(b"}\r\n").partition(b"\r\n")[2])
     return seen
@@ -119,6 +132,25 @@ def test_all_stop_though_one_is_just_to_be_started_again(workers: Workers) -> No
     deadline = time.monotonic() + 5
     while "is started again" not in workers.log.read_text() and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def test_the_silent_are_forgotten_by_all(tmp_path: Path) -> None:
+    """M7."""
+    settings = tmp_path / "fumarole.toml"
+    settings.write_text('[namespaces.default]\nproducer_ttl = "1 s"\n')
+    with running(tmp_path, 2, ("--config", str(settings))) as workers:
+        clients = [Client("127.0.0.1", workers.port) for _ in range(CLIENTS)]
+        for client in clients:
+            block = b"NATS/1.0\r\nProducer: %b\r\n\r\n" % str(uuid.uuid4()).encode()
+            client.say(b"HPUB a %d %d\r\n%b1\r\n" % (len(block), len(block) + 1, block))
+            client.flush()
+        deadline = time.monotonic() + 1 + 3 * HEARSAY
+        assert {answer(client, b"producers")["total"] for client in clients} == {CLIENTS}
+        while any(answer(client, b"producers")["total"] for client in clients):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        for client in clients:
+            client.close()
 
 
 def test_workers_do_not_outlive_who_watches_them(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from fumarole.core.query.tree import (
     Query,
     show,
 )
+from fumarole.core.values import HIGHEST_INTEGER, LOWEST_INTEGER
 
 _OPPOSITE: Final[dict[Operator, Operator]] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _ORDER_OF_KINDS: Final = list(Kind)
@@ -178,9 +179,11 @@ def _rank(constant: Constant) -> tuple[int, object]:
 
 
 def _exact(constant: Constant) -> Constant:
-    """`5.0` is `5`, and `-0.0` is `0`."""
+    """`5.0` is `5`, and `-0.0` is `0`; but `1e20` is too large to be written as a whole number, and stays."""
     value = constant.value
-    return Constant(Kind.NUMBER, int(value)) if isinstance(value, float) and value.is_integer() else constant
+    if isinstance(value, float) and value.is_integer() and LOWEST_INTEGER <= value <= HIGHEST_INTEGER:
+        return Constant(Kind.NUMBER, int(value))
+    return constant
 
 
 def _like(key: str, pattern: str) -> Compare | Like:

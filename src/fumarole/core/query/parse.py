@@ -33,6 +33,7 @@ from fumarole.core.query.tree import (
     constant,
     is_keyword,
 )
+from fumarole.core.values import HIGHEST_INTEGER, LOWEST_INTEGER
 
 # Words are all cut out as keys, of which some are then seen to be keywords: so `android` is a key, and not AND `roid`.
 # A number ends where no key could go on, or `1st` would be two tokens; text ends with a quote that is not doubled.
@@ -89,8 +90,6 @@ _ALTERNATIVES: Final = (
 )
 _QUOTES: Final = {"'": "a text", '"': "a text", "`": "a key in back-quotes"}
 _DEFAULTS: Final = Limits()
-_LOWEST_INTEGER: Final = -(2**63)
-_HIGHEST_INTEGER: Final = 2**64 - 1
 
 
 def parse(text: str, limits: Limits = _DEFAULTS) -> Query:
@@ -324,8 +323,8 @@ def _number(token: Token) -> int | float:
     sign, digits = re.fullmatch("([+-]?)0*([0-9]*)", token).groups()  # type: ignore[union-attr]
     # int() refuses 4,301 digits with an error of its own.
     whole = int(f"{sign}{digits or 0}") if len(digits) < 21 else None
-    if whole is None or not _LOWEST_INTEGER <= whole <= _HIGHEST_INTEGER:
+    if whole is None or not LOWEST_INTEGER <= whole <= HIGHEST_INTEGER:
         raise _WrongValueError(
-            token, f"`{clipped(token)}`", f"a whole number from {_LOWEST_INTEGER} to {_HIGHEST_INTEGER}"
+            token, f"`{clipped(token)}`", f"a whole number from {LOWEST_INTEGER} to {HIGHEST_INTEGER}"
         )
     return whole
