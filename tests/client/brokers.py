@@ -128,7 +128,7 @@ class FakeServer:
         self.heard: list[bytearray] = []
         """What came, by connection."""
         self.arrived = asyncio.Event()
-        """Set whenever something came."""
+        """Set whenever somebody or something came."""
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -171,6 +171,7 @@ class FakeServer:
         heard = bytearray()
         self.heard.append(heard)
         self._writers.append(writer)
+        self.arrived.set()
         writer.write(self.greeting)
         if self.hangs_up:
             writer.close()

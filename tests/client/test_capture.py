@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import fumarole
-from fumarole.client import ClientError, Reconnected, RefusedError
+from fumarole.client import ClientError, Disconnected, Reconnected, RefusedError
 from fumarole.client.capture import Capture
+from fumarole.protocols import nats
 from fumarole.protocols.columns import Columns
 from tests.client.brokers import Notices, RealBroker
-from tests.client.conftest import StartBroker
+from tests.client.conftest import StartBroker, StartFake
 
 
 def rows(taken: list[Columns]) -> list[tuple[str, bytes]]:
@@ -108,3 +111,93 @@ async def test_a_pattern_that_is_refused(broker: RealBroker) -> None:
         with pytest.raises(RefusedError, match="Invalid Subject"):
             await client.capture("a.>.b")
         await (await client.capture("a")).close()
+
+
+@pytest.mark.usefixtures("form")
+@pytest.mark.parametrize("cut", [0, 5, 14, 20, 29, 30, 35])
+async def test_another_one_in_the_middle_of_a_message(start_fake: StartFake, cut: int) -> None:
+    """What the first has begun to hear is heard to its end, by whomever it is for."""
+    server = await start_fake()
+    async with fumarole.connect(server.url) as client, client.subscribe("b") as others:
+        first = await client.capture("a")
+        server.silent = True
+        stream = b"MSG a 3 1\r\n1\r\nMSG b 2 6\r\nPING\r\n\r\nMSG a 3 1\r\n2\r\n"
+        server.send(b"MSG b 2 0\r\n\r\n" + stream[:cut])
+        assert (await anext(others)).payload == b""
+        await first.close()
+        opening = asyncio.create_task(client.capture("a")._opening)
+        await server.wait_for(lambda: b"SUB a 4" in server.everything())
+        server.send(stream[cut:] + b"MSG a 4 1\r\n3\r\nPONG\r\nMSG b 2 1\r\n4\r\n")
+        second = await opening
+        assert [(await anext(others)).payload for _ in range(2)] == [b"PING\r\n", b"4"]
+        assert rows(first.take()) == [("a", b"1")] * (cut >= 14)
+        assert rows(second.take()) == [("a", b"3")]
+        server.silent = False
+
+
+async def test_closing_one_twice_is_not_closing_the_next(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client:
+        first = await client.capture("a")
+        await first.close()
+        second = await client.capture("a")
+        await first.close()
+        with pytest.raises(ClientError, match="captures already"):
+            client.capture()
+        await client.publish("a", b"1")
+        assert await take(second, 1) == [("a", b"1")]
+
+
+@pytest.mark.usefixtures("form")
+async def test_one_that_was_refused_leaves_what_it_began_to_hear(start_fake: StartFake) -> None:
+    server = await start_fake()
+    async with fumarole.connect(server.url) as client, client.subscribe("b") as others:
+        server.silent = True
+        refused = asyncio.create_task(client.capture("a")._opening)
+        await server.wait_for(lambda: b"SUB a 3" in server.everything())
+        server.send(b"-ERR 'Invalid Subject'\r\nPONG\r\nMSG b 2 1\r\n")
+        with pytest.raises(RefusedError):
+            await refused
+        opening = asyncio.create_task(client.capture("a")._opening)
+        await server.wait_for(lambda: b"SUB a 4" in server.everything())
+        server.send(b"x\r\nPONG\r\nMSG a 4 1\r\ny\r\n")
+        assert (await anext(others)).payload == b"x"
+        assert await take(await opening, 1) == [("a", b"y")]
+        server.silent = False
+
+
+@pytest.mark.usefixtures("form")
+async def test_opened_while_disconnected(start_fake: StartFake) -> None:
+    server = await start_fake()
+    notices = Notices()
+    async with fumarole.connect(server.url, on_notice=notices) as client:
+        server.silent = True
+        server.cut()
+        await notices.wait_for(Disconnected)
+        opening = asyncio.create_task(client.capture("a")._opening)
+        await server.wait_for(lambda: len(server.heard) == 2 and b"PING" in server.heard[1])
+        server.send(nats.PONG + b"PI")
+        await server.wait_for(lambda: b"SUB a 2" in server.heard[1])
+        server.send(b"NG\r\nPONG\r\nMSG a 2 1\r\nx\r\n")
+        assert await take(await opening, 1) == [("a", b"x")]
+        server.silent = False
+    assert len(server.heard) == 2
+
+
+@pytest.mark.usefixtures("form")
+async def test_closing_a_full_one_stops_nobody_else(broker: RealBroker) -> None:
+    async with (
+        fumarole.connect(broker.url) as publisher,
+        fumarole.connect(broker.url) as client,
+        client.subscribe("b") as others,
+    ):
+        capture = await client.capture("a", most_bytes=1_000)
+        await publisher.publish_many(("a", bytes(1_000)) for _ in range(1_000))
+        await publisher.publish("b", b"1")
+        await publisher.flush()
+        await capture.filled(5)
+        await capture.close()
+        async with asyncio.timeout(5):
+            assert (await anext(others)).payload == b"1"
+        kept = rows(capture.take())
+        assert kept == [("a", bytes(1_000))] * len(kept)
+        assert 1 <= len(kept) < 1_000

@@ -10,9 +10,10 @@ import fumarole
 from fumarole.app.credentials import hash_password, token_digest
 from fumarole.app.settings import PermissionSettings, UserSettings
 from fumarole.app.values import Secret
+from fumarole.client import Reconnected
 from fumarole.core.limits import Limits
 from fumarole.protocols import nats
-from tests.client.brokers import RealBroker
+from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker, StartFake, StartProcess
 
 PASSWORD = "p@ss:w/rd"
@@ -67,8 +68,11 @@ async def test_a_server_that_says_nothing(start_fake: StartFake) -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak the NATS protocol"),
         (b"-ERR 'maximum connections exceeded'\r\n", "maximum connections exceeded"),
+        (nats.info({}) + b"-ERR 'maximum connections exceeded'\r\n", "maximum connections exceeded"),
+        (nats.info({}) + nats.PONG, "said more than a greeting before it was answered"),
+        (nats.info({}), "closed the connection"),
     ],
-    ids=["another protocol", "too many connections"],
+    ids=["another protocol", "too many connections", "the same behind INFO", "an answer too early", "gone at once"],
 )
 async def test_a_server_that_is_of_no_use(start_fake: StartFake, greeting: bytes, reason: str) -> None:
     server = await start_fake(greeting=greeting, hangs_up=True)
@@ -76,10 +80,11 @@ async def test_a_server_that_is_of_no_use(start_fake: StartFake, greeting: bytes
         await fumarole.connect(server.url)
 
 
-async def test_a_server_that_lets_us_in_and_hangs_up(start_fake: StartFake) -> None:
-    server = await start_fake(greeting=nats.info({}) + nats.PONG, hangs_up=True)
-    with pytest.raises(fumarole.NoServerError, match="closed the connection"):
-        await fumarole.connect(server.url)
+async def test_a_server_that_asks_for_a_sign_of_life_at_once(start_fake: StartFake) -> None:
+    """As nats-server does after a second, should the client be slow."""
+    server = await start_fake(greeting=nats.info({}) + nats.PING)
+    async with fumarole.connect(server.url) as client:
+        await client.flush()
 
 
 async def test_servers_are_tried_in_turn(broker: RealBroker, closed_port: int, start_fake: StartFake) -> None:
@@ -205,6 +210,33 @@ async def test_who_asks_for_tls_is_never_served_without(start_fake: StartFake, t
     with pytest.raises(fumarole.NoServerError, match="does not offer TLS"):
         await fumarole.connect(url, tls=None if way == "tls://" else ssl.create_default_context())
     assert server.everything() == b""
+
+
+MESSAGE = b"MSG a 2 5\r\nevil!\r\n"
+
+
+@pytest.mark.parametrize("behind", [MESSAGE, MESSAGE[:-4], b"P", nats.PONG, b"-ERR 'Invalid Publish Subject'\r\n"])
+async def test_nothing_in_the_clear_goes_before_tls(start_fake: StartFake, behind: bytes) -> None:
+    """Somebody on the way could say it, and let the true server go on."""
+    server = await start_fake(greeting=nats.info({"tls_required": True}) + behind)
+    notices = Notices()
+    with pytest.raises(fumarole.NoServerError, match=r"more than a greeting|Invalid Publish Subject"):
+        await fumarole.connect(server.url, on_notice=notices)
+    assert server.everything() == b""
+    assert notices.all == []
+
+
+async def test_nothing_in_the_clear_goes_before_tls_on_the_way_back(start_fake: StartFake) -> None:
+    server = await start_fake()
+    notices = Notices()
+    async with fumarole.connect(server.url, on_notice=notices) as client, client.subscribe("a") as messages:
+        server.greeting = nats.info({"tls_required": True}) + MESSAGE
+        server.cut()
+        await server.wait_for(lambda: len(server.heard) == 3)
+        server.greeting = nats.info({})
+        await notices.wait_for(Reconnected)
+        await client.flush()
+        assert messages.received == 0
 
 
 async def test_what_is_said_about_the_client(start_fake: StartFake) -> None:

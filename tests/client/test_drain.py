@@ -1,4 +1,8 @@
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
 
 import fumarole
 from tests.client.brokers import RealBroker
@@ -59,3 +63,33 @@ async def test_draining_while_disconnected(broker: RealBroker) -> None:
     async with asyncio.timeout(5):
         await client.drain(timeout=0.05)
     assert [message async for message in messages] == []
+
+
+@pytest.mark.parametrize("cut_short", [False, True], ids=["closing", "closing was cancelled"])
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda client: client.flush(),
+        lambda client: client.subscribe("a")._opening,
+        lambda client: client.request("a"),
+        lambda client: client.publish("a"),
+        lambda client: client.publish_many([("a", b"")]),
+    ],
+    ids=["flush", "subscribe", "request", "publish", "publish_many"],
+)
+async def test_who_comes_while_it_closes_is_told(
+    broker: RealBroker, attempt: Callable[[fumarole.Client], Awaitable[Any]], cut_short: bool
+) -> None:
+    """The socket takes a moment to close, and the loop must not stand still meanwhile."""
+    client = await fumarole.connect(broker.url)
+    closing = asyncio.create_task(client.close())
+    while client.connected:  # noqa: ASYNC110 - it is over in a few turns of the loop
+        await asyncio.sleep(0)
+    assert not closing.done()
+    if cut_short:
+        closing.cancel()
+    with pytest.raises(fumarole.ClosedError, match="the client is closed"):
+        await attempt(client)
+    await asyncio.wait([closing])
+    with pytest.raises(fumarole.ClosedError, match="the client is closed"):
+        await attempt(client)

@@ -1,7 +1,9 @@
 import asyncio
+import enum
 import json
 import uuid
 
+import numpy as np
 import pytest
 
 import fumarole
@@ -43,6 +45,15 @@ async def test_identity_and_topic_of_its_own(broker: RealBroker) -> None:
         await producer.publish(1)
         heard = await anext(messages)
     assert (heard.headers["Producer"], told(heard)) == (ONE, None)
+
+
+async def test_the_empty_topic(broker: RealBroker) -> None:
+    """T9."""
+    async with fumarole.connect(broker.url) as client, client.subscribe("") as messages:
+        producer = client.producer(topic="", identity=ONE)
+        await producer.publish(1)
+        heard = await anext(messages)
+    assert (heard.topic, heard.payload, heard.headers["Producer"]) == ("", b"1", ONE)
 
 
 async def test_the_broker_knows_it_until_it_is_forgotten(broker: RealBroker) -> None:
@@ -101,14 +112,39 @@ async def test_an_identity_that_is_none(broker: RealBroker, identity: str) -> No
             client.producer(identity=identity)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "21.5", None])
+class Level(enum.IntEnum):
+    """A whole number with a name."""
+
+    HIGH = 3
+
+
+async def test_numbers_that_call_themselves_something_else(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client, client.subscribe("readings.>") as messages:
+        producer = client.producer({"Offset": np.float64(0.5), "Level": Level.HIGH}, identity=ONE)
+        await producer.publish(np.float64(21.5))
+        await producer.publish(Level.HIGH)
+        heard = [await anext(messages) for _ in range(2)]
+        assert [message.payload for message in heard] == [b"21.5", b"3"]
+        (known,) = await client.producers()
+        assert (known.value, known.metadata) == (3, {"Offset": 0.5, "Level": 3})
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), True, "21.5", None, 2**64, pytest.param(10**5000, id="huge")]
+)
 async def test_a_value_that_is_no_number(broker: RealBroker, value: float) -> None:
     async with fumarole.connect(broker.url) as client:
-        with pytest.raises(InvalidReadingError, match="finite number"):
+        with pytest.raises(InvalidReadingError, match=r"finite number|too large"):
             await client.producer().publish(value)
 
 
-@pytest.mark.parametrize("metadata", [{1: "a"}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": b"b"}])
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        *[{1: "a"}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": b"b"}],
+        *[{"a": 2**64}, {"a": 10**5000}, {"a": "\ud800"}, {"\ud800": 1}],
+    ],
+)
 async def test_metadata_that_cannot_be(broker: RealBroker, metadata: dict[str, str]) -> None:
     async with fumarole.connect(broker.url) as client:
         producer = client.producer()

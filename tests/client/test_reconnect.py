@@ -235,8 +235,9 @@ async def test_flush_gives_up_in_time(start_fake: StartFake) -> None:
     server = await start_fake()
     async with fumarole.connect(server.url) as client:
         server.silent = True
-        with pytest.raises(TimeoutError):
+        with pytest.raises(fumarole.FlushTimeoutError, match=r"within 0\.01 s") as given_up:
             await client.flush(0.01)
+        assert isinstance(given_up.value, TimeoutError)
         # A late answer belongs to the question that was given up, not to the next one.
         server.send(b"PONG\r\n")
         server.silent = False

@@ -85,6 +85,26 @@ async def test_a_full_buffer_drops_the_oldest_and_counts(broker: RealBroker, buf
         assert [int(message.payload) async for message in messages] == list(range(15, 25))
 
 
+async def test_headers_count_as_payload_does(broker: RealBroker) -> None:
+    size = len(b"NATS/1.0\r\nTrace: \r\n\r\n") + 1000
+    async with (
+        fumarole.connect(broker.url) as client,
+        client.subscribe("a", buffer_bytes=10 * size) as messages,
+    ):
+        for way in ("one by one", "batch", "dropped"):
+            for _ in range(10):
+                await client.publish("a", bytes(100), headers={"Trace": "x" * 900})
+            await client.flush()
+            assert (messages.buffered, messages.dropped) == (10, 0)
+            if way == "batch":
+                await anext(messages.batches())
+            elif way == "one by one":
+                assert [len((await anext(messages)).payload) for _ in range(10)] == [100] * 10
+        await client.publish("a", bytes(size + 1))
+        await client.flush()
+        assert (messages.buffered, messages.dropped) == (9, 2)
+
+
 async def test_what_is_taken_makes_room(broker: RealBroker) -> None:
     async with fumarole.connect(broker.url) as client, client.subscribe("a", buffer=10, buffer_bytes=1000) as messages:
         for way in ("one by one", "batch"):

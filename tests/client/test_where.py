@@ -3,7 +3,17 @@ import asyncio
 import pytest
 
 import fumarole
-from fumarole.client import Change, Client, Producer, QueryRefusedError, Reading, Readings, Reconnected, RefusedError
+from fumarole.client import (
+    Change,
+    Client,
+    Disconnected,
+    Producer,
+    QueryRefusedError,
+    Reading,
+    Readings,
+    Reconnected,
+    RefusedError,
+)
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker
 
@@ -176,3 +186,22 @@ async def test_closing(broker: RealBroker) -> None:
         assert [type(each) async for each in readings] in ([], [Reading])
         standing = await client.where(WARM)
     assert [type(each) async for each in standing] == [Change]
+
+
+async def test_closing_while_reconnecting(broker: RealBroker) -> None:
+    notices = Notices()
+    client = await fumarole.connect(broker.url, on_notice=notices)
+    readings = await client.where(WARM)
+    await broker.stop()
+    await notices.wait_for(Disconnected)
+    await client.close()
+    async with asyncio.timeout(5):
+        assert [each async for each in readings] == []
+
+
+async def test_without_reconnecting_the_end_is_the_end(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url, reconnect=False) as client, client.where(WARM) as readings:
+        await broker.stop()
+        with pytest.raises(fumarole.ClosedError, match="was lost"):
+            async with asyncio.timeout(5):
+                await anext(readings)

@@ -73,7 +73,7 @@ class Capture:
         self._connection: Connection | None = None
         self._sieve: columns.Sieve | CompiledSieve | None = None
         self._left: list[Columns] = []
-        """What came on connections that are lost."""
+        """What came through sieves that are gone."""
         self._error: ClientError | None = None
         self._filled = asyncio.Event()
         self._draining = False
@@ -115,21 +115,18 @@ class Capture:
         try:
             await self._link.drain(self)
         finally:
-            self._link.capture = None
             self.end(None)
 
     async def close(self) -> None:
         """Unsubscribes. What has arrived already can still be taken."""
         self._link.unsubscribe(self)
-        self._link.capture = None
         self.end(None)
 
     # What the link calls.
 
     def begin(self, connection: Connection) -> None:
         """Messages will come on this connection."""
-        if self._sieve is not None and self._sieve.rows:
-            self._left.append(self._sieve.take())
+        self._leave()
         self._connection = connection
         self._sieve = sieve(connection.protocol, self.sid)
         connection.receive = self._receive
@@ -144,7 +141,17 @@ class Capture:
         if not self.ended:
             self.ended = True
             self._error = error
+            self._link.capture = None
+            self._leave()
             self._filled.set()
+
+    def _leave(self) -> None:
+        """The connection goes on without a sieve. What was gathered is kept."""
+        if self._sieve is not None and self._connection is not None:
+            if self._sieve.rows:
+                self._left.append(self._sieve.take())
+            self._connection.hand_back(self._sieve.reclaim())
+            self._sieve = self._connection = None
 
     def _receive(self, data: bytes) -> list[nats.Event]:
         assert self._sieve is not None

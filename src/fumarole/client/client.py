@@ -14,6 +14,7 @@ from fumarole.client.capture import MOST_BYTES, Capture
 from fumarole.client.connection import Identity
 from fumarole.client.errors import (
     ClientError,
+    FlushTimeoutError,
     PayloadTooLargeError,
     QueryRefusedError,
     RefusedError,
@@ -191,8 +192,8 @@ class Client:
     ) -> Opening[Subscription]:
         """A subscription, confirmed by the server when it is opened: `async with` or `await`, then `async for`.
 
-        With `group`, its members share the messages. With `limit`, it ends after so many. Up to `buffer` messages of
-        together `buffer_bytes` wait to be taken; then the oldest is dropped.
+        With `group`, its members share the messages. With `limit`, it ends after so many. Up to `buffer` messages, with
+        headers and payloads of together `buffer_bytes`, wait to be taken; then the oldest is dropped.
         """
         if (limit is not None and limit < 1) or buffer < 1 or buffer_bytes < 1:
             raise ValueError("limit, buffer and buffer_bytes are at least 1")
@@ -220,7 +221,7 @@ class Client:
             try:
                 await link.subscribe(capture)
             except BaseException:
-                link.capture = None
+                capture.end(None)
                 raise
             return capture
 
@@ -331,9 +332,15 @@ class Client:
         return answer
 
     async def flush(self, timeout: float = 10.0) -> None:
-        """Returns when the server has heard all that was published. Raises RefusedError if it did not accept it all."""
-        async with asyncio.timeout(timeout):
-            await self._link.confirm()
+        """Returns when the server has heard all that was published.
+
+        Raises RefusedError if it did not accept it all, FlushTimeoutError if it does not say so in time.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._link.confirm()
+        except TimeoutError:
+            raise FlushTimeoutError(timeout) from None
         refusals, self._link.refusals = self._link.refusals, []
         if refusals:
             raise RefusedError("; ".join(dict.fromkeys(refusals)))

@@ -26,6 +26,7 @@ from fumarole.protocols import nats
 WRITE_BUFFER = 256 * KIB
 """What the transport may hold for the socket before it asks writers to pause."""
 UNANSWERED_PINGS = 2
+TOO_MUCH = "it said more than a greeting before it was answered"
 LIMITS = Limits(control_line=1 * MIB)
 """A server's INFO may be long, and its control line may be set above our own default."""
 # What servers say about a SUB and about a PUB. Whatever else they say is about the connection, and ends it.
@@ -124,7 +125,7 @@ class Connection(asyncio.Protocol):
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self.protocol = nats.ClientProtocol(LIMITS)
-        self.receive: Callable[[bytes], list[nats.Event]] = self._receive
+        self.receive: Callable[[bytes], list[nats.Event]] = self._receive_greeting
         """What bytes say. Whoever takes something out of them first stands here."""
         self._reading = True
         self._transport = cast(asyncio.Transport, None)
@@ -200,6 +201,12 @@ class Connection(asyncio.Protocol):
             self._reading = True
             self._transport.resume_reading()
 
+    def hand_back(self, rest: bytes) -> None:
+        """Whoever stood before the protocol goes; the rest is what it had begun to hear."""
+        self.protocol.receive_data(rest)
+        self.receive = self._receive
+        self.resume_reading()
+
     def ask(self, *before: bytes) -> asyncio.Future[None]:
         """Sends frames and a PING. The answer means that the server has done all that; it may be a RefusedError."""
         question = _Question(self._loop.create_future())
@@ -237,8 +244,6 @@ class Connection(asyncio.Protocol):
                 self._answer()
             case nats.Info():
                 self.info = event.options
-                if not self._greeted.done():
-                    self._greeted.set_result(None)
             case nats.Refusal():
                 self._refusal(event.text)
             case _:
@@ -276,11 +281,34 @@ class Connection(asyncio.Protocol):
 
     # The beginning.
 
+    def _receive_greeting(self, data: bytes) -> list[nats.Event]:
+        """INFO, or an error. No server says more before it is answered; somebody on the way might, in front of TLS.
+
+        Some ask a client that takes a second or two for a sign of life. CONNECT is one.
+        """
+        events = self._receive(data)
+        for event in events:
+            match event:
+                case nats.Info():
+                    self.info = event.options
+                case nats.Refusal():
+                    self.abort(event.text)
+                case nats.Ping():
+                    pass
+                case _:
+                    self.abort(TOO_MUCH)
+        if self.protocol.wanted() and (events or self._greeted.done()):
+            self.abort(TOO_MUCH)
+        if events and not self.reason and not self._greeted.done():
+            self._greeted.set_result(None)
+        return []
+
     async def greet(self, identity: Identity) -> None:
         """INFO, perhaps TLS, CONNECT, and a PING whose answer says that the client is in."""
         await self._greeted
         if self.server.tls or identity.tls is not None or self.info.get("tls_required"):
             await self._begin_tls(identity.tls)
+        self.receive = self._receive
         try:
             await self.ask(nats.connect(identity.greeting(self.server)))
         except DisconnectedError:

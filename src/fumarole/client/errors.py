@@ -76,6 +76,13 @@ class RequestTimeoutError(ClientError, TimeoutError):
     """Somebody heard the request, and no reply came in time."""
 
 
+class FlushTimeoutError(ClientError, TimeoutError):
+    """The server has not said in time that it heard everything, or there was none to ask."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no server confirmed within {seconds:g} s that it heard everything; some of it may be lost")
+
+
 class NoReplyTopicError(ClientError):
     """The message was not a request: its sender left no topic to answer to."""
 

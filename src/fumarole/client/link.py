@@ -110,6 +110,9 @@ class Follower(Protocol):
 
     def returned(self) -> None: ...
 
+    def end(self, error: ClientError | None) -> None:
+        """There will be no connection any more."""
+
 
 class Link:
     """Everything below the client's own operations."""
@@ -148,9 +151,10 @@ class Link:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reconnecting
         connection, self.connection = self.connection, None
+        # Whoever comes while the socket closes finds the end already.
+        self._end(CLOSED, None)
         if connection is not None:
             await connection.close(seconds)
-        self._end(CLOSED, None)
 
     async def wait_connected(self) -> Connection:
         """The connection, as soon as there is one. Raises ClosedError where there will be none."""
@@ -309,6 +313,8 @@ class Link:
         self._subscribers.clear()
         for subscriber in subscribers:
             subscriber.end(error)
+        for follower in tuple(self.followers):
+            follower.end(error)
         self._connected.set()
 
 

@@ -8,7 +8,6 @@ another broker may know nothing; between these, what has changed.
 from __future__ import annotations
 
 import json
-import math
 import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +16,7 @@ from fumarole.client.errors import InvalidReadingError
 from fumarole.client.link import Link
 from fumarole.client.message import Publisher
 from fumarole.core.query.tree import Value
+from fumarole.core.values import wrong_number, wrong_text, wrong_value
 
 FORGET = "$FUM.forget"
 _UUID_VERSION = 4
@@ -81,7 +81,7 @@ class Producer:
         self._told = losses
         try:
             # It takes the message before it waits for anything, so what changes meanwhile is for the next one.
-            await self._broker.publish(self.topic, repr(value), headers=headers)
+            await self._broker.publish(self.topic, _number(value), headers=headers)
         except Exception:
             self._told = _NEVER
             raise
@@ -106,15 +106,27 @@ def _identity(text: str) -> str:
     return str(parsed)
 
 
+def _number(value: float) -> str:
+    """As float and int write it: NumPy's kinds of them, and those with names, do it otherwise."""
+    return int.__repr__(value) if isinstance(value, int) else float.__repr__(value)
+
+
 def _check_value(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidReadingError(f"the value of a reading is a finite number, not {value!r}")
+    wrong = wrong_number(value)
+    if wrong:
+        raise InvalidReadingError(f"the value of a reading is {wrong}")
 
 
 def _check_metadata(key: object, value: object) -> None:
     if not isinstance(key, str):
         raise InvalidReadingError(f"a metadata key is text, not {key!r}")
+    wrong = wrong_text(key)
+    if wrong:
+        raise InvalidReadingError(f"the metadata key {key!r} is {wrong}")
     if value is not None and not isinstance(value, str | int | float):
         raise InvalidReadingError(f"{key!r} is {value!r}; metadata is text, numbers, truth values, or None to delete")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidReadingError(f"{key!r} is {value!r}, and not a finite number")
+    wrong = wrong_value(value)
+    if wrong:
+        raise InvalidReadingError(f"the metadata value of {key!r} is {wrong}")

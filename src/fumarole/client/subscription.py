@@ -36,6 +36,7 @@ class Subscription:
         self._most_bytes = buffer_bytes
         self._events: deque[nats.Message] = deque()
         self._bytes = 0
+        """Headers and payloads of these."""
         self._ended = False
         self._error: ClientError | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -51,7 +52,7 @@ class Subscription:
         while not events:
             await self._wait()
         event = events.popleft()
-        self._bytes -= len(event[4])
+        self._bytes -= len(event[3]) + len(event[4])
         return Message(event, self._publisher)
 
     async def batches(self) -> AsyncIterator[list[Message]]:
@@ -101,7 +102,7 @@ class Subscription:
             messages = messages[: self.remaining()]
         self.received += len(messages)
         self._events += messages
-        self._bytes += sum([len(message[4]) for message in messages])
+        self._bytes += sum([len(message[3]) + len(message[4]) for message in messages])
         if len(self._events) > self._most or self._bytes > self._most_bytes:
             self._drop()
         self._wake()
@@ -117,7 +118,8 @@ class Subscription:
 
     def _drop(self) -> None:
         while len(self._events) > self._most or (self._bytes > self._most_bytes and len(self._events) > 1):
-            self._bytes -= len(self._events.popleft()[4])
+            event = self._events.popleft()
+            self._bytes -= len(event[3]) + len(event[4])
             self.dropped += 1
 
     async def _wait(self) -> None:
