@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fumarole.bridge.calls import MOST_CALLS, Caller, Calls
+from fumarole.bridge.calls import MOST_CALLS, STALE_KEPT, Caller, Calls
 from fumarole.bridge.errors import BridgeRefusedError
 
 ONE, TWO = Caller(b"client", b"1"), Caller(b"client", b"2")
@@ -43,3 +43,14 @@ def test_a_client_has_only_so_many() -> None:
     calls.open("more", ONE, 1, 10.0)
     assert len(calls.sweep(10.0)) == len(range(MOST_CALLS)) + 1
     assert not calls._of_client
+
+
+def test_calls_that_were_answered_are_not_kept_until_their_time() -> None:
+    calls = Calls()
+    calls.open("slow", TWO, None, 1_800.0)
+    for number in range(10_000):
+        calls.open(str(number), ONE, 1, 3_600.0 - number % 7)
+        assert calls.reply(str(number)) == (ONE, True)
+    assert len(calls._due) <= STALE_KEPT + 5
+    assert calls.next_due() == 1_800.0
+    assert calls.sweep(3_600.0) == [TWO]

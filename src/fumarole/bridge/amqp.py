@@ -39,7 +39,7 @@ from fumarole.bridge.connections import (
 from fumarole.bridge.errors import BridgeRefusedError
 from fumarole.bridge.fields import encode_properties
 from fumarole.bridge.frames import RAW, Deliveries, publication
-from fumarole.bridge.operations import AWAY, Send
+from fumarole.bridge.operations import AWAY, BEHIND, Send
 from fumarole.bridge.xmq_routes import DIRECT, TOPIC
 from fumarole.core.limits import MIB
 
@@ -53,6 +53,8 @@ HEARTBEAT: Final = 10
 """Seconds between signs of life, so that a broker which hangs is noticed within half a minute."""
 FULL: Final = 1 * MIB
 """Bytes that wait for the broker before clients are no longer read."""
+MOST_OUT: Final = 8 * MIB
+"""Bytes that wait for the broker before all is refused: room for what one client had on the careful way, and more."""
 MOST_WAITING: Final = 4 * MIB
 """Bytes of one client on the careful way."""
 MOST_WAITING_ALL: Final = 64 * MIB
@@ -153,8 +155,7 @@ class AmqpSide:
         waiting = self._careful.get(client)
         exchange = self._known.get(send.exchange)
         if waiting is None and exchange is not None and not message_id:
-            self._publish_quickly(exchange, send, property_list)
-            done(None)
+            done(self._publish_quickly(exchange, send, property_list))
             return
         if (0 if waiting is None else waiting.weight) > MOST_WAITING or self._careful_weight > MOST_WAITING_ALL:
             raise BridgeRefusedError("too many messages are waiting for the broker; send more slowly")
@@ -167,7 +168,11 @@ class AmqpSide:
         self._careful_weight += waiting.weight
         self._careful_wanted.set()
 
-    def _publish_quickly(self, exchange: bytes, send: Send, property_list: bytes) -> None:
+    def _publish_quickly(self, exchange: bytes, send: Send, property_list: bytes) -> str | None:
+        """What it says is for `done`."""
+        size = self._out_size
+        if size > MOST_OUT:
+            return BEHIND
         quick = self._quick
         frames = publication(
             quick.number,
@@ -178,10 +183,11 @@ class AmqpSide:
             quick.connection.connection_tune.frame_max,
         )
         self._out.append(frames)
-        self._out_size += len(frames)
+        self._out_size = size = size + len(frames)
         self._out_wanted.set()
-        if self._out_size > FULL:
+        if size > FULL:
             self._room.clear()
+        return None
 
     @property
     def full(self) -> bool:
@@ -257,7 +263,11 @@ class AmqpSide:
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    if not task.cancelled() and (error := task.exception()) is not None:
+                    error = None if task.cancelled() else task.exception()
+                    if isinstance(error, asyncio.CancelledError):
+                        # The library's word for a broker that hangs. As it is, it would end the bridge.
+                        raise TimeoutError("it gives no sign of life")
+                    if error is not None:
                         raise error
             finally:
                 for task in tasks[3:]:
@@ -425,9 +435,10 @@ class AmqpSide:
                 if not row.messages or self._needs_care(row.messages[0]):
                     break
                 waiting = self._take(row)
-                if waiting.send is not None:
-                    self._publish_quickly(self._known[waiting.send.exchange], waiting.send, waiting.property_list)
-                waiting.done(None)
+                send, refusal = waiting.send, None
+                if send is not None:
+                    refusal = self._publish_quickly(self._known[send.exchange], send, waiting.property_list)
+                waiting.done(refusal)
             # It is the next one's turn.
             del self._careful[client]
             if row.messages:
@@ -461,7 +472,7 @@ class AmqpSide:
             return f"there is no exchange {send.exchange[:80]!r}"
         except TimeoutError:
             # Short of memory or disk, it reads nothing from those who publish; those who consume are not disturbed.
-            return "the AMQP broker takes no messages just now; try again later"
+            return BEHIND
         except (aiormq.exceptions.AMQPChannelError, aiormq.exceptions.DeliveryError) as error:
             return f"the broker refused it: {str(error)[:200]}"
         if len(self._known) >= MOST_KNOWN:

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from yarl import URL
@@ -25,7 +26,7 @@ from fumarole.bridge.calls import Caller, Calls
 from fumarole.bridge.errors import BridgeRefusedError, MalformedError
 from fumarole.bridge.fields import decode_properties
 from fumarole.bridge.messages import check_properties, from_amqp, pack, to_amqp
-from fumarole.bridge.operations import DONE, ERROR, MSG, REPLY, Bind, Call, Flush, Send, Status, Unbind
+from fumarole.bridge.operations import BEHIND, DONE, ERROR, MSG, REPLY, Bind, Call, Flush, Send, Status, Unbind
 from fumarole.bridge.patterns import covers
 from fumarole.bridge.xmq_routes import DIRECT, TOPIC, Routes
 from fumarole.bridge.zeromq import Router, RouterOptions
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 SWEEP_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = 1.0
 """How long clients wait for a broker that takes nothing before their messages are refused."""
+MOST_FLUSHES: Final = 1_000
+"""Flushes of one client under way."""
 ROUTES_SHOWN: Final = 1_000
 """In one status."""
 
@@ -93,9 +96,11 @@ class Bridge:
         self._always = set(options.topics)
         self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
-        self._flushes: set[asyncio.Task[None]] = set()
+        self._flushes: dict[bytes, set[asyncio.Task[None]]] = {}
+        """Under way, by client."""
         self._call_timer: asyncio.TimerHandle | None = None
         self._pausing: asyncio.Task[None] | None = None
+        """Until the broker has caught up, which may be long after the pause."""
         self.router = Router(options.router, self._receive)
         unique = secrets.token_hex(8)
         amqp_options = AmqpOptions(
@@ -121,9 +126,12 @@ class Bridge:
 
     async def stop(self) -> None:
         """Leaves nothing behind in the broker: its queues are exclusive, and go with the connection."""
-        for task in (*self._tasks, *self._flushes):
+        tasks = [*self._tasks, *chain.from_iterable(self._flushes.values())]
+        if self._pausing is not None:
+            tasks.append(self._pausing)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._flushes, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._call_timer is not None:
             self._call_timer.cancel()
         self.router.close()
@@ -202,21 +210,19 @@ class Bridge:
     def _make_room(self) -> None:
         """The clients wait a little for a broker that is behind, by not being read; then they are refused."""
         if self.amqp.full:
-            if self._pausing is None:
-                self.router.pause()
-                self._pausing = asyncio.create_task(self._pause())
-            elif self._pausing.done():
-                raise BridgeRefusedError("the AMQP broker takes no more just now; try again later")
+            if self._pausing is not None:
+                # Nobody is read during a pause, so it is over, and there is still no room.
+                raise BridgeRefusedError(BEHIND)
+            self.router.pause()
+            self._pausing = asyncio.create_task(self._pause())
 
     async def _pause(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PAUSE_SECONDS):
                 await self.amqp.room()
-                self._pausing = None
         self.router.resume()
-        if self._pausing is not None:
-            await self.amqp.room()
-            self._pausing = None
+        await self.amqp.room()
+        self._pausing = None
 
     def _call(self, client: bytes, call: Call) -> None:
         self._check_size(call.send)
@@ -257,18 +263,29 @@ class Bridge:
         self._time_calls()
 
     def _flush(self, client: bytes, flush: Flush) -> None:
+        under_way = self._flushes.get(client, set())
+        if len(under_way) >= MOST_FLUSHES:
+            raise BridgeRefusedError(f"{MOST_FLUSHES} flushes of yours are under way; wait for one to end")
         self.counts.operations["flush"] += 1
 
         async def settle() -> None:
+            refusal = None
             try:
                 await self.amqp.settled(client)
-                self.router.send(client, DONE, flush.identity)
             except BridgeRefusedError as error:
-                self._refuse(client, str(error), flush.identity)
+                refusal = str(error)
+            # It is over before the client hears so, and may flush again at once.
+            under_way.discard(task)
+            if not under_way:
+                del self._flushes[client]
+            if refusal is None:
+                self.router.send(client, DONE, flush.identity)
+            else:
+                self._refuse(client, refusal, flush.identity)
 
         task = asyncio.create_task(settle())
-        self._flushes.add(task)
-        task.add_done_callback(self._flushes.discard)
+        under_way.add(task)
+        self._flushes[client] = under_way
 
     def _status(self, client: bytes, status: Status) -> None:
         self.counts.operations["status"] += 1

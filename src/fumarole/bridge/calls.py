@@ -1,4 +1,8 @@
-"""Calls that gather replies (R1): who asked, how many replies are wanted, and until when. Pure: time is a number."""
+"""Calls that gather replies (R1): who asked, how many replies are wanted, and until when. Pure: time is a number.
+
+A heap has an entry for each call, with the time when it is up. Entries of calls that ended before stay until they are
+due, or until they are the greater part: then the heap is made anew.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from fumarole.bridge.errors import BridgeRefusedError
 
 MOST_CALLS: Final = 1_000
 """Calls of one client under way."""
+STALE_KEPT: Final = 64
+"""Entries of the heap without a call that are not worth making it anew."""
 
 
 class Caller(NamedTuple):
@@ -39,6 +45,9 @@ class Calls:
         self._of_client[caller.client] = count + 1
         self._callers[correlation] = caller
         self._missing[correlation] = replies
+        if len(self._due) > 2 * len(self._callers) + STALE_KEPT:
+            self._due = [entry for entry in self._due if entry[1] in self._callers]
+            heapq.heapify(self._due)
         heapq.heappush(self._due, (until, correlation))
 
     def reply(self, correlation: str) -> tuple[Caller, bool] | None:

@@ -4,9 +4,9 @@
                                                         ◀──
 
 A message that has come across carries a mark, the name of the bridge, and never crosses again: one hop, so nothing
-loops, however many bridges there are. Topics of the server's own (`$…`) and private replies (`_INBOX.…`) stay where
-they are. Properties become headers `Amqp-Content-Type` and so on, and properties again the other way; headers keep
-their names, and what is no text becomes JSON.
+loops, however many bridges there are. Topics of the server's own (`$…`, `_WHERE.…`, `_FORGOTTEN`) and private replies
+(`_INBOX.…`) stay where they are. Properties become headers `Amqp-Content-Type` and so on, and properties again the
+other way; headers keep their names, and what is no text becomes JSON.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 HOP: Final = "x-fumarole-hop"
 """The header, on either side, that says a message has crossed."""
 PREFIX: Final = "Amqp-"
-PRIVATE: Final = ("$", "_INBOX.")
+PRIVATE: Final = ("$", "_INBOX.", "_WHERE.", "_FORGOTTEN")
 BACKOFF: Final = 1.0
 MOST_WAITING: Final = 10_000
 _NUMBERS = frozenset(name for name, (_, kind) in PROPERTIES.items() if kind in ("octet", "time"))
@@ -95,7 +95,7 @@ class LinkCounts:
     to_namespace: int = 0
     to_amqp: int = 0
     not_taken: int = 0
-    """By the other side: a key that is no topic, a topic too long, a broker away."""
+    """By the other side: a key that is no topic, a topic too long, a broker away or too far behind."""
 
 
 class ExchangeLink:
@@ -109,6 +109,7 @@ class ExchangeLink:
         self._topics = bridge.options.topics or ("#",)
         self._waiting: deque[tuple[str, bytes, bytes]] = deque()
         self._wanted = asyncio.Event()
+        self._subscriptions: list[Subscription] = []
         self.connected = False
         bridge.listen(self._hear, self._topics)
         bridge.more_status["link"] = self.report
@@ -120,35 +121,42 @@ class ExchangeLink:
             "state": "connected" if self.connected else "away",
             "to_namespace": self.counts.to_namespace,
             "to_amqp": self.counts.to_amqp,
-            "not_taken": self.counts.not_taken,
+            "not_taken": self.counts.not_taken + self._dropped(),
         }
+
+    def _dropped(self) -> int:
+        """What came from the namespace while AMQP was behind, and had to make room."""
+        return sum(subscription.dropped for subscription in self._subscriptions)
 
     async def run(self) -> None:
         """Connects, and again when it must."""
-        told = False
+        told = ""
         while True:
             try:
                 # A name without a password is a namespace, where nobody has to log in (N3); else the address has both.
                 user = None if "@" in self._servers else self._namespace
                 async with connect(self._servers, user=user, name=f"bridge {self._bridge.options.name}") as client:
-                    log.info("linked with the namespace %s at %s", self._namespace, client.server)
-                    told = False
                     await self._joined(client)
-            except ClientError as error:
-                if not told:
-                    log.warning("no link with the namespace %s: %s; trying again", self._namespace, error)
-                    told = True
+            except* ClientError as errors:
+                reason = str(errors.exceptions[0])
+                if self.connected or reason != told:
+                    log.warning("no link with the namespace %s: %s; trying again", self._namespace, reason)
+                    told = reason
             finally:
                 self.connected = False
+                self.counts.not_taken += self._dropped()
+                self._subscriptions = []
             await asyncio.sleep(BACKOFF)
 
     async def _joined(self, client: Client) -> None:
         patterns = all_native(self._topics)
         async with contextlib.AsyncExitStack() as stack:
-            subscriptions = [await stack.enter_async_context(client.subscribe(pattern)) for pattern in patterns]
+            for pattern in patterns:
+                self._subscriptions.append(await stack.enter_async_context(client.subscribe(pattern)))
             self.connected = True
+            log.info("linked with the namespace %s at %s", self._namespace, client.server)
             async with asyncio.TaskGroup() as group:
-                for number, subscription in enumerate(subscriptions):
+                for number, subscription in enumerate(self._subscriptions):
                     group.create_task(self._to_amqp(subscription, patterns[:number]))
                 group.create_task(self._to_namespace(client))
 
@@ -182,7 +190,8 @@ class ExchangeLink:
     # The namespace to AMQP.
 
     async def _to_amqp(self, subscription: Subscription, earlier: list[str]) -> None:
-        """What an earlier subscription has heard too is passed over here."""
+        """What an earlier subscription has heard too is passed over here. A broker that is behind is waited for."""
+        amqp = self._bridge.amqp
         others = [parse_wildcards(pattern) for pattern in earlier]
         wanted = Index()
         for wanted_topic in self._topics:
@@ -192,6 +201,8 @@ class ExchangeLink:
             if topic.startswith(PRIVATE) or any(matches(other, split(topic)) for other in others):
                 continue
             if wanted.match(split_amqp(topic)):
+                while amqp.full:
+                    await amqp.room()
                 self._publish(message)
 
     def _publish(self, message: Message) -> None:

@@ -30,6 +30,8 @@ ERROR: Final = b"error"
 
 AWAY: Final = "the AMQP broker is away; try again later"
 """What a client hears while the broker cannot be reached."""
+BEHIND: Final = "the AMQP broker takes no messages just now; try again later"
+"""What a client hears while the broker is there and reads nothing, as when it is short of memory or disk."""
 LONGEST_CALL: Final = 3600.0
 """Seconds that a call may wait."""
 MOST_REPLIES: Final = 1_000_000

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,16 @@ class RabbitMq:
         except subprocess.TimeoutExpired:
             os.kill(node, signal.SIGKILL)
             self._server.wait(STOP_SECONDS)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Its connections stay, and it takes nothing from them, as when it is short of memory or disk."""
+        node = int((self._folder / "pid").read_text())
+        os.kill(node, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(node, signal.SIGCONT)
 
     def close(self) -> None:
         if self._server is not None and self._server.poll() is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from typing import Any
 
 import aio_pika
@@ -11,6 +12,7 @@ import msgpack
 import pytest
 
 import fumarole
+from fumarole.app.credentials import new_token
 from tests.integration.bridge.bridges import RunningBridge, dealers, pack
 from tests.integration.bridge.conftest import StartBridge
 from tests.integration.bridge.rabbitmq import free_ports
@@ -56,7 +58,10 @@ async def test_amqp_zeromq_and_nats_hear_each_other(
             assert (await anext(heard)).payload == b"3"
             # Nothing comes twice, and nothing private crosses.
             await client.publish("$SYS.private", b"no")
-            await client.publish("_INBOX.private", b"no")
+            private = ("_INBOX.private", "_WHERE.private", "_FORGOTTEN")
+            for topic in private:
+                await client.publish(topic, b"no")
+                await publish(channel, topic, b"stays")
             await publish(channel, "$FUM.stats", b"no")
             await publish(channel, "not a topic", b"no")
             await publish(channel, "volcanoes.last", b"4")
@@ -83,7 +88,7 @@ async def test_amqp_zeromq_and_nats_hear_each_other(
             assert (message.priority, message.message_id, message.headers["Unit"]) == (3, "m", "kelvin")
     assert sorted(seen) == sorted([
         ("volcanoes.a", b"1"), ("volcanoes.b", b"2"), ("volcanoes.c", b"3"),
-        ("$FUM.stats", b"no"), ("not a topic", b"no"), ("volcanoes.last", b"4"),
+        ("$FUM.stats", b"no"), ("not a topic", b"no"), ("volcanoes.last", b"4"), *[(topic, b"stays") for topic in private],
     ])  # fmt: skip
 
 
@@ -141,3 +146,30 @@ async def test_a_bridge_that_starts_before_the_fumarole_broker(start_bridge: Sta
         await linked(bridge)
     finally:
         late.stop()
+
+
+def test_a_link_that_is_refused_ends_nothing_else(start_bridge: StartBridge, brokers: Brokers) -> None:
+    """B5: the broker is back, and lets the link's user no longer to one of its topics. The ROUTER stays."""
+    token, digest = new_token()
+    (port,) = free_ports(1)
+    allowed = f'[[users]]\nname = "link"\ntoken = "{digest}"\nnamespace = "linked"\n'
+    refused = allowed + 'subscribe.deny = ["b", "b.>"]\n'
+    first = brokers.start(allowed, port=port)
+    bridge = start_bridge(
+        "--exchange", "linked", "--servers", f"nats://{token}@127.0.0.1:{port}", "--topics", "a.#", "--topics", "b.#"
+    )
+    bridge.wait_for(lambda status: status["link"]["state"] == "connected")
+    first.stop()
+    with dealers(bridge.endpoint) as (dealer,):
+        dealer.bind("", "a.#")
+        second = brokers.start(refused, port=port)
+        bridge.wait_for(lambda status: status["link"]["state"] == "away")
+        bridge.says("no link with the namespace linked: ")
+        dealer.say(b"send", b"amq.topic", b"a.b", pack(b"1"))
+        assert [key for key, _ in dealer.messages(1)] == ["a.b"]
+        time.sleep(2.5)  # two attempts more
+        second.stop()
+        third = brokers.start(allowed, port=port)
+        bridge.wait_for(lambda status: status["link"]["state"] == "connected")
+        third.stop()
+    assert len([line for line in bridge.log if "no link with the namespace linked: " in line]) <= 3, bridge.tail()
