@@ -73,6 +73,10 @@ def test_a_group_shares(command_line: CommandLine) -> None:
         pytest.param(("pub", "a b", "x"), 1, "white space", id="topic refused here"),
         pytest.param(("pub", "a/b", "x"), 1, "Invalid Publish Subject", id="topic refused there"),
         pytest.param(("pub", "a", "x", "-H", "nonsense"), 2, "expected NAME:VALUE", id="no header"),
+        pytest.param(("pub", "a", "x", "-H", "Two Words: v"), 2, "no space in the name", id="header with a space"),
+        pytest.param(("pub", "a", "x", "-H", "A: 1\n2"), 2, "no line end", id="header of two lines"),
+        pytest.param(("pub", "a", "x", "-H", "A: \udcff"), 2, "UTF-8", id="header that is no UTF-8"),
+        pytest.param(("request", "a", "x", "-H", "Two Words: v"), 2, "expected NAME:VALUE", id="the same in a request"),
         pytest.param(("pub", "a", "x", "--whole"), 2, "no payload can be given", id="two payloads"),
         pytest.param(("pub", "a", "x" * 100, "--count", "0"), 2, "--count", id="count of nothing"),
         pytest.param(("sub", "a.>.b"), 1, "must be the last word", id="pattern refused there"),
@@ -127,6 +131,19 @@ def test_replies_by_command(command_line: CommandLine) -> None:
     command_line.start("reply", "ask.*", "--command", 'echo "$TOPIC"; cat; exit 3')
     command_line.wait_for_consumers(1)
     assert command_line.run("request", "ask.me", "why").lines == ["ask.me", "why", "    Exit-Code: 3"]
+
+
+def test_an_answer_that_is_too_large_is_not_sent(command_line: CommandLine) -> None:
+    """And others have theirs."""
+    command = 'if [ "$(cat)" = much ]; then head -c 2000000 /dev/zero; else echo little; fi'
+    reply = command_line.start("reply", "ask", "--command", command, "--count", "2")
+    command_line.wait_for_consumers(1)
+    asked = command_line.run("request", "ask", "much", "--timeout", "1")
+    assert (asked.code, asked.err) == (1, "0 of 1 replies within 1 s\n")
+    assert command_line.run("request", "ask", "x").lines == ["little"]
+    ended = command_line.end(reply)
+    assert ended.code == 0
+    assert ended.err.startswith("ask: not answered: 2000000 bytes, and the server accepts 1048576; ")
 
 
 def test_what_is_no_request_is_not_answered(command_line: CommandLine) -> None:

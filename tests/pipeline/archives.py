@@ -52,6 +52,13 @@ def change(seconds: float, producer: str, said: Metadata) -> list[dict[str, Any]
     return [{"time": at(seconds), "producer": producer, **each} for each in typed(said)]
 
 
+def damage(file: Path) -> None:
+    """Somewhere inside: its length and its end are as they were."""
+    data = bytearray(file.read_bytes())
+    data[4:200] = bytes(196)
+    file.write_bytes(data)
+
+
 class Recorder:
     """Seals files one after the other, as a recorder does."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fumarole.app.cli import app
 from fumarole.app.commands import analysing
 from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.standing import Progress
-from tests.pipeline.archives import AS_THEY_ARE, Recorder, at, change, message
+from tests.pipeline.archives import AS_THEY_ARE, Recorder, at, change, damage, message
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +139,41 @@ def test_what_is_told_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
         "3 late  20 described anew  2 files to go",
         "set aside, not read: r-1-0: it has\\x1b 5 bytes",
     ]
+
+
+def test_metadata_does_not_steer_a_terminal(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys and values are what producers chose; neither control characters nor markup."""
+    recorder = Recorder(tmp_path)
+    recorder.seal([message(1, "a", "p", 1.0, {"\x1b[2J": "\x1b[2J", "[bold]": 1})])
+    monkeypatch.setattr(analysing, "spark_session", lambda *_: nullcontext(spark))
+    ended = CliRunner().invoke(app, ["pipeline", "enrich", "--archive", str(tmp_path)])
+    assert ended.exit_code == 0
+    assert r"\x1b[2J = '\x1b[2J', [bold] = 1.0" in ended.stdout
+    assert "\x1b" not in ended.stdout
+
+
+def test_damage_is_told_in_a_line_each(tmp_path: Path) -> None:
+    """Compaction does what it can and names what it cannot read; verification finds it, and takes it away."""
+    recorder = Recorder(tmp_path)
+    seals = [seal for second in (0, 1, 2, 3600, 3601) for seal in recorder.seal([message(second)])]
+    damage(tmp_path / "default" / seals[2].path)
+    commands = Commands(tmp_path)
+    *_, done, damaged = commands.run("compact", code=1)[1].splitlines()
+    assert done == "2 files became 1; 0 that were replaced before have been deleted"
+    assert f"{seals[2].path} cannot be read" in damaged
+    found, _ = commands.run("verify", "--set-aside", code=1)
+    assert found.splitlines()[0].startswith(f"damaged\t{seals[2].path}: it cannot be read to its end (")
+    assert commands.run("compact")[1].splitlines()[-1].startswith("2 files became 1; ")
+
+
+def test_an_archive_that_the_file_system_does_not_give(tmp_path: Path) -> None:
+    (tmp_path / "default").mkdir()
+    (tmp_path / "default/_sealed").touch()
+    _, err = Commands(tmp_path).run("verify", code=1)
+    assert "Not a directory" in err
+    assert len(err.splitlines()) == 1
 
 
 def test_compact(tmp_path: Path) -> None:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fumarole
 from fumarole.core.errors import PatternError
-from fumarole.pipeline import replay as replaying
-from fumarole.pipeline.archive import write_rows
+from fumarole.pipeline.archive import sealed, write_rows
+from fumarole.pipeline.archive.places import open_root
+from fumarole.pipeline.archive.schema import TIME
 from fumarole.pipeline.errors import ArchiveError
-from fumarole.pipeline.replay import Range, messages
-from fumarole.pipeline.rows import typed
+from fumarole.pipeline.jobs import compacting
+from fumarole.pipeline.replay import Range, known_at, messages
+from fumarole.pipeline.rows import held, typed
 from tests.integration.running import RunningBroker
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -31,54 +37,82 @@ def replayed(folder: Path, wanted: Range | None = None) -> list[dict[str, Any]]:
     return [row for part in messages(folder, "default", wanted or Range()) for row in part.to_pylist()]
 
 
+def compact_all(folder: Path) -> None:
+    for _ in compacting.compact(open_root(folder), now=NOON + timedelta(days=1)):
+        pass
+
+
 seconds = st.integers(0, 3 * 3_600)
 files = st.lists(st.lists(seconds, min_size=1, max_size=30).map(sorted), min_size=1, max_size=6)
 
 
 @settings(max_examples=40, deadline=None)
-@given(files, st.integers(1, 7), st.none() | seconds, st.none() | seconds, st.sampled_from([">", "t.1", "t.*", "x"]))
+@given(
+    files,
+    st.none() | st.integers(1, 40),
+    st.none() | seconds,
+    st.none() | seconds,
+    st.sampled_from([">", "t.1", "t.*", "x"]),
+)
 def test_rows_come_in_order_of_time(
-    given_files: list[list[int]], part: int, since: int | None, until: int | None, topic: str
+    given_files: list[list[int]], compacted_by: int | None, since: int | None, until: int | None, topic: str
 ) -> None:
-    original, replaying.PART_ROWS = replaying.PART_ROWS, part
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            rows: list[tuple[datetime, int, int, str]] = []
-            for epoch, times in enumerate(given_files, 1):
-                made = [(NOON + timedelta(seconds=at), f"t.{at % 3}") for at in times]
-                write_rows(
-                    name,
-                    "default",
-                    [{"time": at, "topic": name_of, "payload": b""} for at, name_of in made],
-                    epoch=epoch,
-                )
-                rows += [(at, epoch, sequence, name_of) for sequence, (at, name_of) in enumerate(made)]
-            wanted = Range(
-                None if since is None else NOON + timedelta(seconds=since),
-                None if until is None else NOON + timedelta(seconds=until),
-                topic,
+    """Also where they were compacted, into groups of at least so many rows."""
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        rows: list[tuple[datetime, int, int, str]] = []
+        for epoch, times in enumerate(given_files, 1):
+            made = [(NOON + timedelta(seconds=at), f"t.{at % 3}") for at in times]
+            write_rows(
+                name,
+                "default",
+                [{"time": at, "topic": name_of, "payload": b""} for at, name_of in made],
+                epoch=epoch,
             )
-            expected = [
-                row
-                for row in sorted(rows)
-                if (wanted.since is None or row[0] >= wanted.since)
-                and (wanted.until is None or row[0] < wanted.until)
-                and (topic in (">", "t.*") or row[3] == topic)
-            ]
-            found = replayed(Path(name), wanted)
-            assert [(row["time"], row["epoch"], row["sequence"], row["topic"]) for row in found] == expected
-    finally:
-        replaying.PART_ROWS = original
+            rows += [(at, epoch, sequence, name_of) for sequence, (at, name_of) in enumerate(made)]
+        if compacted_by is not None:
+            patch.setattr(compacting, "ROW_GROUP", compacted_by)
+            compact_all(Path(name))
+        wanted = Range(
+            None if since is None else NOON + timedelta(seconds=since),
+            None if until is None else NOON + timedelta(seconds=until),
+            topic,
+        )
+        expected = [
+            row
+            for row in sorted(rows)
+            if (wanted.since is None or row[0] >= wanted.since)
+            and (wanted.until is None or row[0] < wanted.until)
+            and (topic in (">", "t.*") or row[3] == topic)
+        ]
+        found = replayed(Path(name), wanted)
+        assert [(row["time"], row["epoch"], row["sequence"], row["topic"]) for row in found] == expected
 
 
-def test_a_clock_that_went_back_loses_nothing(tmp_path: Path) -> None:
+def test_two_recorders_hour_is_in_order_after_compaction(tmp_path: Path) -> None:
+    """Compaction puts one recorder's hour after the other's, into row groups that have some of both."""
+    step, noon = 20_000, int(NOON.timestamp() * 1e6)
+    for name, begin in (("a", noon), ("b", noon + step // 2)):
+        times = pa.array(np.arange(begin, noon + 3_500_000_000, step)).cast(TIME)
+        for first in range(0, len(times), 60_000):
+            rows = pa.table({"time": times.slice(first, 60_000)})
+            rows = rows.append_column("topic", pa.array(["t"] * rows.num_rows))
+            rows = rows.append_column("payload", pa.array([b""] * rows.num_rows))
+            write_rows(tmp_path, "default", rows, recorder=name, first=first)
+    compact_all(tmp_path)
+    assert [file.rows for file in sealed(tmp_path, "default")] == [350_000]
+    found = pa.concat_tables(messages(tmp_path, "default", Range()))
+    assert np.asarray(found["time"].cast(pa.int64())).tolist() == list(range(noon, noon + 3_500_000_000, step // 2))
+    assert found["recorder"].to_pylist() == ["a", "b"] * 175_000
+
+
+def test_clocks_that_went_back(tmp_path: Path) -> None:
     times = [50, 60, 10, 20, 70]
     write_rows(
         tmp_path,
         "default",
         [{"time": NOON + timedelta(seconds=at), "topic": "a", "payload": str(at).encode()} for at in times],
     )
-    assert sorted(int(row["payload"]) for row in replayed(tmp_path)) == sorted(times)
+    assert [int(row["payload"]) for row in replayed(tmp_path)] == sorted(times)
 
 
 @pytest.mark.parametrize(("topic", "found"), [("größe.*", 1), ("", 1), (".a", 1), ("a.>", 0), (">", 3)])
@@ -99,6 +133,53 @@ def test_a_file_that_was_compacted_away_meanwhile(tmp_path: Path) -> None:
         file.unlink()
     with pytest.raises(ArchiveError, match="is gone: it was compacted"):
         next(rows)
+
+
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+def page_broken(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[4:200] = bytes(196)
+    file.write_bytes(data)
+
+
+def replaced_by_a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [
+        pytest.param(cut_short, "cannot be read .* takes what is damaged out", id="cut short"),
+        pytest.param(page_broken, "cannot be read .* takes what is damaged out", id="a page is broken"),
+        pytest.param(replaced_by_a_folder, "cannot be read .* takes what is damaged out", id="the system refuses"),
+        pytest.param(Path.unlink, "is gone: .* take what is missing out", id="missing"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["messages", "changes"])
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, kind: Literal["messages", "changes"], damage: Callable[[Path], None], text: str
+) -> None:
+    changes = [
+        {"time": NOON, "producer": ONE, **each} for each in typed({f"Key{number}": number for number in range(99)})
+    ]
+    written = [{"time": NOON, "topic": "a", "payload": b"b"}] * 99 if kind == "messages" else changes
+    (seal,) = write_rows(tmp_path, "default", written, kind=kind)
+    path = tmp_path / "default" / seal.path
+    damage(path)
+    with pytest.raises(ArchiveError, match=f"{path} {text}"):
+        replayed(tmp_path) if kind == "messages" else known_at(tmp_path, "default", NOON)
+
+
+def test_seals_that_cannot_be_read(tmp_path: Path) -> None:
+    write_rows(tmp_path, "default", [{"time": NOON, "topic": "a", "payload": b""}])
+    shutil.rmtree(tmp_path / "default" / "_sealed")
+    (tmp_path / "default" / "_sealed").touch()
+    with pytest.raises(ArchiveError, match=f"the seals of the archive at {tmp_path} cannot be read: .*_sealed"):
+        replayed(tmp_path)
 
 
 def test_a_pattern_that_is_none(tmp_path: Path) -> None:
@@ -198,6 +279,73 @@ async def test_what_was_known_at_the_beginning_is_known_again(
     finally:
         broker.release()
     assert known == {ONE: {"Room": "411", "Serial": 2**53 + 1}, two: {"Kind": "gas"}}
+
+
+_said = st.dictionaries(st.sampled_from(["a", "b", ""]), st.sampled_from(["x", 2**53 + 1, None]), max_size=2)
+_news = st.tuples(st.integers(0, 6), st.sampled_from(["p", "q"]), st.one_of(_said, st.none()), st.integers(1, 2))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(_news, max_size=12), st.integers(0, 6))
+def test_what_was_known_is_what_changes_come_to(
+    given_news: list[tuple[int, str, dict[str, Any] | None, int]], moment: int
+) -> None:
+    """Of each producer, in order of time; None: it begins anew."""
+    rows: list[tuple[int, int, int, dict[str, Any]]] = []
+    with tempfile.TemporaryDirectory() as name:
+        write_rows(name, "default", [{"time": NOON, "topic": "a", "payload": b""}])
+        for epoch in (1, 2):
+            changes = [
+                (second, {"producer": producer, **each})
+                for second, producer, said, by in given_news
+                for each in ([{"key": "", "kind": "anew"}] if said is None else typed(said))
+                if by == epoch
+            ]
+            rows += [(second, epoch, number, each) for number, (second, each) in enumerate(changes)]
+            timed = [{"time": NOON + timedelta(seconds=second), **each} for second, each in changes]
+            write_rows(name, "default", timed, kind="changes", epoch=epoch)
+        found = known_at(name, "default", NOON + timedelta(seconds=moment))
+    in_order = [each for second, _, _, each in sorted(rows, key=lambda row: row[:3]) if second <= moment]
+    expected = {producer: held(each for each in in_order if each["producer"] == producer) for producer in "pq"}
+    assert found == {producer: metadata for producer, metadata in expected.items() if metadata}
+
+
+async def test_a_header_that_cannot_be_sent_is_left_out(broker: RunningBroker, tmp_path: Path) -> None:
+    """Its message goes, and so does all that comes after it. A broker passes on what any client made."""
+    odd = {"headers": [("My Header", ["x"]), ("Unit", ["K", "a\nb"])]}
+    rows = [{"time": NOON, "topic": "odd", "payload": b"1", **odd}, {"time": NOON, "topic": "odd", "payload": b"2"}]
+    write_rows(tmp_path, "default", rows)
+    async with fumarole.connect(broker.url) as client, client.subscribe("odd", limit=2) as heard:
+        code, said = await run("--archive", str(tmp_path), "--servers", broker.url)
+        assert (code, said.splitlines()) == (
+            0,
+            ["2 headers left out: a name with a space, or a line break, cannot be sent", "2 messages published"],
+        )
+        assert [(each.payload, each.header_pairs) async for each in heard] == [(b"1", [("Unit", "K")]), (b"2", [])]
+
+
+async def test_a_connection_that_was_lost_meanwhile_is_said(tmp_path: Path) -> None:
+    """Nothing is sent again (D1), so what the connection had taken may be missing."""
+    write_rows(
+        tmp_path,
+        "default",
+        [{"time": NOON + timedelta(seconds=at), "topic": "a", "payload": b"x"} for at in (0, 3)],
+    )
+    broker = RunningBroker(tmp_path)
+    async with fumarole.connect(broker.url) as client, client.subscribe("a") as heard:
+        replaying = asyncio.create_task(run("--archive", str(tmp_path), "--servers", broker.url))
+        await anext(heard)
+    broker.kill()
+    again = RunningBroker(tmp_path, port=broker.port)
+    try:
+        code, said = await replaying
+    finally:
+        again.release()
+    assert code == 0
+    assert said.splitlines()[-2:] == [
+        "the connection was lost 1 time: what was sent just before may not have been heard",
+        "2 messages published",
+    ]
 
 
 @pytest.mark.parametrize(

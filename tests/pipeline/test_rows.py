@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fumarole.client.capture import gather
-from fumarole.pipeline.rows import change_table, message_table, snapshot_table, typed
+from fumarole.pipeline.rows import change_table, held, message_table, snapshot_table, typed
 
 ONE = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 NOW = datetime(2026, 11, 15, 12, 30, 0, 123456, tzinfo=UTC)
@@ -87,9 +87,17 @@ def test_kinds(value: Any, kind: str, kept: object) -> None:
 def test_a_snapshot_is_changes_of_one_moment() -> None:
     table = snapshot_table([(ONE, {"Room": "410", "Floor": 4}), ("other", {})], MICROSECONDS)
     assert [(row["time"], row["producer"], row["key"], row["kind"]) for row in table.to_pylist()] == [
+        (NOW, ONE, "", "anew"),
         (NOW, ONE, "Room", "text"),
         (NOW, ONE, "Floor", "number"),
+        (NOW, "other", "", "anew"),
     ]
+
+
+def test_what_changes_come_to() -> None:
+    before = typed({"Room": "410", "Status": "broken", "": "a key like any other"})
+    known = snapshot_table([(ONE, {"Room": "411", "Serial": 2**53 + 1})], MICROSECONDS).to_pylist()
+    assert held([*before, *known, *typed({"Room": None, "Warm": False})]) == {"Serial": 2**53 + 1, "Warm": False}
 
 
 @pytest.mark.parametrize("said", ["{", "[1]", '{"a": [1]}', '"x"'])

@@ -11,5 +11,9 @@ class ArchiveError(PipelineError):
     """An archive that is not there, is not one, or is of a version that is not known here."""
 
 
+class RowError(PipelineError, ValueError):
+    """A row that no message can be made of."""
+
+
 class TimeError(PipelineError):
     """What was given as a time, a length of time or a range of it is none."""

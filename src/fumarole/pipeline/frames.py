@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from fumarole.client.errors import PayloadTooLargeError
 from fumarole.client.topics import EMPTY, encode_topic
 from fumarole.core.limits import KIB
+from fumarole.pipeline.errors import RowError
 from fumarole.pipeline.rows import value_of
 
 CHUNK = 128 * KIB
@@ -27,14 +28,15 @@ MOST_AT_ONCE = 256 * 1024 * KIB
 """Arrow counts the bytes of a column in 32 bits."""
 MARK = b"Fumarole-Row: "
 _NOT_IN_TOPIC = r"[\s\x00-\x20\x7f*>]"
-_LINE_BREAK = r"[\r\n\x00]"
+_NOT_IN_NAME = r"[\r\n\x00: ]|^$"
+_NOT_IN_LINE = r"[\r\n\x00]"
 
 
 def frames(rows: pa.Table | pa.RecordBatch, max_payload: int, marks: pa.Array | None = None) -> pa.Array:
     """A publication for each row: `topic`, `payload`; and `producer`, `headers`, `changes` where these columns are.
 
-    With `marks`, the header `Fumarole-Row` has that of the row, by which a consumer knows one that comes again. Raises
-    TopicError for a topic that is none, ValueError for a header that is none, PayloadTooLargeError.
+    With `marks`, the header `Fumarole-Row` has that of the row, by which a consumer knows one that comes again. Headers
+    that are `unfit` are left out. Raises TopicError for a topic that is none, RowError, PayloadTooLargeError.
     """
     topics = _whole(rows, "topic", pa.string())
     _check_topics(topics)
@@ -54,6 +56,16 @@ def frames(rows: pa.Table | pa.RecordBatch, max_payload: int, marks: pa.Array | 
     verb = pc.if_else(has_block, pa.scalar(b"HPUB ", pa.binary()), pa.scalar(b"PUB ", pa.binary()))
     headers = pc.if_else(has_block, _join(_text(pc.binary_length(blocks)), b" "), pa.scalar(b"", pa.binary()))
     return _join(verb, topics, b" ", headers, _text(total), b"\r\n", blocks, payloads, b"\r\n")
+
+
+def unfit(rows: pa.Table | pa.RecordBatch) -> int:
+    """How many headers of these rows cannot be sent: a name that is empty or has a space, a line break in either part.
+
+    Captured messages may have some, because a broker passes on what a client made by itself. These must not keep all
+    others from being published.
+    """
+    headers = _headers(rows)
+    return 0 if headers is None else pc.sum(_are_unfit(*_pairs(headers))).as_py() or 0
 
 
 def chunks(made: pa.Array) -> Iterator[tuple[int, bytes]]:
@@ -96,7 +108,9 @@ def _producers(rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
     if "producer" not in rows.schema.names or rows["producer"].null_count == len(rows["producer"]):
         return None
     producers = _whole(rows, "producer", pa.string())
-    _check_lines(producers, "producer")
+    wrong = pc.indices_nonzero(pc.match_substring_regex(producers, _NOT_IN_LINE))
+    if len(wrong):
+        raise RowError(f"producer: {producers[wrong[0].as_py()].as_py()!r} cannot be in a header")
     return pc.fill_null(_join(b"Producer: ", producers.cast(pa.binary()), b"\r\n"), b"")
 
 
@@ -114,36 +128,43 @@ def _metadata(rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
 
 
 def _others(rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
-    if "headers" not in rows.schema.names or rows["headers"].null_count == len(rows["headers"]):
+    headers = _headers(rows)
+    if headers is None:
         return None
-    column = rows["headers"]
-    headers = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    headers = pa.concat_arrays([headers])  # without an offset of its own
-    lists = headers.items
-    names = headers.keys.take(pc.list_parent_indices(lists))
-    texts = lists.flatten()
-    _check_lines(names, "headers", names=True)
+    names, texts = _pairs(headers)
     if texts.null_count:  # joined with the rest it would make all of its message nothing
-        raise ValueError("headers: a text is null")
-    _check_lines(texts, "headers")
+        raise RowError("headers: a text is null")
     lines = _join(names.cast(pa.binary()), b": ", texts.cast(pa.binary()), b"\r\n")
+    lines = pc.if_else(_are_unfit(names, texts), pa.scalar(b"", pa.binary()), lines)
+    lists = headers.items
     ends = pa.array(np.concatenate([[0], np.cumsum(pc.fill_null(pc.list_value_length(lists), 0))]), pa.int32())
     by_row = pa.ListArray.from_arrays(ends.take(headers.offsets), lines)
     return pc.binary_join(by_row, pa.scalar(b"", pa.binary()))
 
 
+def _headers(rows: pa.Table | pa.RecordBatch) -> pa.MapArray | None:
+    if "headers" not in rows.schema.names or rows["headers"].null_count == len(rows["headers"]):
+        return None
+    column = rows["headers"]
+    headers = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return pa.concat_arrays([headers])  # without an offset of its own
+
+
+def _pairs(headers: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """Names and texts, a pair for each line."""
+    return headers.keys.take(pc.list_parent_indices(headers.items)), headers.items.flatten()
+
+
+def _are_unfit(names: pa.Array, texts: pa.Array) -> pa.Array:
+    return pc.or_(pc.match_substring_regex(names, _NOT_IN_NAME), pc.match_substring_regex(texts, _NOT_IN_LINE))
+
+
 def _check_topics(topics: pa.Array) -> None:
     if topics.null_count:
-        raise ValueError(f"row {pc.indices_nonzero(pc.is_null(topics))[0]} has no topic")
+        raise RowError(f"row {pc.indices_nonzero(pc.is_null(topics))[0]} has no topic")
     wrong = pc.indices_nonzero(pc.match_substring_regex(topics, _NOT_IN_TOPIC))
     if len(wrong):
         encode_topic(topics[wrong[0].as_py()].as_py())  # says what is wrong with it
-
-
-def _check_lines(texts: pa.Array, what: str, names: bool = False) -> None:
-    wrong = pc.indices_nonzero(pc.match_substring_regex(texts, r"[\r\n\x00: ]|^$" if names else _LINE_BREAK))
-    if len(wrong):
-        raise ValueError(f"{what}: {texts[wrong[0].as_py()].as_py()!r} cannot be in a header")
 
 
 def _check_sizes(sizes: pa.Array, most: int) -> None:

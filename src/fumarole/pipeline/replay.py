@@ -1,7 +1,11 @@
 """Replay: archived messages back into an exchange, their topics, producers and headers, as far apart as they were.
 
-Rows come out of the files in order of time. Each file is in order already (but for clocks that went back), so several
-are merged a part at a time: of the parts at hand, everything up to the time at which the first of them ends can go.
+Rows come out in order of time, in whatever order they lie in the files: clocks go back, and a compacted file has one
+recorder's hour after the other's. What is read at once is a row group, whose earliest time its file's footer
+tells. Those that overlap are at hand together, and everything up to the time at which the first of them ends can go:
+
+    12:00 ├── a ──┤├── b ──┤ 12:10       1. a and c are read; their rows up to the end of a go
+          ├──── c ────┤                  2. b is read; the rows of b and c up to the end of c go; and so on
 
 What was known of producers at the beginning of a range was said before it, so it is looked up in the archive and told
 to the exchange first, without readings.
@@ -14,8 +18,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,14 +34,13 @@ from fumarole.core.publication import FORGOTTEN
 from fumarole.core.query.tree import Value
 from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.pipeline.archive.places import Root, open_root
-from fumarole.pipeline.archive.schema import TIME
+from fumarole.pipeline.archive.schema import ANEW, TIME
 from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.errors import ArchiveError
-from fumarole.pipeline.frames import chunks, frames, slices
+from fumarole.pipeline.frames import chunks, frames, slices, unfit
 from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.rows import value_of
 
-PART_ROWS = 65_536
 DESCRIBE = "$FUM.describe"
 DESCRIBED_AT_ONCE = 64
 """A producer may have 8 KiB of metadata, a message 1 MiB."""
@@ -53,32 +58,41 @@ class Range:
     topic: str = ">"
 
 
-class _OpenFile:
-    """A file that is being read, a part at a time."""
+class Replayed(NamedTuple):
+    """What went."""
 
-    def __init__(self, root: Root, namespace: str, file: SealedFile) -> None:
-        try:
-            self._stream = root.system.open_input_file(root.at(namespace, file.path))
-        except FileNotFoundError:
-            raise ArchiveError(
-                f"{file.uri} is gone: it was compacted, and deleted before it could be replayed; "
-                "compact with a --grace that is longer than the replay takes, and go on with --since"
-            ) from None
-        self._parquet = pq.ParquetFile(self._stream)
-        self._parts = self._parquet.iter_batches(batch_size=PART_ROWS)
-        self.rows: pa.Table | None = None
-        self.end = 0
-        """The latest time in the part at hand."""
-        self.advance()
+    messages: int
+    left_out: int
+    """Headers that they had and that cannot be sent."""
 
-    def advance(self) -> None:
-        part = next(self._parts, None)
-        if part is None:
-            self.rows = None
-            self._stream.close()
-        else:
-            self.rows = pa.Table.from_batches([part])
-            self.end = pc.max(self.rows["time"]).cast(pa.int64()).as_py()
+
+class _Group(NamedTuple):
+    """A row group that is to be read. They are ordered by time."""
+
+    begin: int
+    """The earliest time in it."""
+    path: str
+    number: int
+    file: SealedFile
+
+
+class _OpenGroup:
+    """Rows at hand, in order."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows.sort_by(ORDER)
+        self._times = np.asarray(self._rows["time"].cast(pa.int64()))
+        self._taken = 0
+        self.end = int(self._times[-1])
+
+    @property
+    def is_empty(self) -> bool:
+        return self._taken == len(self._times)
+
+    def take(self, until: int) -> pa.Table:
+        """The next rows, those of this time with them."""
+        begin, self._taken = self._taken, int(np.searchsorted(self._times, until, side="right"))
+        return self._rows.slice(begin, self._taken - begin)
 
 
 def messages(root: str | os.PathLike[str] | Root, namespace: str, wanted: Range) -> Iterator[pa.Table]:
@@ -86,46 +100,43 @@ def messages(root: str | os.PathLike[str] | Root, namespace: str, wanted: Range)
     place = open_root(root)
     selects = _selector(wanted)
     files = [file for file in sealed(place, namespace, wanted.since, wanted.until) if file.kind == "messages"]
-    waiting = sorted(((_begin(place, namespace, file), file.path, file) for file in files), reverse=True)
-    opened: list[_OpenFile] = []
+    waiting = sorted((group for file in files for group in _groups(place, namespace, file)), reverse=True)
+    opened: list[_OpenGroup] = []
     while waiting or opened:
-        frontier = min((file.end for file in opened), default=None)
-        while waiting and (frontier is None or waiting[-1][0] <= frontier):
-            opened.append(_OpenFile(place, namespace, waiting.pop()[2]))
-            frontier = min(file.end for file in opened)
+        frontier = min((group.end for group in opened), default=None)
+        while waiting and (frontier is None or waiting[-1].begin <= frontier):
+            opened.append(_OpenGroup(_read(place, namespace, waiting.pop())))
+            frontier = min(group.end for group in opened)
         assert frontier is not None
-        ready = []
-        for file in opened:
-            while file.rows is not None and file.end <= frontier:
-                ready.append(file.rows)
-                file.advance()
-            if file.rows is not None:
-                early = pc.less_equal(file.rows["time"].cast(pa.int64()), frontier)
-                ready.append(file.rows.filter(early))
-                file.rows = file.rows.filter(pc.invert(early))
-        opened = [file for file in opened if file.rows is not None]
+        ready = [part for group in opened if (part := group.take(frontier)).num_rows]
+        opened = [group for group in opened if not group.is_empty]
         rows = selects(pa.concat_tables(ready))
         if rows.num_rows:
-            yield rows.sort_by(ORDER)
+            yield rows if len(ready) == 1 else rows.sort_by(ORDER)
 
 
 def known_at(root: str | os.PathLike[str] | Root, namespace: str, moment: datetime) -> dict[str, dict[str, Value]]:
     """What the archive's producers had said of themselves until then, deletions done. Raises ArchiveError."""
     place = open_root(root)
     files = [file for file in sealed(place, namespace, None, moment + timedelta.resolution) if file.kind == "changes"]
-    tables = [
-        pq.read_table(place.at(namespace, file.path), filesystem=place.system, partitioning=None) for file in files
-    ]
+    tables = []
+    for file in files:
+        with _opened(place, namespace, file) as source:
+            tables.append(source.read())
     if not tables:
         return {}
     changes = pa.concat_tables(tables)
     changes = changes.filter(pc.less_equal(changes["time"], pa.scalar(moment, TIME))).sort_by(ORDER)
     changes = changes.append_column("row", pa.array(np.arange(changes.num_rows)))
-    latest = changes.group_by(["producer", "key"]).aggregate([("row", "max")])["row_max"]
+    is_anew = pc.equal(changes["kind"], ANEW)
+    anew = changes.filter(is_anew).group_by("producer").aggregate([("row", "max")])
+    begins = dict(zip(anew["producer"].to_pylist(), anew["row_max"].to_pylist(), strict=True))
+    said = changes.filter(pc.invert(is_anew))
+    latest = said.group_by(["producer", "key"]).aggregate([("row", "max")])["row_max"]
     known: dict[str, dict[str, Value]] = {}
     for each in changes.take(latest).to_pylist():
         value = value_of(each)
-        if value is not None:
+        if value is not None and each["row"] > begins.get(each["producer"], -1):
             known.setdefault(each["producer"], {})[each["key"]] = value
     return known
 
@@ -140,12 +151,13 @@ async def describe(client: Client, known: Mapping[str, Mapping[str, Value]]) -> 
 
 async def replay(
     client: Client, parts: Iterator[pa.Table], speed: float, on_progress: Callable[[int, int], None]
-) -> int:
-    """Publishes rows `speed` times as fast as they came; 0: as fast as possible. How many.
+) -> Replayed:
+    """Publishes rows `speed` times as fast as they came; 0: as fast as possible.
 
-    `on_progress` is told the time of the last one that went, and how many have.
+    `on_progress` is told the time of the last one that went, and how many have. Raises TopicError, RowError,
+    PayloadTooLargeError.
     """
-    count = 0
+    count = left_out = 0
     began: float | None = None
     first = 0
     for part in parts:
@@ -163,10 +175,11 @@ async def replay(
                 end = len(times)
             for piece in slices(_with_requests(part.slice(at, end - at))):
                 await client.publish_frames(chunks(frames(piece, client.max_payload)))
+                left_out += unfit(piece)
             count += end - at
             at = end
             on_progress(int(times[at - 1]), count)
-    return count
+    return Replayed(count, left_out)
 
 
 def _with_requests(rows: pa.Table) -> pa.Table:
@@ -181,14 +194,41 @@ def _with_requests(rows: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def _begin(root: Root, namespace: str, file: SealedFile) -> int:
-    """The earliest time in a file, from its footer."""
-    with root.system.open_input_file(root.at(namespace, file.path)) as stream:
-        footer = pq.ParquetFile(stream).metadata
-        column = footer.schema.to_arrow_schema().names.index("time")
-        groups = [footer.row_group(number).column(column).statistics for number in range(footer.num_row_groups)]
-    earliest = min(group.min for group in groups)
-    return int(pa.scalar(earliest, TIME).cast(pa.int64()).as_py())
+@contextmanager
+def _opened(root: Root, namespace: str, file: SealedFile) -> Iterator[pq.ParquetFile]:
+    """A file of the archive. What keeps it from being read, here or there, is an ArchiveError."""
+    try:
+        with pq.ParquetFile(root.at(namespace, file.path), filesystem=root.system) as source:
+            yield source
+    except FileNotFoundError:
+        raise ArchiveError(
+            f"{file.uri} is gone: it was compacted, and deleted before it could be replayed, or somebody deleted it; "
+            "compact with a --grace that is longer than a replay takes, and go on with --since, or have "
+            "`fumarole pipeline verify --set-aside` take what is missing out of the archive"
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ArchiveError(
+            f"{file.uri} cannot be read ({reason}); "
+            "`fumarole pipeline verify --set-aside` takes what is damaged out of the archive"
+        ) from None
+
+
+def _groups(root: Root, namespace: str, file: SealedFile) -> Iterator[_Group]:
+    """The row groups of a file, from its footer."""
+    with _opened(root, namespace, file) as source:
+        column = source.schema_arrow.names.index("time")
+        for number in range(source.num_row_groups):
+            earliest = source.metadata.row_group(number).column(column).statistics.min
+            yield _Group(pa.scalar(earliest, TIME).cast(pa.int64()).as_py(), file.path, number, file)
+
+
+def _read(root: Root, namespace: str, group: _Group) -> pa.Table:
+    with _opened(root, namespace, group.file) as source:
+        rows = source.read_row_group(group.number)
+    # Arrow counts the bytes of a column in 32 bits. Payloads may have more, where all rows are brought in order.
+    at = rows.schema.get_field_index("payload")
+    return rows.set_column(at, "payload", rows["payload"].cast(pa.large_binary()))
 
 
 def _selector(wanted: Range) -> Callable[[pa.Table], pa.Table]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fumarole.client.capture import Columns, Texts
 from fumarole.core.query.tree import Value
-from fumarole.pipeline.archive.schema import CHANGE, CHANGES, HEADERS, IDENTITY, MESSAGES, TIME
+from fumarole.pipeline.archive.schema import ANEW, CHANGE, CHANGES, HEADERS, IDENTITY, MESSAGES, TIME
 
 MESSAGE_ROWS = pa.schema([field for field in MESSAGES if field.name not in IDENTITY])
 """A message before it is recorded."""
@@ -56,8 +56,14 @@ def change_table(columns: Columns) -> pa.Table:
 
 def snapshot_table(producers: Iterable[tuple[str, Mapping[str, Value]]], time: int) -> pa.Table:
     """All that is known of producers, as changes at a time."""
-    rows = [row for producer, metadata in producers for row in changes_of(producer, time, metadata)]
+    rows = [row for producer, metadata in producers for row in snapshot_of(producer, time, metadata)]
     return pa.Table.from_pylist(rows, CHANGE_ROWS)
+
+
+def snapshot_of(producer: str, time: int, metadata: Mapping[str, Value]) -> Iterator[dict[str, Any]]:
+    """All that is known of a producer, and that it is all: what was said before holds no longer."""
+    yield {"time": time, "producer": producer, "key": "", "kind": ANEW, **_NOTHING}
+    yield from changes_of(producer, time, metadata)
 
 
 def changes_of(producer: str, time: int, metadata: Mapping[str, Value | None]) -> Iterator[dict[str, Any]]:
@@ -77,6 +83,17 @@ def typed(metadata: Mapping[str, Value | None]) -> Iterator[dict[str, Any]]:
             yield {"key": key, "kind": "truth", **_NOTHING, "truth": value}
         else:
             yield {"key": key, "kind": "number", **_NOTHING, "text": _digits(value), "number": _double(value)}
+
+
+def held(changes: Iterable[Mapping[str, Any]]) -> dict[str, Value]:
+    """What holds after these changes of one producer, in their order."""
+    known: dict[str, Value | None] = {}
+    for change in changes:
+        if change["kind"] == ANEW:
+            known.clear()
+        else:
+            known[change["key"]] = value_of(change)
+    return {key: value for key, value in known.items() if value is not None}
 
 
 def value_of(change: Mapping[str, Any]) -> Value | None:

@@ -36,7 +36,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     table = pq.read_table(file.uri, partitioning=None)
     assert table.to_pylist() == [{**given, "recorder": "r", "epoch": 7, "sequence": 0}]
     assert table.schema.equals(MESSAGES)
-    assert pq.read_schema(file.uri).metadata[b"fumarole.version"] == b"1"
+    assert pq.read_schema(file.uri).metadata[b"fumarole.version"] == b"2"
 
 
 def test_each_hour_has_its_folder(tmp_path: Path) -> None:
@@ -128,8 +128,8 @@ def test_a_newer_version_is_refused_and_what_is_no_seal_passed_over(tmp_path: Pa
     (folder / "foreign.json").write_text("[]")
     (folder / "README").write_text("hello")
     assert len(sealed(tmp_path, "default")) == 1
-    (folder / "newer.json").write_text('{"version":2,"colour":"red"}')
-    with pytest.raises(ArchiveError, match=r"is of version 2 of the archive.*use a newer one"):
+    (folder / "newer.json").write_text('{"version":3,"colour":"red"}')
+    with pytest.raises(ArchiveError, match=r"is of version 3 of the archive.*use a newer one"):
         sealed(tmp_path, "default")
 
 

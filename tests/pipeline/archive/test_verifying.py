@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from fumarole.pipeline.archive import open_root, sealed, write_rows
+from fumarole.pipeline.archive.places import SEALED, Root
 from fumarole.pipeline.archive.seals import Seal, put_seal
 from fumarole.pipeline.archive.verifying import recover, set_aside, verify
+from tests.pipeline.archives import damage
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ROWS = [{"time": NOON, "topic": "a", "payload": str(number).encode()} for number in range(10)]
@@ -59,6 +63,77 @@ def test_same_length_and_other_bytes(archive: Path) -> None:
     assert found(archive)[0] == ("damaged", path.name)
 
 
+def test_damage_inside(archive: Path) -> None:
+    """Its length and its footer are as they were. Also where it is a file of many, whose sequences are read."""
+    damage(file(archive, "r-1-000000000010.parquet"))
+    problems = verify(archive, "default")
+    assert [(problem.fault, problem.text.partition(" (")[0]) for problem in problems] == [
+        ("damaged", "it cannot be read to its end")
+    ]
+    set_aside(archive, "default", problems)
+    join(archive, [pq.read_table(each.uri, partitioning=None) for each in sealed(archive, "default")])
+    assert found(archive) == []
+    damage(file(archive, "joined-1.parquet"))
+    assert found(archive) == [("damaged", "joined-1.parquet")]
+
+
+def test_a_single_bit(archive: Path) -> None:
+    """What can be read may be something else than was written: pages have checksums."""
+    noise = bytes(range(97, 123))
+    (seal,) = write_rows(archive, "default", [{"time": NOON, "topic": "a", "payload": noise}], recorder="u", epoch=3)
+    path = archive / "default" / seal.path
+    data = bytearray(path.read_bytes())
+    data[data.index(noise) + 5] ^= 1
+    path.write_bytes(data)
+    assert pq.ParquetFile(path).read()["payload"].to_pylist() != [noise]
+    assert found(archive) == [("damaged", path.name)]
+
+
+def test_a_file_that_the_file_system_does_not_give_stays(archive: Path) -> None:
+    """Nobody knows whether it is whole, so it is not taken out of the archive (P1)."""
+    path = file(archive, "s-t-2-000000000000.parquet")
+    path.unlink()
+    path.symlink_to(path)
+    problems = verify(archive, "default")
+    assert [(problem.fault, problem.path) for problem in problems] == [("unreadable", f"{FOLDER}/{path.name}")]
+    assert "Too many levels of symbolic links" in problems[0].text
+    assert set_aside(archive, "default", problems) == []
+
+
+class Busy(Root):
+    """An archive to which a recorder adds a file whenever somebody has looked through the seals."""
+
+    def files(self, *parts: str, recursive: bool = False) -> Iterator[tuple[str, int]]:
+        yield from list(super().files(*parts, recursive=recursive))
+        if parts == ("default", SEALED):
+            root = Root(self.system, self.folder, self.name)
+            write_rows(root, "default", ROWS, recorder="r", epoch=1, first=10 * len(sealed(root, "default")))
+
+
+def test_beside_a_recorder_nothing_is_wrong(tmp_path: Path) -> None:
+    """What it confirmed stays in the archive (P1)."""
+    write_rows(tmp_path, "default", ROWS, recorder="r", epoch=1)
+    root = open_root(tmp_path)
+    assert verify(Busy(root.system, root.folder, root.name), "default") == []
+    assert len(sealed(root, "default")) > 2
+
+
+def test_a_file_may_be_sealed_in_a_moment(archive: Path) -> None:
+    """A recorder seals a file after it has put it in its place; only one that is left so is none of the archive."""
+    path = file(archive, "r-1-000000000010.parquet")
+    seal = archive / "default" / SEALED / "r-1-000000000010.json"
+    data = seal.read_bytes()
+    seal.unlink()
+    assert found(archive) == []
+    os.utime(path, (0, 0))
+    problems = verify(archive, "default")
+    assert [(problem.fault, problem.path) for problem in problems] == [("unsealed", f"{FOLDER}/{path.name}")]
+    seal.write_bytes(data)
+    assert set_aside(archive, "default", problems) == []
+    seal.write_bytes(b"none")
+    assert sorted(set_aside(archive, "default", problems)) == [f"{SEALED}/{seal.name}", f"{FOLDER}/{path.name}"]
+
+
 def test_missing_foreign_and_what_is_no_seal(archive: Path) -> None:
     file(archive, "s-t-2-000000000000.parquet").unlink()
     pq.write_table(pa.table({"x": [1]}), file(archive, "foreign.parquet"))
@@ -97,16 +172,16 @@ def test_sealed_but_not_ours(archive: Path) -> None:
     ]
 
 
-def test_joined_files_have_their_holes_found_too(archive: Path) -> None:
-    tables = [pq.read_table(each.uri, partitioning=None) for each in sealed(archive, "default")]
-    joined = pa.concat_tables([tables[0].slice(0, 5), tables[1], tables[2]])
+def join(archive: Path, tables: list[pa.Table]) -> None:
+    """One file in the stead of all."""
+    joined = pa.concat_tables(tables)
     path = file(archive, "joined-1.parquet")
     pq.write_table(joined.replace_schema_metadata(pq.read_schema(sealed(archive, "default")[0].uri).metadata), path)
     replaced = tuple(each.name for each in sealed(archive, "default"))
     seal = Seal(
         path=f"{FOLDER}/{path.name}",
         kind="messages",
-        rows=25,
+        rows=joined.num_rows,
         first=0,
         last=0,
         bytes=path.stat().st_size,
@@ -115,6 +190,11 @@ def test_joined_files_have_their_holes_found_too(archive: Path) -> None:
         replaces=replaced,
     )
     put_seal(open_root(archive), "default", seal)
+
+
+def test_joined_files_have_their_holes_found_too(archive: Path) -> None:
+    tables = [pq.read_table(each.uri, partitioning=None) for each in sealed(archive, "default")]
+    join(archive, [tables[0].slice(0, 5), tables[1], tables[2]])
     assert [str(problem) for problem in verify(archive, "default")] == ["r-1: messages 5 to 9 are missing (5)"]
 
 

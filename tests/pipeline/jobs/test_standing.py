@@ -17,7 +17,7 @@ from fumarole.pipeline.jobs import standing
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.log import JobError, Log
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone
-from tests.pipeline.archives import BEGIN, Recorder, change, message
+from tests.pipeline.archives import BEGIN, Recorder, change, damage, message
 from tests.pipeline.jobs.checks import check_exact
 
 
@@ -121,13 +121,6 @@ def truncate(file: Path) -> None:
 
 def replace(file: Path) -> None:
     file.write_bytes(b"x" * file.stat().st_size)
-
-
-def damage(file: Path) -> None:
-    """Somewhere inside: its length and its end are as they were."""
-    data = bytearray(file.read_bytes())
-    data[4:200] = bytes(196)
-    file.write_bytes(data)
 
 
 def test_files_that_are_damaged_inside_are_set_aside(spark: SparkSession, tmp_path: Path) -> None:

@@ -218,6 +218,41 @@ def test_what_is_tried_again_has_the_same_marks(broker: RunningBroker) -> None:
     assert not set(marks[:4]) & set(marks[8:])
 
 
+def test_a_broker_that_is_restarted_meanwhile_fails_the_task(tmp_path: Path) -> None:
+    """P2: at least once. What the lost connection had taken is gone; only Spark, trying again, has it still."""
+    broker = RunningBroker(tmp_path)
+    restarted: list[RunningBroker] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        batch = pa.record_batch({"topic": ["lost"] * 1_000, "payload": [b"x"] * 1_000})
+        yield batch
+        broker.kill()
+        restarted.append(RunningBroker(tmp_path, port=broker.port))
+        yield from [batch] * 3
+
+    try:
+        with pytest.raises(PipelineError, match=r"may not have heard all rows of this task.* was lost \("):
+            publish_batches(batches(), broker.url, {}, "job")
+    finally:
+        for each in restarted:
+            each.release()
+
+
+def test_a_broker_does_not_give_up_a_task_whose_rows_take_long(tmp_path: Path) -> None:
+    broker = RunningBroker(tmp_path, '[limits]\nidle = "0.2 s"\n')
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        batch = pa.record_batch({"topic": ["slow"], "payload": [b"x"]})
+        yield batch
+        time.sleep(3)
+        yield batch
+
+    try:
+        assert publish_batches(batches(), broker.url, {}, "job") == 2
+    finally:
+        broker.release()
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

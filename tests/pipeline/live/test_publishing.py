@@ -1,12 +1,14 @@
 """Rows to publish: which columns they must have, and what is said where they have not."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.live.publishing import message_rows
+from fumarole.pipeline.live.publishing import message_rows, publish
+from tests.integration.running import RunningBroker
 
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 
@@ -29,6 +31,18 @@ HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 def test_rows_that_cannot_be_published(columns: dict[str, Any], topic: str | None, text: str) -> None:
     with pytest.raises(PipelineError, match=text):
         message_rows(pa.table(columns), topic)
+
+
+def test_a_header_that_cannot_be_sent_does_not_stop_a_query(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A query that carries `headers` through would meet the same message after every restart."""
+    headers = pa.array([[("My Header", ["x"]), ("Unit", ["K"])], None], HEADERS)
+    broker = RunningBroker(tmp_path)
+    try:
+        batch = pa.record_batch({"topic": ["a", "a"], "payload": [b"1", b"2"], "headers": headers})
+        assert publish(iter([batch]), broker.url, {}, "job") == 2
+    finally:
+        broker.release()
+    assert caplog.messages == ["headers left out: 1; a name with a space, or a line break, cannot be sent"]
 
 
 def test_rows_of_ones_own() -> None:

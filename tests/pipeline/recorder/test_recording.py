@@ -24,6 +24,7 @@ import fumarole
 from fumarole import pipeline
 from fumarole.pipeline.archive import sealed
 from fumarole.pipeline.archive.verifying import verify
+from fumarole.pipeline.replay import known_at
 from tests.integration.running import RunningBroker
 from tests.pipeline.recordings import Recording, rows
 
@@ -44,7 +45,7 @@ async def test_everything_is_recorded_as_it_was(broker: RunningBroker, record: R
         await client.publish("large", b"x" * (1 << 20))
         await client.publish("empty", b"", headers=[("Unit", "K"), ("Unit", "C"), ("Ü", "ü")])
         # What was known before must not be asked for after the change.
-        recording.wait_until(lambda: recording.confirmed and len(said_by(tmp_path, known.id)) == 3)
+        recording.wait_until(lambda: recording.confirmed and len(said_by(tmp_path, known.id)) == 4)
         known.update(Room="411", Floor=None)
         await known.publish(-2)
         await client.flush()
@@ -67,7 +68,8 @@ async def test_everything_is_recorded_as_it_was(broker: RunningBroker, record: R
     ]
     assert all(before <= row["time"] <= datetime.now(UTC) for row in found)
     said = [(row["key"], row["kind"]) for row in rows(tmp_path, "changes") if row["producer"] == known.id]
-    assert said == [("Room", "text"), ("Floor", "number"), ("Warm", "truth"), ("Room", "text"), ("Floor", "gone")]
+    known_before = [("", "anew"), ("Room", "text"), ("Floor", "number"), ("Warm", "truth")]
+    assert said == [*known_before, ("Room", "text"), ("Floor", "gone")]
     assert verify(tmp_path, "default") == []
     assert recording.said[-1].startswith("5 messages in ")
 
@@ -136,6 +138,35 @@ async def test_a_forgotten_producer_has_no_metadata_from_then_on(
     described = pipeline.enrich(pipeline.archive(spark, tmp_path, topic="g.*"), pipeline.changes(spark, tmp_path))
     found = {row["value"]: sorted(row["metadata"]) for row in described.collect() if row["producer"] == producer.id}
     assert found == {1.0: ["Floor", "Room"], 2.0: []}
+
+
+async def test_what_was_deleted_while_nobody_recorded_is_gone(
+    broker: RunningBroker, record: Record, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Whatever was said meanwhile: from the next start on holds what is known then, and nothing else (P3)."""
+    async with fumarole.connect(broker.url) as client:
+        producer = client.producer({"Room": "410", "Status": "broken"}, topic="d.a")
+        recording = record(broker.url, tmp_path, "--topic", "d.*")
+        await producer.publish(1)
+        await client.flush()
+        recording.wait_until(lambda: recording.messages == 1)
+        assert recording.stop() == 0
+        before = len(said_by(tmp_path, producer.id))
+        producer.update(Status=None)
+        await producer.publish(2)
+        await client.flush()
+        again = record(broker.url, tmp_path, "--topic", "d.*")
+        again.wait_until(lambda: again.confirmed and len(said_by(tmp_path, producer.id)) > before)
+        await producer.publish(3)
+        await client.flush()
+        again.wait_until(lambda: again.messages == 1)
+    assert again.stop() == 0
+    described = pipeline.enrich(pipeline.archive(spark, tmp_path), pipeline.changes(spark, tmp_path))
+    found = {row["value"]: sorted(row["metadata"]) for row in described.collect()}
+    assert found == {1.0: ["Room", "Status"], 3.0: ["Room"]}
+    asked = pipeline.archive(spark, tmp_path, where="Status = 'broken'")
+    assert [row["value"] for row in asked.collect()] == [1.0]
+    assert known_at(tmp_path, "default", datetime.now(UTC))[producer.id] == {"Room": "410"}
 
 
 def publish_numbers(url: str, done: threading.Event) -> None:
@@ -243,7 +274,32 @@ async def test_a_broker_that_comes_back(
     assert recording.stop() == 0
     again.stop()
     assert [(row["payload"], row["sequence"]) for row in rows(tmp_path)] == [(b"1", 0), (b"2", 1)]
-    assert [(row["producer"], row["text"]) for row in rows(tmp_path, "changes")] == [(unheard.id, "410")]
+    assert [(row["producer"], row["kind"], row["text"]) for row in rows(tmp_path, "changes")] == [
+        (unheard.id, "anew", None),
+        (unheard.id, "text", "410"),
+    ]
+
+
+async def test_what_was_deleted_while_the_connection_was_lost_is_gone(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, record: Record
+) -> None:
+    """On a topic that is not recorded, so that it is unheard for sure."""
+    folder = tmp_path_factory.mktemp("broker")
+    first = RunningBroker(folder)
+    async with fumarole.connect(first.url) as client:
+        producer = client.producer({"Room": "410", "Status": "broken"}, topic="a")
+        await producer.publish(1)
+        await client.flush()
+        recording = record(first.url, tmp_path, "--topic", "a")
+        recording.wait_until(lambda: recording.confirmed)
+        await client.publish("b", b"2", headers={"Producer": producer.id, "Metadata": '{"Status": null}'})
+        await client.flush()
+    assert known_at(tmp_path, "default", datetime.now(UTC)) == {producer.id: {"Room": "410", "Status": "broken"}}
+    first.stop()
+    again = RunningBroker(folder, port=first.port)
+    recording.wait_until(lambda: known_at(tmp_path, "default", datetime.now(UTC)) == {producer.id: {"Room": "410"}})
+    assert recording.stop() == 0
+    again.stop()
 
 
 async def test_the_example_of_the_page(broker: RunningBroker, record: Record, tmp_path: Path) -> None:

@@ -52,7 +52,15 @@ def test_a_page(spark: SparkSession, tmp_path: Path) -> None:
         ]
     )
     two.seal([message(second, ODD, None) for second in range(60)])
-    one.seal(change(0, "p", {"Region": "italy & more", "Old": 1}) + change(5, "p", {"Old": None}), "changes")
+    one.seal(
+        [
+            *change(0, "p", {"Region": "italy", "Older": 1}),
+            {"time": at(1), "producer": "p", "key": "", "kind": "anew"},
+            *change(2, "p", {"Region": "italy & more", "Old": 1}),
+            *change(5, "p", {"Old": None}),
+        ],
+        "changes",
+    )
     figures = gather(spark, Part(str(tmp_path)))
     assert (figures.total.messages, figures.total.topics, figures.total.producers) == (150, 2, 1)
     assert (figures.begin, figures.end) == (at(0), at(119))
@@ -116,6 +124,21 @@ def test_a_burst_in_a_part_of_a_bucket_is_no_higher_than_it_was(spark: SparkSess
     Recorder(tmp_path).seal([*burst, *(message(number, "a", None) for number in range(1, 10))])
     middles, by_name = plots.rates_by_name(gather(spark, Part(str(tmp_path))))
     assert (middles[0], by_name) == (at(1.5), {"a": [1.0] * 8})
+
+
+def test_heat_of_few_messages(spark: SparkSession, tmp_path: Path) -> None:
+    """One every 10 minutes, at 5 minutes past, in buckets of 5 minutes: each has a cell, and is found in it."""
+    Recorder(tmp_path).seal([message(300 + 600 * number, "a", None) for number in range(31)])
+    starts, cells = plots.heat_cells(gather(spark, Part(str(tmp_path))))
+    assert starts == [at(300 + 300 * number) for number in range(61)]
+    assert cells == [[1, 0] * 30 + [1]]
+
+
+def test_heat_of_one_message(spark: SparkSession, tmp_path: Path) -> None:
+    Recorder(tmp_path).seal([message(1.5, "a", None)])
+    figures = gather(spark, Part(str(tmp_path)))
+    assert plots.heat_cells(figures) == ([at(1)], [[1]])
+    check_page(written(figures))
 
 
 def test_buckets() -> None:

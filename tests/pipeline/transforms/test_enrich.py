@@ -18,8 +18,8 @@ from fumarole.pipeline.transforms import enrich as transform
 from tests.pipeline.archives import at
 
 Said = Mapping[str, Value | None]
-Change = tuple[int, str, Said, str, int]
-"""Time, producer, what was said, recorder, epoch."""
+Change = tuple[int, str, Said | None, str, int]
+"""Time, producer, what was said (None: that the producer begins anew), recorder, epoch."""
 Reading = tuple[int, str | None, Said]
 
 
@@ -32,9 +32,15 @@ def definition(reading: Reading, changes: list[tuple[int, Change]]) -> dict[str,
     )
     held: dict[str, Value | None] = {}
     for *_, news in said:
-        held.update(news)
+        if news is None:
+            held.clear()
+        else:
+            held.update(news)
     held.update(own)
     return {key: value for key, value in held.items() if value is not None}
+
+
+_ANEW: Mapping[str, Any] = {"key": "", "kind": "anew", "text": None, "number": None, "truth": None}
 
 
 def frames(spark: SparkSession, readings: list[Reading], changes: list[Change]) -> tuple[DataFrame, DataFrame]:
@@ -57,7 +63,7 @@ def frames(spark: SparkSession, readings: list[Reading], changes: list[Change]) 
     rows = [
         (at(time), producer, *[each[n] for n in names], recorder, epoch, number * 10 + place)
         for number, (time, producer, said, recorder, epoch) in enumerate(changes)
-        for place, each in enumerate(typed(said))
+        for place, each in enumerate([_ANEW] if said is None else typed(said))
     ]
     return spark.createDataFrame(messages, MESSAGES), spark.createDataFrame(rows, CHANGES)
 
@@ -72,11 +78,14 @@ def enriched(frame: DataFrame) -> dict[int, dict[str, Value]]:
 
 
 _values = st.sampled_from(["x", "y", 1, 2.5, 2**53 + 1, True, None, None])
-_said = st.dictionaries(st.sampled_from(["a", "b", "c"]), _values, max_size=3)
-_own = st.dictionaries(st.sampled_from(["a", "b", "c", "not among the changes"]), _values, max_size=3)
+_said = st.dictionaries(st.sampled_from(["a", "b", "c", ""]), _values, max_size=3)
+_own = st.dictionaries(st.sampled_from(["a", "b", "c", "", "not among the changes"]), _values, max_size=3)
 _producers = st.sampled_from(["p", "q"])
 _times = st.integers(0, 8)
-_changes = st.lists(st.tuples(_times, _producers, _said, st.sampled_from(["r", "s"]), st.integers(1, 2)), max_size=12)
+_changes = st.lists(
+    st.tuples(_times, _producers, st.one_of(_said, _said, st.none()), st.sampled_from(["r", "s"]), st.integers(1, 2)),
+    max_size=12,
+)
 _readings = st.lists(
     st.tuples(_times, st.sampled_from(["p", "q", "unheard of", None]), st.one_of(st.just({}), _own)), max_size=12
 )
@@ -89,7 +98,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_against_the_definition(spark: SparkSession) -> None:
-    """Random histories, late and out of order, with deletions. Each has producers of its own; Spark does all at once."""
+    """Random histories, late and out of order, with deletions and new beginnings. Each has producers of its own; Spark does all at once."""
     readings: list[Reading] = []
     changes: list[Change] = []
 
@@ -179,6 +188,18 @@ def test_of_some_keys(spark: SparkSession) -> None:
     )
     assert enriched(pipeline.enrich(messages, changes, ["a", "b"])) == {0: {"a": "own"}, 1: {"a": 1.0, "b": 2.0}}
     assert enriched(pipeline.enrich(messages, changes, ["d"])) == {0: {}, 1: {}}
+
+
+def test_who_begins_anew_does_so_with_each_key(spark: SparkSession) -> None:
+    """Also with keys that are not among those that it said again; and where that is all that is known of anybody."""
+    begun: Change = (3, "p", None, "r", 1)
+    messages, changes = frames(
+        spark, [(2, "p", {}), (4, "p", {})], [(1, "p", {"a": 1, "b": 2}, "r", 1), begun, (3, "p", {"b": 3}, "r", 1)]
+    )
+    assert enriched(pipeline.enrich(messages, changes)) == {0: {"a": 1.0, "b": 2.0}, 1: {"b": 3.0}}
+    assert enriched(pipeline.enrich(messages, changes, ["a"])) == {0: {"a": 1.0}, 1: {}}
+    messages, changes = frames(spark, [(4, "p", {})], [begun])
+    assert enriched(pipeline.enrich(messages, changes)) == {0: {}}
 
 
 def test_without_changes(spark: SparkSession) -> None:

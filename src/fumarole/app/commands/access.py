@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fumarole.app.commands.screen import DIM, MISUSED, fail, paint, say
+from fumarole.app.commands.screen import DIM, MISUSED, fail, paint, printable, say
 
 if TYPE_CHECKING:
     import ssl
@@ -65,7 +65,7 @@ class Access:
         from fumarole.client import ServerAddressError, connect
 
         def notice(notice: Notice) -> None:
-            say(paint(str(notice), DIM, sys.stderr))
+            say(paint(printable(str(notice)), DIM, sys.stderr))
 
         try:
             return connect(self.servers, name=f"fumarole {name}", tls=self._tls(), **{"on_notice": notice, **options})

@@ -31,6 +31,7 @@ from fumarole.app.commands.screen import (
     paint,
     printable,
     say,
+    trouble_text,
 )
 from fumarole.core.errors import FumaroleError, PatternError
 from fumarole.core.query.errors import QueryError
@@ -38,7 +39,7 @@ from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.archive.seals import check_namespace
 from fumarole.pipeline.errors import TimeError
 from fumarole.pipeline.jobs.batch import Part, what_if, write
-from fumarole.pipeline.jobs.compacting import compact, sweep
+from fumarole.pipeline.jobs.compacting import DamagedError, compact, sweep
 from fumarole.pipeline.jobs.failures import FAILURES, in_short
 from fumarole.pipeline.jobs.spark import session
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone, run
@@ -89,7 +90,7 @@ def told(complaints: Path | None = None) -> Iterator[None]:
     except FumaroleError as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        fail(trouble_text(error))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except FAILURES as error:
@@ -228,7 +229,7 @@ def _text(value: Any) -> str:
         case int():
             return f"{value:,}"
         case dict():
-            return ", ".join(f"{key} = {each!r}" for key, each in _plain(value).items())
+            return ", ".join(f"{printable(key)} = {each!r}" for key, each in _plain(value).items())
         case _:
             return printable(str(value))
 
@@ -253,16 +254,22 @@ def run_what_if(engine: Engine, part: Part, as_json: bool) -> None:
 
 
 def run_compaction(archive: str, namespace: str, target: int, settled: str, grace: str) -> None:
-    """Says what became of which files."""
+    """Says what became of which files, and which could not be read."""
     with told():
         root = open_root(archive)
         files = made = 0
-        for step in compact(root, namespace, target=target << 20, settled=duration(settled)):
-            became = f"{step.before:,} bytes, now {step.after:,}"
-            say(f"{step.path}: {count_text(step.rows, 'row')} of {step.files:,} files, {became}")
-            files, made = files + step.files, made + 1
+        damaged: DamagedError | None = None
+        try:
+            for step in compact(root, namespace, target=target << 20, settled=duration(settled)):
+                became = f"{step.before:,} bytes, now {step.after:,}"
+                say(f"{printable(step.path)}: {count_text(step.rows, 'row')} of {step.files:,} files, {became}")
+                files, made = files + step.files, made + 1
+        except DamagedError as error:
+            damaged = error
         swept = sweep(root, namespace, grace=duration(grace))
         say(f"{files:,} files became {made:,}; {swept:,} that were replaced before have been deleted")
+        if damaged is not None:
+            raise damaged
 
 
 def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> None:

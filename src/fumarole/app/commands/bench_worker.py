@@ -12,7 +12,7 @@ from typing import Any
 
 from fumarole.app.commands.access import Access
 from fumarole.app.commands.lines import stdin_lines
-from fumarole.app.commands.screen import FAILED, say
+from fumarole.app.commands.screen import FAILED, printable, say
 from fumarole.client import Client
 from fumarole.core.errors import FumaroleError
 
@@ -94,7 +94,7 @@ def main() -> None:
     try:
         asyncio.run(work())
     except (FumaroleError, TimeoutError, StopAsyncIteration) as error:
-        say(f"bench: {str(error) or type(error).__name__}")
+        say(f"bench: {printable(str(error)) or type(error).__name__}")
         sys.exit(FAILED)
 
 

@@ -84,7 +84,7 @@ def _tables(counters: Counters, before: Counters | None, seconds: float) -> Rend
     from rich.table import Table
     from rich.text import Text
 
-    title = Text(f"namespace {counters['namespace']} on {counters['node']}", style="bold")
+    title = Text(printable(f"namespace {counters['namespace']} on {counters['node']}"), style="bold")
     table = Table(box=None, header_style="dim", pad_edge=False)
     table.add_column("")
     table.add_column("sum", justify="right")

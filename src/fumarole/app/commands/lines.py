@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from fumarole.app.commands.screen import CYAN, DIM, paint, printable
+from fumarole.app.commands.screen import CYAN, DIM, json_text, paint, printable
 
 if TYPE_CHECKING:
     from fumarole.client import Message
@@ -32,7 +31,7 @@ def shower(raw: bool, as_json: bool, replies: bool = False) -> Show:
 
 def as_json_line(message: Message) -> bytes:
     """`{"topic": "a.b", "payload": "21.5"}`; `payload_base64` in its place where it is not UTF-8."""
-    return json.dumps(as_object(message), ensure_ascii=False).encode() + b"\n"
+    return json_text(as_object(message)).encode() + b"\n"
 
 
 def as_object(message: Message) -> dict[str, Any]:

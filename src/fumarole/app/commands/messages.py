@@ -8,6 +8,7 @@ import typer
 
 from fumarole.app.commands.access import DEFAULT_SERVERS, Access, Servers, TlsAuthority, TlsCertificate, TlsKey
 from fumarole.app.commands.screen import MISUSED, fail, run
+from fumarole.core import headers
 
 Headers = Annotated[
     list[str] | None, typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header; may be repeated.")
@@ -42,11 +43,19 @@ def header_pairs(texts: list[str] | None) -> list[tuple[str, str]]:
     """`Unit: celsius` as a name and a value."""
     pairs = []
     for text in texts or []:
-        name, colon, value = text.partition(":")
-        if not colon or not name.strip():
-            fail(f"{text!r} is not a header; expected NAME:VALUE", MISUSED)
-        pairs.append((name.strip(), value.strip()))
+        name, colon, value = (part.strip() for part in text.partition(":"))
+        if not colon or not _is_header(name, value):
+            fail(f"{text!r} is not a header; expected NAME:VALUE, UTF-8, no space in the name and no line end", MISUSED)
+        pairs.append((name, value))
     return pairs
+
+
+def _is_header(name: str, value: str) -> bool:
+    try:
+        headers.build([(name, value)])
+    except ValueError:
+        return False
+    return True
 
 
 def sub(

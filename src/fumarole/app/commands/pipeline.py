@@ -85,7 +85,7 @@ def verify(
         bool, typer.Option("--set-aside", help="Move files that are damaged or foreign to `_aside`.")
     ] = False,
 ) -> None:
-    """Check that an archive has everything it says it has, and no holes."""
+    """Read all of an archive, and check that it has everything it says it has, and no holes."""
     need_pipeline()
     from fumarole.app.commands.verifying import verify_archive
 

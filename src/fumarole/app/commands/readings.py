@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from fumarole.app.commands.access import Access
 from fumarole.app.commands.lines import write
-from fumarole.app.commands.screen import CYAN, DIM, GREEN, MISUSED, YELLOW, count_text, fail, paint, printable, say
+from fumarole.app.commands.screen import (
+    CYAN,
+    DIM,
+    GREEN,
+    MISUSED,
+    YELLOW,
+    count_text,
+    fail,
+    json_text,
+    paint,
+    printable,
+    say,
+)
 from fumarole.client import Change, InvalidReadingError, ProducerInfo, QueryRefusedError, Reading
 from fumarole.core.query.errors import QueryError
 
@@ -66,7 +78,7 @@ async def show_producers(access: Access, query: str, as_json: bool) -> None:
         async with access.connect("producers") as client:
             producers = await client.producers(query)
     if as_json:
-        write("".join(json.dumps(each._asdict(), ensure_ascii=False) + "\n" for each in producers).encode())
+        write("".join(json_text(each._asdict()) + "\n" for each in producers).encode())
     elif producers:
         from rich.console import Console
 
@@ -117,7 +129,7 @@ def _as_json(each: Reading | Change) -> str:
         said = {"New": each.new, "Del": each.gone}
     else:
         said = {"id": each.producer, "metadata": each.metadata, "value": each.value, "topic": each.topic}
-    return json.dumps(said, ensure_ascii=False) + "\n"
+    return json_text(said) + "\n"
 
 
 def _as_text(each: Reading | Change) -> str:

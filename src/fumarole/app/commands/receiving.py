@@ -9,7 +9,7 @@ import sys
 from fumarole.app.commands.access import Access
 from fumarole.app.commands.lines import shower, write
 from fumarole.app.commands.screen import DIM, YELLOW, count_text, fail, paint, printable, say
-from fumarole.client import Message, NoReplyTopicError, Subscription
+from fumarole.client import Message, NoReplyTopicError, PayloadTooLargeError, PendingFullError, Subscription
 
 COMMANDS_AT_ONCE = 8
 EXIT_CODE = "Exit-Code"
@@ -71,7 +71,8 @@ async def answer(
                     await free.acquire()
                     commands.create_task(_answer_by_command(request, command, free))
                 else:
-                    await _respond(request, request.payload if text is None else text.encode())
+                    data = request.payload if text is None else text.encode("utf-8", "surrogateescape")
+                    await _respond(request, data)
         await client.flush()
 
 
@@ -92,7 +93,13 @@ async def _respond(request: Message, payload: bytes, exit_code: int = 0) -> None
     try:
         await request.respond(payload, headers=headers)
     except NoReplyTopicError:
-        say(paint(f"{printable(request.topic)}: not a request, not answered", YELLOW, sys.stderr))
+        _say_unanswered(request, "not a request, not answered")
+    except (PayloadTooLargeError, PendingFullError) as error:  # others still want theirs
+        _say_unanswered(request, f"not answered: {error}")
+
+
+def _say_unanswered(request: Message, why: str) -> None:
+    say(paint(printable(f"{request.topic}: {why}"), YELLOW, sys.stderr))
 
 
 def _say_listening(pattern: str, group: str) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from fumarole.app.commands.access import Access
 from fumarole.app.commands.readings import query_mistakes
-from fumarole.app.commands.screen import YELLOW, count_text, fail, paint, say
+from fumarole.app.commands.screen import YELLOW, count_text, fail, paint, printable, say
 from fumarole.client import ClientError
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.seals import Seal
@@ -114,7 +114,7 @@ def line(recorder: Recorder, rate: float) -> str:
         f"{progress.confirmed:,} on disk in {count_text(progress.files, 'file')} ({progress.size / MIB:,.1f} MiB), "
         f"{recorder.dropped + progress.lost:,} dropped"
     )
-    return f"{text}; NOTHING CAN BE WRITTEN: {progress.fault}" if progress.fault else text
+    return f"{text}; NOTHING CAN BE WRITTEN: {printable(progress.fault)}" if progress.fault else text
 
 
 class PlainLines:

@@ -6,9 +6,11 @@ import sys
 from datetime import UTC, datetime
 
 from fumarole.app.commands.access import Access
-from fumarole.app.commands.screen import YELLOW, count_text, paint, say
+from fumarole.app.commands.screen import YELLOW, count_text, fail, paint, printable, say
 from fumarole.client import RefusedError
 from fumarole.pipeline.replay import Range, describe, known_at, messages, replay
+
+FLUSH_SECONDS = 60.0
 
 
 async def replay_archive(access: Access, archive: str, namespace: str, wanted: Range, speed: float) -> None:
@@ -24,11 +26,19 @@ async def replay_archive(access: Access, archive: str, namespace: str, wanted: R
     async with access.connect("replay") as client:
         if wanted.since is not None:
             await describe(client, known_at(archive, namespace, wanted.since))
-        count = await replay(client, messages(archive, namespace, wanted), speed, progress)
+        done = await replay(client, messages(archive, namespace, wanted), speed, progress)
         try:
-            await client.flush()
+            await client.flush(FLUSH_SECONDS)
+        except TimeoutError:
+            fail(f"the broker has not confirmed within {FLUSH_SECONDS:g} s that it heard everything")
         except RefusedError as error:
-            say(paint(f"the broker refused some of them: {error}", YELLOW, sys.stderr))
+            say(paint(f"the broker refused some of them: {printable(str(error))}", YELLOW, sys.stderr))
     if shown:
         sys.stderr.write("\r")
-    say(f"{count_text(count, 'message')} published")
+    if done.left_out:
+        odd = count_text(done.left_out, "header")
+        say(paint(f"{odd} left out: a name with a space, or a line break, cannot be sent", YELLOW, sys.stderr))
+    if client.losses:
+        lost = f"the connection was lost {count_text(client.losses, 'time')}"
+        say(paint(f"{lost}: what was sent just before may not have been heard", YELLOW, sys.stderr))
+    say(f"{count_text(done.messages, 'message')} published")

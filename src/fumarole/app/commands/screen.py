@@ -5,10 +5,11 @@ Results go to stdout, everything else to stderr. Colours are for terminals only,
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, NoReturn, TextIO
 
 import typer
@@ -22,7 +23,8 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
     """Says why on stderr, and ends the command."""
-    say(paint(text, RED, sys.stderr))
+    # Much of it may be what somebody else's program answered.
+    say(paint(printable(text), RED, sys.stderr))
     raise typer.Exit(code)
 
 
@@ -42,12 +44,26 @@ def run(work: Coroutine[Any, Any, None], interrupted: int = INTERRUPTED) -> None
         sys.stdout.flush()
     except FumaroleError as error:
         fail(str(error))
+    except ExceptionGroup as group:
+        ours, others = group.split(FumaroleError)
+        if ours is None or others is not None:
+            raise
+        fail("; ".join(dict.fromkeys(_texts(ours))))
     except KeyboardInterrupt:
         raise typer.Exit(interrupted) from None
     except BrokenPipeError:
         # Whoever read our output has seen enough. The interpreter must not find that out again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit from None
+
+
+def _texts(group: ExceptionGroup[Any]) -> Iterator[str]:
+    """What each error in it says."""
+    for error in group.exceptions:
+        if isinstance(error, ExceptionGroup):
+            yield from _texts(error)
+        else:
+            yield str(error)
 
 
 CYAN, GREEN, YELLOW, RED, DIM, BOLD = "36", "32", "33", "31", "2", "1"
@@ -68,9 +84,19 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
+def json_text(value: object) -> str:
+    """As JSON, letters as they are. What a terminal might obey is escaped: the same text to whoever parses it."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+
+
 def count_text(count: int, noun: str) -> str:
     """`1 message`, `12,000 messages`"""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def trouble_text(error: OSError) -> str:
+    """`archive/default: Permission denied`"""
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error)
 
 
 def duration_text(seconds: float) -> str:

@@ -6,7 +6,8 @@ import sys
 
 import typer
 
-from fumarole.app.commands.screen import FAILED, GREEN, RED, count_text, fail, paint, printable, say
+from fumarole.app.commands.progress import waiting
+from fumarole.app.commands.screen import FAILED, GREEN, RED, count_text, fail, paint, printable, say, trouble_text
 from fumarole.core.errors import FumaroleError
 from fumarole.pipeline.archive.seals import sealed
 from fumarole.pipeline.archive.verifying import set_aside, verify
@@ -16,10 +17,13 @@ def verify_archive(archive: str, namespace: str, aside: bool) -> None:
     """Says what is wrong, a line each, and how much there is."""
     try:
         files = sealed(archive, namespace)
-        problems = verify(archive, namespace)
+        with waiting("reading every file"):
+            problems = verify(archive, namespace)
         moved = set_aside(archive, namespace, problems) if aside else []
     except FumaroleError as error:
         fail(str(error))
+    except OSError as error:
+        fail(trouble_text(error))
     for problem in problems:
         typer.echo(f"{problem.fault}\t{printable(str(problem))}")
     for path in moved:

@@ -62,6 +62,16 @@ class Root:
         found: int | None = self.system.get_file_info(self.at(*parts)).size
         return found
 
+    def written_at(self, *parts: str) -> datetime | None:
+        """When a file was written; None: there is none, or the file system does not know."""
+        found: datetime | None = self.system.get_file_info(self.at(*parts)).mtime
+        return found
+
+    def changed_at(self, *parts: str) -> datetime | None:
+        """When something was last written into a folder, or below; None: the file system does not know."""
+        times = [info.mtime for info in self._list(parts, recursive=True) if info.mtime is not None]
+        return max(times, default=self.written_at(*parts))
+
     def folders(self, *parts: str) -> list[str]:
         """The names of the folders in one."""
         return sorted(info.base_name for info in self._list(parts) if info.type == fs.FileType.Directory)

@@ -1,4 +1,4 @@
-"""What a row of the archive is. Version 1.
+"""What a row of the archive is. Version 2.
 
 Messages, one row each. A record's identity is (recorder, epoch, sequence); a hole in a sequence is a loss.
 
@@ -15,15 +15,16 @@ Messages, one row each. A record's identity is (recorder, epoch, sequence); a ho
 
 Changes of metadata, one row for each key, with a sequence of their own. `kind` says which of the three columns has the
 value: 'text', 'number', 'truth'; or that there is none: 'gone'. A whole number that no double is, such as 2⁵³ + 1, has
-its digits in `text` as well. What held at a time is found by the order
-(time, epoch, recorder, sequence).
+its digits in `text` as well. Of the kind 'anew' is a row that is about no key, its own being empty, but about the
+producer: nothing that was said of it before holds any longer. (Version 1 has no such rows.) What held at a time is
+found by the order (time, epoch, recorder, sequence).
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-VERSION = 1
+VERSION = 2
 VERSION_KEY = b"fumarole.version"
 NAMESPACE_KEY = b"fumarole.namespace"
 GROUP_KEY = b"fumarole.group"
@@ -31,7 +32,8 @@ GROUP_KEY = b"fumarole.group"
 IDENTITY = ("recorder", "epoch", "sequence")
 """What makes a record the one it is."""
 TIME = pa.timestamp("us", tz="UTC")
-KINDS = ("text", "number", "truth", "gone")
+ANEW = "anew"
+KINDS = ("text", "number", "truth", "gone", ANEW)
 
 CHANGE = pa.struct(
     [

@@ -8,7 +8,7 @@ missing or there twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Literal
@@ -79,11 +79,15 @@ def sealed(
 
     With `since` or `until`, without those that have no message in [since, until): by their folder, so rows outside it
     may be in them still. Changes of metadata are there from the beginning, because what held at a time was said before.
-    Raises ArchiveError where there is no such archive or it is of a newer version.
+    Raises ArchiveError where there is no such archive, it cannot be read, or it is of a newer version.
     """
     place = open_root(root)
-    check_namespace(place, namespace)
-    return [file for file in in_force(place, namespace) if _overlaps(file, since, until)]
+    try:
+        check_namespace(place, namespace)
+        return [file for file in in_force(place, namespace) if _overlaps(file, since, until)]
+    except OSError as error:
+        reason = str(error).partition("\n")[0]
+        raise ArchiveError(f"the seals of the archive at {place.name} cannot be read: {reason}") from None
 
 
 def in_force(root: Root, namespace: str) -> list[SealedFile]:
@@ -94,21 +98,27 @@ def in_force(root: Root, namespace: str) -> list[SealedFile]:
     return sorted(standing, key=lambda file: (file.kind, file.path))
 
 
-def read_seals(root: Root, namespace: str, known: Container[str] = ()) -> Iterator[tuple[str, Seal]]:
+def read_seals(root: Root, namespace: str, known: Mapping[str, Seal] | None = None) -> Iterator[tuple[str, Seal]]:
     """Every seal by its name, but for files that are none: `verify` tells of those. Raises ArchiveError if too new.
 
-    Those that are `known` already are passed over: a seal never changes.
+    Those that are `known` already are not read again: a seal never changes.
     """
+    known = known or {}
     for path, _ in root.files(namespace, SEALED):
-        if not path.endswith(SEAL_SUFFIX) or PurePosixPath(path).name.removesuffix(SEAL_SUFFIX) in known:
+        if not path.endswith(SEAL_SUFFIX):
             continue
-        try:
-            data = root.read(path)
-        except FileNotFoundError:
-            continue  # tidied away since the folder was listed
-        seal = parse_seal(data, root.uri(path))
+        name = PurePosixPath(path).name.removesuffix(SEAL_SUFFIX)
+        seal = known.get(name) or read_seal(root, path)
         if seal is not None:
-            yield PurePosixPath(path).name.removesuffix(SEAL_SUFFIX), seal
+            yield name, seal
+
+
+def read_seal(root: Root, path: str) -> Seal | None:
+    """The seal at a path; None: there is none, or it is not one. Raises ArchiveError for one of a newer version."""
+    try:
+        return parse_seal(root.read(path), root.uri(path))
+    except FileNotFoundError:
+        return None  # perhaps tidied away since the folder was listed
 
 
 def parse_seal(data: bytes, place: str) -> Seal | None:

@@ -1,11 +1,15 @@
 """Verification: is everything there that the seals say, as they say it, without holes? And what to do with the rest.
 
-damaged    a sealed file that cannot be read, is cut short, or has other rows than its seal says
+damaged    a sealed file that is cut short, broken inside, or has other rows than its seal says
+unreadable a sealed file that the file system does not give, so that nobody can tell whether it is whole
 missing    a sealed file that is not there
 unsealed   a file with no seal: foreign, or left behind by a recorder that was killed in that moment
 no seal    a file among the seals that is none
 hole       sequences of an incarnation that no file has: messages that were lost
 doubled    sequences of an incarnation that two files in force have
+
+Recorders and compactions may go on meanwhile. They put a file in its place before they seal it, so files are listed
+before seals are read; and one that is young and has a name of theirs may still be sealed.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,13 +34,19 @@ from fumarole.pipeline.archive.seals import (
     SealedFile,
     check_namespace,
     in_force,
-    parse_seal,
     put_seal,
+    read_seal,
     read_seals,
 )
 from fumarole.pipeline.archive.writing import SCHEMAS
 
-Fault = Literal["damaged", "missing", "unsealed", "no seal", "hole", "doubled"]
+Fault = Literal["damaged", "unreadable", "missing", "unsealed", "no seal", "hole", "doubled"]
+MOVED: Final[set[Fault]] = {"damaged", "missing", "unsealed", "no seal"}
+"""Faults of a file, or of its seal, that can be set aside."""
+SOON: Final = timedelta(minutes=1)
+"""So long after it was put in its place a file may have to wait for its seal."""
+Spans = dict[tuple[Kind, str, int], list[tuple[int, int]]]
+"""First and last sequences, by incarnation."""
 _NAME = re.compile(r"(?P<recorder>.+)-(?P<epoch>[0-9]+)-(?P<first>[0-9]{12,})(?P<changes>\.changes)?\.parquet")
 
 
@@ -52,15 +63,19 @@ class Problem(NamedTuple):
 
 
 def verify(root: str | os.PathLike[str] | Root, namespace: str) -> list[Problem]:
-    """All problems of a namespace. Reads the footer of every file, and sequences where files were joined."""
+    """All problems of a namespace. Reads every file to its end. Raises ArchiveError, and OSError from its store."""
     place = open_root(root)
     check_namespace(place, namespace)
-    files = in_force(place, namespace)
-    problems = [problem for file in files if (problem := problem_of(place, namespace, file)) is not None]
-    unfit = {problem.path for problem in problems}
-    problems += _strays(place, namespace)
-    problems += _holes_and_doubles(place, namespace, [file for file in files if file.path not in unfit])
-    return problems
+    problems: list[Problem] = []
+    spans: Spans = defaultdict(list)
+    for file in in_force(place, namespace):
+        data = read_whole(place, namespace, file)
+        if isinstance(data, Problem):
+            problems.append(data)
+            continue
+        for recorder, epoch, first, last in _ranges(file, data):
+            spans[file.kind, recorder, epoch].append((first, last))
+    return [*problems, *_strays(place, namespace), *_holes_and_doubles(spans)]
 
 
 def set_aside(root: str | os.PathLike[str] | Root, namespace: str, problems: list[Problem]) -> list[str]:
@@ -68,10 +83,12 @@ def set_aside(root: str | os.PathLike[str] | Root, namespace: str, problems: lis
     place = open_root(root)
     moved = []
     for problem in problems:
-        if problem.fault in {"hole", "doubled"}:  # of no file in particular
+        if problem.fault not in MOVED:
             continue
         name = problem.path.rpartition("/")[2]
         seal = f"{SEALED}/{name.removesuffix(SUFFIX)}{SEAL_SUFFIX}"
+        if problem.fault == "unsealed" and read_seal(place, f"{namespace}/{seal}") is not None:
+            continue  # it was sealed since
         # The seal first: from then on nobody reads the file.
         for path in dict.fromkeys((seal, problem.path)):
             if place.exists(namespace, path):
@@ -102,9 +119,9 @@ def recover(root: Root, namespace: str, recorder: str) -> Recovered:
     seals = dict(read_seals(root, namespace))
     latest = max((seal.epoch for seal in seals.values() if seal.recorder == recorder), default=0)
     found = []
-    for path in _unsealed(root, namespace, set(seals)):
+    for path in _files(root, namespace):
         name = path.rpartition("/")[2]
-        if not _is_of(name, recorder):
+        if name.removesuffix(SUFFIX) in seals or not _is_of(name, recorder):
             continue
         seal = _seal_for(root, namespace, path)
         if seal is None:
@@ -125,7 +142,7 @@ def _is_of(name: str, recorder: str) -> bool:
 def _seal_for(root: Root, namespace: str, path: str) -> Seal | None:
     """The seal of a file that has none; None: it is not whole."""
     found = _NAME.fullmatch(path.rpartition("/")[2])
-    footer = _footer(root, namespace, path)
+    footer = _footer_at(root, namespace, path)
     if found is None or isinstance(footer, str) or not footer.num_rows:
         return None
     kind: Kind = "changes" if found["changes"] else "messages"
@@ -150,17 +167,52 @@ def problem_of(root: Root, namespace: str, file: Seal) -> Problem | None:
         return Problem("missing", file.path, "its seal is there, the file is not")
     if size != file.bytes:
         return Problem("damaged", file.path, f"it has {size:,} bytes, sealed were {file.bytes:,}")
-    footer = _footer(root, namespace, file.path)
+    footer = _footer_at(root, namespace, file.path)
     wrong = footer if isinstance(footer, str) else _mismatch(footer, file, namespace)
     return None if wrong is None else Problem("damaged", file.path, wrong)
 
 
-def _footer(root: Root, namespace: str, path: str) -> pq.FileMetaData | str:
+def read_whole(root: Root, namespace: str, file: Seal) -> pa.Buffer | Problem:
+    """All bytes of a sealed file in which every row can be read; else what is wrong with it."""
+    try:
+        data = pa.py_buffer(root.read(namespace, file.path))
+    except FileNotFoundError:
+        return Problem("missing", file.path, "its seal is there, the file is not")
+    except OSError as error:
+        return Problem("unreadable", file.path, f"the file system does not give it: {_line(error)}")
+    if data.size != file.bytes:
+        return Problem("damaged", file.path, f"it has {data.size:,} bytes, sealed were {file.bytes:,}")
+    footer = _footer(pa.BufferReader(data))
+    wrong = footer if isinstance(footer, str) else _mismatch(footer, file, namespace) or _fault_inside(data)
+    return data if wrong is None else Problem("damaged", file.path, wrong)
+
+
+def _fault_inside(data: pa.Buffer) -> str | None:
+    try:
+        for _ in pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).iter_batches():
+            pass
+    except (pa.ArrowException, OSError) as error:
+        return f"it cannot be read to its end ({_line(error)})"
+    return None
+
+
+def _footer_at(root: Root, namespace: str, path: str) -> pq.FileMetaData | str:
     try:
         with root.system.open_input_file(root.at(namespace, path)) as stream:
-            return pq.ParquetFile(stream).metadata
+            return _footer(stream)
+    except OSError as error:
+        return f"it cannot be read: {_line(error)}"
+
+
+def _footer(stream: pa.NativeFile) -> pq.FileMetaData | str:
+    try:
+        return pq.ParquetFile(stream).metadata
     except (pa.ArrowException, OSError, ValueError) as error:
-        return f"it cannot be read as Parquet: {str(error).splitlines()[0]}"
+        return f"it cannot be read as Parquet: {_line(error)}"
+
+
+def _line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "it did not say why")
 
 
 def _mismatch(footer: pq.FileMetaData, seal: Seal, namespace: str) -> str | None:
@@ -177,33 +229,41 @@ def _mismatch(footer: pq.FileMetaData, seal: Seal, namespace: str) -> str | None
 
 
 def _strays(root: Root, namespace: str) -> Iterator[Problem]:
-    for path in _unsealed(root, namespace, {name for name, _ in read_seals(root, namespace)}):
-        yield Problem("unsealed", path, "it has no seal, so it is not part of the archive")
+    files = _files(root, namespace)
+    sealed = {name for name, _ in read_seals(root, namespace)}
+    for path in files:
+        if path.rpartition("/")[2].removesuffix(SUFFIX) not in sealed and _stays_unsealed(root, namespace, path):
+            yield Problem("unsealed", path, "it has no seal, so it is not part of the archive")
     for path, _ in root.files(namespace, SEALED):
         relative = path.removeprefix(f"{namespace}/")
-        if not relative.endswith(SEAL_SUFFIX) or parse_seal(root.read(path), path) is None:
+        is_seal = relative.endswith(SEAL_SUFFIX) and read_seal(root, path) is not None
+        if not is_seal and root.exists(path):
             yield Problem("no seal", relative, "it is no seal")
 
 
-def _unsealed(root: Root, namespace: str, sealed: set[str]) -> Iterator[str]:
-    """Files in the folders of messages and changes that no seal names, relative to the namespace."""
-    for folder in root.folders(namespace):
-        if folder.startswith("_") and folder != CHANGES_FOLDER:
-            continue
-        for path, _ in root.files(namespace, folder, recursive=True):
-            name = path.rpartition("/")[2]
-            if not name.startswith(("_", ".")) and name.removesuffix(SUFFIX) not in sealed:
-                yield path.removeprefix(f"{namespace}/")
+def _files(root: Root, namespace: str) -> list[str]:
+    """Files in the folders of messages and changes, relative to the namespace."""
+    return [
+        path.removeprefix(f"{namespace}/")
+        for folder in root.folders(namespace)
+        if not folder.startswith("_") or folder == CHANGES_FOLDER
+        for path, _ in root.files(namespace, folder, recursive=True)
+        if not path.rpartition("/")[2].startswith(("_", "."))
+    ]
 
 
-def _holes_and_doubles(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[Problem]:
-    ranges: dict[tuple[Kind, str, int], list[tuple[int, int]]] = defaultdict(list)
-    for file in files:
-        for recorder, epoch, first, last in _ranges(root, namespace, file):
-            ranges[file.kind, recorder, epoch].append((first, last))
-    for (kind, recorder, epoch), spans in sorted(ranges.items()):
+def _stays_unsealed(root: Root, namespace: str, path: str) -> bool:
+    """Is the file there still, and will nobody seal it in a moment?"""
+    if not _NAME.fullmatch(path.rpartition("/")[2]):
+        return root.exists(namespace, path)
+    written = root.written_at(namespace, path)
+    return written is not None and written < datetime.now(UTC) - SOON
+
+
+def _holes_and_doubles(spans: Spans) -> Iterator[Problem]:
+    for (kind, recorder, epoch), ranges in sorted(spans.items()):
         expected = 0
-        for first, last in sorted(spans):
+        for first, last in sorted(ranges):
             if first > expected:
                 lost = f"{kind} {expected:,} to {first - 1:,} are missing ({first - expected:,})"
                 yield Problem("hole", f"{recorder}-{epoch}", lost)
@@ -214,13 +274,12 @@ def _holes_and_doubles(root: Root, namespace: str, files: list[SealedFile]) -> I
             expected = max(expected, last + 1)
 
 
-def _ranges(root: Root, namespace: str, file: SealedFile) -> Iterator[tuple[str, int, int, int]]:
+def _ranges(file: SealedFile, data: pa.Buffer) -> Iterator[tuple[str, int, int, int]]:
     """The sequences in a file, by incarnation."""
     if file.recorder and not file.replaces:
         yield file.recorder, file.epoch, file.first, file.last
         return
-    with root.system.open_input_file(root.at(namespace, file.path)) as stream:
-        table = pq.ParquetFile(stream).read(columns=list(IDENTITY))
+    table = pq.ParquetFile(pa.BufferReader(data)).read(columns=list(IDENTITY))
     table = table.sort_by([(name, "ascending") for name in IDENTITY])
     begin: tuple[str, int, int] | None = None
     before: tuple[str, int, int] | None = None

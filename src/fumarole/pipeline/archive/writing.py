@@ -58,6 +58,7 @@ class FileWriter:
             use_dictionary=DICTIONARIES[kind],
             column_encoding=dict.fromkeys(COUNTED, "DELTA_BINARY_PACKED"),
             write_statistics=True,
+            write_page_checksum=True,
         )
 
     @property

@@ -2,8 +2,8 @@
 
 The new file is put in its place, and its seal says which it replaces: with that one file the old ones are out of force
 and the new one is in it. The old ones stay where they are for a time of grace, because somebody may be reading them;
-the next compaction after that deletes them. Killed at any moment, it leaves a file without a seal at most, which is no
-part of the archive.
+the next compaction after that deletes them, if the new one can be read to its end. Killed at any moment, it leaves a
+file without a seal at most, which is no part of the archive.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fumarole.core.limits import MIB
 from fumarole.pipeline.archive.places import SEALED, Root, span
 from fumarole.pipeline.archive.seals import SEAL_SUFFIX, SealedFile, check_namespace, in_force, read_seals
+from fumarole.pipeline.archive.verifying import Problem, read_whole
 from fumarole.pipeline.archive.writing import FileWriter
 from fumarole.pipeline.errors import ArchiveError, PipelineError
 from fumarole.pipeline.locks import take
@@ -31,6 +33,12 @@ NAME: Final = "compacted~"
 """No recorder can be called so."""
 LOCK: Final = "_compacting.lock"
 ROW_GROUP: Final = 262_144
+ROW_GROUP_BYTES: Final = 64 * MIB
+"""Who reads a group has all of it in memory, large payloads too."""
+
+
+class DamagedError(ArchiveError):
+    """Files that cannot be read. They and those that would have been joined with them stay as they are."""
 
 
 class Compacted(NamedTuple):
@@ -53,11 +61,12 @@ def compact(
 ) -> Iterator[Compacted]:
     """Makes files of about `target` bytes of each hour's small ones, of hours that ended `settled` ago.
 
-    Raises ArchiveError, and PipelineError where another compaction runs.
+    Raises ArchiveError, PipelineError where another compaction runs, and, when all else is done, DamagedError.
     """
     check_namespace(root, namespace)
     moment = now or datetime.now(UTC)
     epoch = int(moment.timestamp() * 1_000_000)
+    damaged = []
     with _alone(root, namespace):
         for folder, files in groupby(
             in_force(root, namespace), lambda file: (file.kind, str(PurePosixPath(file.path).parent))
@@ -65,12 +74,19 @@ def compact(
             small = [file for file in files if file.bytes < target // 2]
             if _ended(folder[1], moment - settled):
                 for together in _portions(small, target):
-                    yield _merge(root, namespace, together, epoch)
+                    try:
+                        yield _merge(root, namespace, together, epoch)
+                    except DamagedError as error:
+                        damaged.append(str(error))
                     epoch += 1  # names never repeat
+    if damaged:
+        raise DamagedError(
+            f"{'; '.join(damaged)}; `fumarole pipeline verify --set-aside` takes what is damaged out of the archive"
+        )
 
 
 def sweep(root: Root, namespace: str = "default", now: datetime | None = None, grace: timedelta = GRACE) -> int:
-    """Deletes files that were replaced longer ago than the time of grace; says how many.
+    """Deletes files that were replaced longer ago than the time of grace, by one that is whole; says how many.
 
     Raises PipelineError where a compaction runs.
     """
@@ -78,16 +94,22 @@ def sweep(root: Root, namespace: str = "default", now: datetime | None = None, g
     swept = 0
     with _alone(root, namespace):
         seals = dict(read_seals(root, namespace))
-        for name, seal in seals.items():
-            info = root.system.get_file_info(root.at(namespace, SEALED, name + SEAL_SUFFIX))
-            if info.mtime is None or info.mtime > moment - grace:
+        for name, seal in list(seals.items()):
+            old = [each for each in seal.replaces if each in seals]
+            if not old or not _sealed_before(root, namespace, name, moment - grace):
                 continue
-            for replaced in seal.replaces:
-                if replaced in seals:
-                    root.remove(namespace, seals[replaced].path)
-                    root.remove(namespace, SEALED, replaced + SEAL_SUFFIX)
-                    swept += 1
+            if isinstance(read_whole(root, namespace, seal), Problem):
+                continue  # what it was made of is all that there is
+            for replaced in old:
+                root.remove(namespace, seals.pop(replaced).path)
+                root.remove(namespace, SEALED, replaced + SEAL_SUFFIX)
+            swept += len(old)
     return swept
+
+
+def _sealed_before(root: Root, namespace: str, name: str, moment: datetime) -> bool:
+    at = root.written_at(namespace, SEALED, name + SEAL_SUFFIX)
+    return at is not None and at <= moment
 
 
 @contextmanager
@@ -139,7 +161,8 @@ def _tables(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.
     waiting: list[pa.Table] = []
     for group in _groups(root, namespace, files):
         waiting.append(group)
-        if sum(table.num_rows for table in waiting) >= ROW_GROUP:
+        rows, size = sum(table.num_rows for table in waiting), sum(table.nbytes for table in waiting)
+        if rows >= ROW_GROUP or size >= ROW_GROUP_BYTES:
             yield pa.concat_tables(waiting)
             waiting = []
     if waiting:
@@ -149,14 +172,12 @@ def _tables(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.
 def _groups(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.Table]:
     for file in files:
         try:
-            with pq.ParquetFile(root.at(namespace, file.path), filesystem=root.system) as source:
+            path = root.at(namespace, file.path)
+            with pq.ParquetFile(path, filesystem=root.system, page_checksum_verification=True) as source:
                 for number in range(source.num_row_groups):
                     yield source.read_row_group(number)
         except (pa.ArrowException, OSError) as wrong:
-            raise ArchiveError(
-                f"{file.uri} cannot be read ({str(wrong).splitlines()[0]}); "
-                "`fumarole pipeline verify --set-aside` takes what is damaged out of the archive"
-            ) from None
+            raise DamagedError(f"{file.uri} cannot be read ({str(wrong).splitlines()[0]})") from None
 
 
 def _ended(path: str, moment: datetime) -> bool:

@@ -1,8 +1,11 @@
 """What of an archive is new to a job, and fit to be read.
 
-Files are known by the names of their seals. A compacted file stands for those that it replaces: if all of them were
-taken in, so was it; if none was, it is taken in their stead; if some were, the others are, one by one, from where they
-still lie; and where they have been deleted, what is new in it is told by the identity of each message.
+Recorders' files are known by the names of their seals. A compacted file stands for those that it replaces: if all of
+them were taken in, so was it; if none was, it is taken in their stead; if some were, the others are, one by one, from
+where they still lie; and where they have been deleted, what is new in it is told by the identity of each message.
+
+A file that is not fit to be read is set aside, and replaces nothing: what it stood for is taken in from where it still
+lies.
 """
 
 from __future__ import annotations
@@ -10,12 +13,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import Seal, SealedFile, read_seals
-from fumarole.pipeline.archive.verifying import problem_of
+from fumarole.pipeline.archive.verifying import Problem, problem_of, read_whole
 from fumarole.pipeline.jobs.compacting import NAME
 from fumarole.pipeline.jobs.log import Aside
 
@@ -28,7 +28,7 @@ class Intake:
     mixed: list[SealedFile] = field(default_factory=list)
     """Files in which some messages are new and some are not."""
     names: list[str] = field(default_factory=list)
-    """Of seals that are taken in with them: theirs, those that they replace, those that say nothing new."""
+    """Of seals that are taken in with them: theirs, those that they replace, those that are set aside."""
     aside: list[Aside] = field(default_factory=list)
     left: int = 0
     """Files that were too many for this time."""
@@ -36,11 +36,13 @@ class Intake:
     def without(self, unfit: Iterable[Aside]) -> Intake:
         """The same, with these set aside."""
         aside = [*self.aside, *unfit]
-        names = {each.name for each in aside}
+        out = {each.name for each in aside}
+        stood_for = {name for file in (*self.files, *self.mixed) if file.name in out for name in file.replaces}
         return replace(
             self,
-            files=[file for file in self.files if file.name not in names],
-            mixed=[file for file in self.mixed if file.name not in names],
+            files=[file for file in self.files if file.name not in out],
+            mixed=[file for file in self.mixed if file.name not in out],
+            names=[name for name in self.names if name not in stood_for],
             aside=aside,
         )
 
@@ -53,69 +55,68 @@ class Arrivals:
         self._namespace = namespace
         self._seals: dict[str, Seal] = {}
 
-    def next(self, taken: Container[str], most_rows: int) -> Intake:
+    def next(self, taken: Container[str], aside: Container[str], most_rows: int) -> Intake:
         """New files, of messages at most so many rows, but at least one file; of changes all."""
-        self._seals.update(read_seals(self._root, self._namespace, known=self._seals))
+        self._seals = dict(read_seals(self._root, self._namespace, known=self._seals))
         intake = Intake()
         rows = 0
-        for name, seal in self._new(taken, intake):
+        for name, seal in self._new(taken, aside, intake):
             if seal.kind == "messages" and rows and rows + seal.rows > most_rows:
                 intake.left += 1
                 continue
-            intake.names += [name, *seal.replaces]
             if self._fit(name, seal, intake):
                 rows += seal.rows if seal.kind == "messages" else 0
                 intake.files.append(self._file(seal))
         return intake
 
     def unreadable(self, files: Iterable[SealedFile]) -> list[Aside]:
-        """Those of the files that have a fault somewhere inside, where a look at their ends does not find it."""
-        found = []
-        for file in files:
-            try:
-                with pq.ParquetFile(self._root.at(self._namespace, file.path), filesystem=self._root.system) as whole:
-                    for _ in whole.iter_batches():
-                        pass
-            except (pa.ArrowException, OSError) as wrong:
-                found.append(
-                    Aside(name=file.name, reason=f"it cannot be read to its end ({str(wrong).splitlines()[0]})")
-                )
-        return found
+        """Those of the files that have a fault somewhere inside, where a look at their ends does not find it.
+
+        Not those that the file system does not give at the moment: to set them aside would be for ever.
+        """
+        looks = ((file.name, read_whole(self._root, self._namespace, file)) for file in files)
+        return [
+            Aside(name=name, reason=found.text)
+            for name, found in looks
+            if isinstance(found, Problem) and found.fault != "unreadable"
+        ]
 
     def changes(self, known: Container[str], aside: Container[str]) -> list[SealedFile]:
         """All files of changes in force that are known to the job and fit to be read."""
-        replaced = {name for seal in self._seals.values() for name in seal.replaces}
         return [
             self._file(seal)
-            for name, seal in self._seals.items()
-            if seal.kind == "changes" and name in known and name not in replaced and name not in aside
+            for name, seal in self._in_force(aside)
+            if seal.kind == "changes" and all(each in known for each in self._stands_for(name, seal))
         ]
 
-    def _new(self, taken: Container[str], intake: Intake) -> list[tuple[str, Seal]]:
-        replaced = {name for seal in self._seals.values() for name in seal.replaces}
+    def _in_force(self, aside: Container[str]) -> list[tuple[str, Seal]]:
+        """The seals that neither are set aside nor replaced by one that is not."""
+        fit = [(name, seal) for name, seal in self._seals.items() if name not in aside]
+        replaced = {name for _, seal in fit for name in seal.replaces}
+        return [(name, seal) for name, seal in fit if name not in replaced]
+
+    def _new(self, taken: Container[str], aside: Container[str], intake: Intake) -> list[tuple[str, Seal]]:
         found: list[tuple[str, Seal]] = []
-        for name, seal in self._seals.items():
-            if name in taken or name in replaced:
+        for name, seal in self._in_force(aside):
+            inside = self._stands_for(name, seal)
+            unknown = [each for each in inside if each not in taken]
+            if not unknown:
                 continue
-            inside = self._replaced(seal)
-            known = [each for each in inside if each in taken]
-            if inside and len(known) == len(inside):
-                intake.names.append(name)
-            elif known and (rest := self._still_there(each for each in inside if each not in taken)) is not None:
-                intake.names.append(name)
-                found += rest
-            elif known:
-                intake.names += [name, *inside]
-                if self._fit(name, seal, intake):
-                    intake.mixed.append(self._file(seal))
-            else:
+            if len(unknown) == len(inside):
                 found.append((name, seal))
+            elif (rest := self._still_there(unknown)) is not None:
+                found += rest
+            elif self._fit(name, seal, intake):
+                intake.mixed.append(self._file(seal))
         return sorted(found, key=lambda one: (one[1].kind, one[1].epoch, one[1].first, one[0]))
 
     def _fit(self, name: str, seal: Seal, intake: Intake) -> bool:
-        """Can the file be read, as far as its ends tell? Otherwise it is set aside."""
+        """Can the file be read, as far as its ends tell? Then it is taken in; otherwise it is set aside."""
         problem = problem_of(self._root, self._namespace, seal)
-        if problem is not None:
+        if problem is None:
+            intake.names += [name, *seal.replaces]
+        else:
+            intake.names.append(name)
             intake.aside.append(Aside(name=name, reason=problem.text))
         return problem is None
 
@@ -127,9 +128,9 @@ class Arrivals:
         return found if there and len(found) == len(seals) else None
 
     @staticmethod
-    def _replaced(seal: Seal) -> list[str]:
-        """The recorders' files that a file stands for: a seal names them all, and the compacted ones between."""
-        return [name for name in seal.replaces if not name.startswith(NAME)]
+    def _stands_for(name: str, seal: Seal) -> list[str]:
+        """The recorders' files whose rows it has: itself, or those that its seal names beside compacted ones."""
+        return [each for each in seal.replaces if not each.startswith(NAME)] or [name]
 
     def _file(self, seal: Seal) -> SealedFile:
         return SealedFile.of(seal, self._root, self._namespace)

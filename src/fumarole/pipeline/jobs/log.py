@@ -5,8 +5,9 @@
     OUT/readings/batch=000000000007-5f0c…/date=…/hour=…/….parquet
 
 A batch counts from the moment in which its entry appears, whole, under the next number. Whatever was written before
-that moment, by a driver that died, is in no entry, so nobody reads it, and the next driver sweeps it away. There is
-nothing else to recover. Input and output are told in one file, so neither can be without the other (P5).
+that moment, by a driver that died, is in no entry, so nobody reads it, and the next driver sweeps it away: at once
+where it can be sure to be alone, else when it has lain there for a time of grace. There is nothing else to recover.
+Input and output are told in one file, so neither can be without the other (P5).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ LOG = "_log"
 JOB = "job.json"
 VERSION = 1
 GRACE = timedelta(hours=1)
-"""How long folders that were replaced stay, for those who are reading them."""
+"""How long folders that were replaced stay, for those who are reading them; and those that a driver may be writing."""
+FOREVER = datetime.max.replace(tzinfo=UTC)
 _BATCH = re.compile(r"batch=(\d+)-")
 
 
@@ -178,11 +180,14 @@ class Log:
         return state
 
     def commit(self, entry: Entry) -> None:
-        """From here on the batch is done. Raises JobError where somebody else has done it."""
+        """From here on the batch is done. Raises JobError where somebody else has done it, or its folders are gone."""
         if self.root.exists(LOG, entry_name(entry.number)):
             raise JobError(
                 f"another job has written batch {entry.number} of {self.root.name}; only one can run at a time"
             )
+        missing = self._missing(each.path for each in entry.folders)
+        if missing:
+            raise JobError(f"{self.root.uri(missing[0])} is gone, though it was just written; start the job again")
         self.root.put(LOG, entry_name(entry.number), msgspec.json.encode(entry))
 
     def written(self) -> list[str]:
@@ -204,25 +209,31 @@ class Log:
                 f"{self.root.name} has output, but its log ({LOG}) is gone; to go on would take every message in "
                 "twice. Put the log back, or begin anew with another --out"
             )
-        missing = [path for path in state.folders if not self.root.exists(path)]
+        missing = self._missing(state.folders)
         if missing:
             raise JobError(f"{self.root.uri(missing[0])} is gone, though the log counts on it; put it back")
+
+    def _missing(self, paths: Iterable[str]) -> list[str]:
+        return [path for path in paths if not self.root.exists(path)]
 
     def sweep(self, state: State, now: datetime, grace: timedelta = GRACE) -> list[str]:
         """Removes what drivers that died were writing, and folders that were replaced longer ago than the grace."""
         swept = [
             path
             for path in self.written()
-            if path not in state.folders
-            and (path not in state.replaced or self._committed_at(state.replaced[path]) <= now - grace)
+            if path not in state.folders and self._last_of_use(path, state) <= now - grace
         ]
         for path in swept:
             self.root.system.delete_dir(self.root.at(path))
         return swept
 
-    def _committed_at(self, number: int) -> datetime:
-        found: datetime | None = self.root.system.get_file_info(self.root.at(LOG, entry_name(number))).mtime
-        return datetime.max.replace(tzinfo=UTC) if found is None else found
+    def _last_of_use(self, path: str, state: State) -> datetime:
+        """Until when somebody may have been reading, or writing, a folder that is not in force."""
+        if path in state.replaced:
+            return self.root.written_at(LOG, entry_name(state.replaced[path])) or FOREVER
+        if self.root.is_local:  # there only one driver runs (`standing.alone`), and it is writing nothing
+            return datetime.min.replace(tzinfo=UTC)
+        return self.root.changed_at(path) or FOREVER
 
     def sync(self, paths: Iterable[str]) -> None:
         """What Spark wrote survives a power failure too, before the log says that it is there."""

@@ -136,7 +136,8 @@ class StandingJob:
         """Batch after batch until everything sealed is in the output."""
         while True:
             begin = time.monotonic()
-            intake = self._arrivals.next(self.state.taken, self._most_rows)
+            aside = {each.name for each in self.state.aside}
+            intake = self._arrivals.next(self.state.taken, aside, self._most_rows)
             if not intake.names:
                 return
             try:

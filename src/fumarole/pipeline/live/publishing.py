@@ -3,43 +3,63 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fumarole.client import connect
+from fumarole.client import Client, ClosedError, DisconnectedError, connect
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.frames import chunks, frames, slices
+from fumarole.pipeline.frames import chunks, frames, slices, unfit
+
+log = logging.getLogger("fumarole.pipeline")
 
 FLUSH_SECONDS = 60.0
 CARRIED = ("producer", "headers", "changes")
 """Columns that go along as they are, where rows have them."""
 
+_UNHEARD = "the broker may not have heard all rows of this task, which is to be tried again"
 _BYTES_OR_TEXT = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 
 
 def publish(batches: Iterator[pa.RecordBatch], servers: str, options: Mapping[str, str], job: str) -> int:
     """Publishes all rows, and returns when the broker has heard them. How many there were.
 
-    Each has a mark made of the job, the task and its number, unless the option `marks` is false.
+    Each has a mark made of the job, the task and its number, unless the option `marks` is false. Raises PipelineError
+    where the connection was lost: Spark tries the task again, and all of its rows come again, with the same marks.
     """
     return asyncio.run(_publish(batches, servers, options, job))
 
 
 async def _publish(batches: Iterator[pa.RecordBatch], servers: str, options: Mapping[str, str], job: str) -> int:
+    # What a lost connection had taken is gone, and the next one could not tell: so there is no next one.
+    async with connect(servers, name="fumarole spark sink", echo=False, reconnect=False) as client:
+        try:
+            return await _publish_all(client, batches, options, job)
+        except (ClosedError, DisconnectedError) as error:
+            raise PipelineError(f"{_UNHEARD}: {error}") from error
+
+
+async def _publish_all(client: Client, batches: Iterator[pa.RecordBatch], options: Mapping[str, str], job: str) -> int:
     prefix = f"{job}-{_partition()}-"
     marked = options.get("marks", "true").lower() != "false"
-    count = 0
-    async with connect(servers, name="fumarole spark sink", echo=False) as client:
-        for batch in batches:
-            rows = message_rows(pa.Table.from_batches([batch]), options.get("topic"))
-            for part in slices(rows):
-                marks = _marks(prefix, count, part.num_rows) if marked else None
-                count += part.num_rows
-                await client.publish_frames(chunks(frames(part, client.max_payload, marks)))
+    count = left_out = 0
+    # Spark may take its time for a batch. The loop must not wait with it: the broker asks for signs of life.
+    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+        rows = message_rows(pa.Table.from_batches([batch]), options.get("topic"))
+        for part in slices(rows):
+            marks = _marks(prefix, count, part.num_rows) if marked else None
+            count += part.num_rows
+            await client.publish_frames(chunks(frames(part, client.max_payload, marks)))
+            left_out += unfit(part)
+    if left_out:
+        log.warning("headers left out: %d; a name with a space, or a line break, cannot be sent", left_out)
+    try:
         await client.flush(FLUSH_SECONDS)
+    except TimeoutError as error:
+        raise PipelineError(f"{_UNHEARD}: it did not answer within {FLUSH_SECONDS:g} s") from error
     return count
 
 

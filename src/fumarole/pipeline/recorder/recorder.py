@@ -2,7 +2,8 @@
 
 The order at the start matters. Messages are captured first and all that is known of producers is asked for then: what
 changes in between is in both, and nothing is missed. It is written as changes of that time, so that the archive stands
-alone; and again whenever the connection was lost, because nobody heard what changed meanwhile.
+alone; and again whenever the connection was lost, because nobody heard what changed meanwhile. Of each producer it is
+said that this is all: a key that was deleted meanwhile holds no longer, and nobody has to look up which those are.
 
 That a producer was forgotten the broker says on a topic of its own, as a message which takes back all that it had said
 of itself. Where what is recorded does not include that topic it is listened to beside it, in the same group, and only

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from fumarole.core.query.tree import Value
 from fumarole.pipeline import reading
 from fumarole.pipeline.columns.time import window_start
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.batch import Part, Received, received
+from fumarole.pipeline.rows import held
 from fumarole.pipeline.times import as_utc
 from fumarole.pipeline.transforms.gaps import gaps
 from fumarole.pipeline.transforms.rollup import rollup
 from fumarole.pipeline.transforms.traffic import balance
 
 MOST_BUCKETS: Final = 180
+MOST_CELLS: Final = 60
 MOST_STREAMS: Final = 6
 MOST_TOPICS: Final = 14
 MOST_GAPS: Final = 400
@@ -64,7 +67,7 @@ class Chosen:
 
     producer: str
     name: str
-    metadata: dict[str, Any]
+    metadata: dict[str, Value]
     width: timedelta
     windows: list[Window]
     points: list[tuple[datetime, float]]
@@ -85,6 +88,7 @@ class Figures:
     """By day and hour of the day, of archives of several days."""
     heat: Series
     """By topic and bucket, of shorter ones."""
+    heat_width: timedelta
     topics: list[tuple[str, int, int]]
     """Topic, messages, bytes."""
     gaps: list[Gap]
@@ -112,6 +116,7 @@ def gather(spark: SparkSession, part: Part, producer: str | None = None) -> Figu
     if producer is not None and producer not in names:
         raise PipelineError(f"no message of a producer {producer} is in this archive, or in the part asked for")
     long = end - begin >= timedelta(days=2)
+    heat_width = bucket(end - begin, MOST_CELLS)
     figures = Figures(
         title=f"{part.archive.rstrip('/').rpartition('/')[2] or part.archive}, namespace {part.namespace}",
         asked=[(name, str(value)) for name in ("topic", "where", "since", "until") if (value := getattr(part, name))],
@@ -121,7 +126,8 @@ def gather(spark: SparkSession, part: Part, producer: str | None = None) -> Figu
         width=width,
         streams=_streams(messages, width),
         hours=_hours(messages) if long else {},
-        heat={} if long else _heat(messages, [topic for topic, _, _ in topics], bucket(end - begin, 60)),
+        heat={} if long else _heat(messages, [topic for topic, _, _ in topics], heat_width),
+        heat_width=heat_width,
         topics=topics,
         gaps=_gaps(messages, names),
         recorders=_recorders(messages),
@@ -232,8 +238,6 @@ def _chosen(
         (as_utc(row["time"]), row["value"]) for row in own.sample(fraction=share, seed=1).orderBy("time").collect()
     ]
     said = reading.changes(spark, part.archive, part.until, part.namespace).where(sf.col("producer") == producer)
-    metadata: dict[str, Any] = {}
-    for row in said.orderBy("time", "epoch", "recorder", "sequence").collect():
-        metadata[row["key"]] = None if row["kind"] == "gone" else row[row["kind"]]
-    held = {key: value for key, value in metadata.items() if value is not None}
-    return Chosen(producer, names[producer], held, width, windows, points)
+    in_order = said.orderBy("time", "epoch", "recorder", "sequence").collect()
+    metadata = held(row.asDict() for row in in_order)
+    return Chosen(producer, names[producer], metadata, width, windows, points)

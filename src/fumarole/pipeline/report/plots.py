@@ -6,7 +6,6 @@ import io
 import warnings
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -97,16 +96,13 @@ def heat(figures: Figures) -> str:
     """Days by hours of the day; of a shorter time, topics by time."""
     if figures.hours:
         return _hours(figures)
-    names = list(figures.heat)
-    starts = sorted({start for each in figures.heat.values() for start in each})
-    width = min((later - earlier for earlier, later in pairwise(starts)), default=timedelta(seconds=1))
-    starts = _buckets(starts[0], starts[-1], width)
-    cells = np.array([[figures.heat[name].get(start, 0) for start in starts] for name in names], dtype=float)
+    names, width = list(figures.heat), figures.heat_width
+    starts, cells = heat_cells(figures)
 
     def draw(axes: Axes) -> None:
         edges = [_place(start) for start in [*starts, starts[-1] + width]]
         mesh = axes.pcolormesh(
-            edges, range(len(names) + 1), cells, cmap=HEAT, vmin=0, edgecolors="white", linewidth=0.6
+            edges, range(len(names) + 1), np.array(cells), cmap=HEAT, vmin=0, edgecolors="white", linewidth=0.6
         )
         axes.set_yticks([row + 0.5 for row in range(len(names))], _labels(names))
         axes.invert_yaxis()
@@ -115,6 +111,12 @@ def heat(figures: Figures) -> str:
         _scale(axes, mesh, f"messages in {span_text(width)}")
 
     return _svg(draw, 0.6 + 0.3 * max(4, len(names)), "heat")
+
+
+def heat_cells(figures: Figures) -> tuple[list[datetime], list[list[int]]]:
+    """When each bucket begins, and for each topic how many messages it had in each."""
+    starts = _buckets(figures.begin, figures.end, figures.heat_width)
+    return starts, [[counts.get(start, 0) for start in starts] for counts in figures.heat.values()]
 
 
 def _hours(figures: Figures) -> str:

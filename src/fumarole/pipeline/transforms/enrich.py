@@ -1,12 +1,14 @@
 """Readings with the metadata that held at their time.
 
-What held at a time is, for each key, what was said last about it at that time or before; `gone` is nothing. A reading's
-own delta counts for it (M5). That is the whole definition; it does not matter in which order rows were captured.
+What held at a time is, for each key, what was said last about it at that time or before; `gone` is nothing, and `anew`
+is nothing for all keys. A reading's own delta counts for it (M5). That is the whole definition; it does not matter in
+which order rows were captured.
 
     time  producer  change                     time  producer  reading      metadata
     1     p         Room = '410'               2     p         20.5         Room = '410'
     3     p         Room = '411', Floor = 4    3     p         20.6         Room = '411', Floor = 4
     5     p         Room gone                  9     p         20.7         Floor = 4
+    10    p         anew, Room = '412'         11    p         20.8         Room = '412'
 
 In two steps. First the changes become versions, all that held from one moment until the next: one pass over the
 changes of each producer, in order, with a running last value for each key. Then each reading finds the version of its
@@ -31,6 +33,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from fumarole.core.limits import MIB
+from fumarole.pipeline.archive.schema import ANEW
 from fumarole.pipeline.columns.where import METADATA, VALUE
 from fumarole.pipeline.tables import METADATA_MAP
 
@@ -60,17 +63,17 @@ class _Facts:
 
     @classmethod
     def of(cls, changes: DataFrame) -> _Facts | None:
-        """None: there are no changes. A small job of its own."""
+        """None: they say nothing of any key. A small job of its own."""
         found = changes.agg(
             sf.count(sf.lit(1)).alias("count"),
             sf.approx_count_distinct("producer").alias("producers"),
             # A clock that was far off, now and then, must not decide how wide buckets are.
             sf.percentile_approx(sf.unix_micros("time"), [0.01, 0.99]).alias("times"),
-            sf.sort_array(sf.collect_set("key")).alias("keys"),
+            sf.sort_array(sf.collect_set(sf.when(~_is_anew(), sf.col("key")))).alias("keys"),
             sf.avg(sf.octet_length("text")).alias("text"),
         ).first()
         assert found is not None
-        if not found["count"]:
+        if not found["keys"]:
             return None
         begin, end = found["times"]
         return cls(found["count"], found["producers"], begin, end, found["keys"], found["text"] or 0.0)
@@ -109,7 +112,7 @@ def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None =
 
     With `keys`, of these keys only. Some facts about the changes are looked up first, by a small job of their own.
     """
-    asked = changes if keys is None else changes.where(sf.col("key").isin(list(keys)))
+    asked = changes if keys is None else changes.where(sf.col("key").isin(list(keys)) | _is_anew())
     facts = _Facts.of(asked)
     if facts is None:
         described = messages.withColumn(METADATA, _nothing())
@@ -139,7 +142,8 @@ def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> Dat
     in_order = Window.partitionBy("producer").orderBy(*_ORDER)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     value = sf.struct(*VALUE.fieldNames())
-    latest = [sf.last(sf.when(sf.col("key") == key, value), ignorenulls=True).over(so_far) for key in keys]
+    about = [sf.when((sf.col("key") == key) | _is_anew(), value) for key in keys]
+    latest = [sf.last(said, ignorenulls=True).over(so_far) for said in about]
     entries = sf.array(*[sf.struct(sf.lit(key), found) for key, found in zip(keys, latest, strict=True)])
     last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
     reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
@@ -165,8 +169,12 @@ def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> Dat
     )
 
 
+def _is_anew() -> Column:
+    return sf.col("kind") == ANEW
+
+
 def _held(entry: Column) -> Column:
-    return entry["col2"].isNotNull() & (entry["col2"]["kind"] != "gone")
+    return entry["col2"].isNotNull() & ~entry["col2"]["kind"].isin("gone", ANEW)
 
 
 def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:

@@ -1,0 +1,116 @@
+"""How commands end, and what they print of texts that others wrote: shown, not obeyed by the terminal."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from fumarole.app.commands import publishing
+from fumarole.app.commands.screen import FAILED, fail, json_text, printable, run
+from fumarole.client import ClosedError
+from tests.app.commands import run_here
+
+STEERING = "\x1b[2J\x9b2J\x07\r"
+SHOWN = r"\x1b[2J\x9b2J\x07\x0d"
+
+
+def test_what_steers_a_terminal_is_shown() -> None:
+    assert printable(f"é\t日\n{STEERING}") == f"é\t日\n{SHOWN}"
+
+
+def test_json_means_the_same() -> None:
+    text = json_text({STEERING: ["é", STEERING]})
+    assert text.isprintable()
+    assert "é" in text
+    assert json.loads(text) == {STEERING: ["é", STEERING]}
+
+
+def test_why_a_command_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        fail(f"refused: {STEERING}")
+    assert capsys.readouterr().err == f"refused: {SHOWN}\n"
+
+
+def test_errors_of_several_tasks_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    async def fails() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in (1, 2, 2):
+                tasks.create_task(closed(number))
+
+    async def closed(number: int) -> None:
+        async with asyncio.TaskGroup():
+            raise ClosedError(f"broker {number} is gone")
+
+    with pytest.raises(typer.Exit) as ended:
+        run(fails())
+    assert ended.value.exit_code == FAILED
+    assert capsys.readouterr().err == "broker 1 is gone; broker 2 is gone\n"
+
+
+def test_what_is_our_own_fault_among_them_is_not_hidden() -> None:
+    async def fails() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(wrong(ClosedError("gone")))
+            tasks.create_task(wrong(KeyError("bug")))
+
+    async def wrong(error: Exception) -> None:
+        raise error
+
+    with pytest.raises(ExceptionGroup):
+        run(fails())
+
+
+@pytest.fixture
+def rude_server() -> Iterator[str]:
+    """Answers whoever connects with an error that would clear the screen."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576}\r\n')
+                connection.recv(4096)
+                connection.sendall(b"-ERR 'no \x1b[2J entry'\r\n")
+
+        server = threading.Thread(target=serve)
+        server.start()
+        yield f"nats://127.0.0.1:{listener.getsockname()[1]}"
+        server.join()
+
+
+def test_what_a_server_says(rude_server: str) -> None:
+    ended = run_here("pub", "a", "1", "--servers", rude_server)
+    assert ended.code == 1
+    assert r"(no \x1b[2J entry)" in ended.err
+    assert "\x1b" not in ended.err
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """Lets a client in, and says nothing more."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576}\r\n')
+                connection.recv(4096)
+                connection.sendall(b"PONG\r\n")
+                while connection.recv(4096):
+                    pass
+
+        server = threading.Thread(target=serve)
+        server.start()
+        yield f"nats://127.0.0.1:{listener.getsockname()[1]}"
+        server.join()
+
+
+def test_a_server_that_does_not_confirm(silent_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "FLUSH_SECONDS", 0.1)
+    ended = run_here("pub", "a", "1", "--servers", silent_server)
+    text = "no server confirmed within 0.1 s that it heard everything; some of it may be lost\n"
+    assert (ended.code, ended.err) == (1, text)
