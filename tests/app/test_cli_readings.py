@@ -1,11 +1,13 @@
 """`sub --where`, `producers`, `producer forget`, `query explain`."""
 
+import asyncio
 import json
 import os
 import pty
 
 import pytest
 
+import fumarole
 from tests.app.commands import CommandLine
 
 ONE = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
@@ -96,6 +98,21 @@ def test_producers(command_line: CommandLine) -> None:
     assert only == {"id": ONE, "metadata": {"Room": "410", "Kind": "[bold]"}, "value": 21.5}
     nobody = command_line.run_here("producers", "--where", "Room = '1'")
     assert (nobody.code, nobody.out, nobody.err) == (0, b"", "no producer that this query selects\n")
+
+
+def test_more_producers_than_are_shown(command_line: CommandLine) -> None:
+    ids = [f"{number:08}-0000-4000-8000-000000000000" for number in range(1_001)]
+
+    async def speak(identities: list[str]) -> None:
+        async with fumarole.connect(command_line.url) as client:
+            for identity in identities:
+                await client.producer(identity=identity).publish(1)
+
+    for some, hint in ((ids[:1_000], ""), (ids[1_000:], "the first 1,000, there are more\n")):
+        asyncio.run(speak(some))
+        ended = command_line.run_here("producers", "--json")
+        assert [json.loads(line)["id"] for line in ended.lines] == ids[:1_000]
+        assert ended.err == hint
 
 
 def test_forget(command_line: CommandLine) -> None:

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 import fumarole
+from fumarole.app.credentials import token_digest
+from fumarole.app.settings import PermissionSettings, UserSettings
+from fumarole.app.values import Secret
 from fumarole.client import Disconnected, InvalidReadingError, Message, ProducerInfo, Reconnected, RefusedError
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker
@@ -174,7 +177,26 @@ async def test_all_producers_come_in_pages(broker: RealBroker) -> None:
         pages = [page async for page in client.all_producers()]
         assert [each.id for page in pages for each in page] == identities
         assert len(pages) > 2
+        assert [each.id for each in await client.producers()] == identities[:1_000]
+        assert [each.id for each in await client.producers(most=2_000)] == identities
         some = [page async for page in client.all_producers("Number BETWEEN 5 AND 7")]
         assert [[each.metadata["Number"] for each in page] for page in some] == [[5, 6, 7]]
         with pytest.raises(RefusedError, match="expected a query, or a JSON object"):
             await client.ask_broker("$FUM.producers", '{"skip": -1}')
+
+
+async def test_who_may_know_the_last_of_many_producers_finds_them(start_broker: StartBroker) -> None:
+    """Though all of the broker's first answer may be passed over."""
+    digest = Secret(token_digest("t0ken")), Secret(token_digest("other"))
+    allowed = PermissionSettings(allow=("site9.>", "_INBOX.>"))
+    users = UserSettings(name="all", token=digest[0]), UserSettings(name="ann", token=digest[1], subscribe=allowed)
+    broker = await start_broker(users=users)
+    async with fumarole.connect(broker.login("t0ken")) as client, fumarole.connect(broker.login("other")) as ann:
+        for number in range(1_050):
+            await client.producer().publish(number)
+        known = [client.producer({"Number": number}, topic="site9.hall") for number in range(3)]
+        for producer in known:
+            await producer.publish(1)
+        await client.flush()
+        assert [each.id for each in await ann.producers()] == [producer.id for producer in known]
+        assert [each.id for each in await ann.producers("Number = 1")] == [known[1].id]

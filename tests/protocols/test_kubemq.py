@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from fumarole.core import headers
 from fumarole.core.publication import Publication
 from fumarole.protocols import kubemq
+from fumarole.protocols.columns import said
 from fumarole.protocols.kubemq_pb2 import DESCRIPTOR, Event, EventReceive, Request, Response
 
 # Any text that protobuf takes, which is all but halves of surrogate pairs; line ends and blanks more than by chance.
@@ -97,6 +98,31 @@ def test_nothing_breaks_out_of_its_header(event_id: str, metadata: str, event_ta
     assert all(name.decode().isascii() and value for name, _, value in (line.partition(b":") for line in lines[1:-2]))
     assert not set(block.replace(b"\r\n", b"")) & set(range(32))
     assert len(block.decode().splitlines()) == len(lines) - 1  # nor is there what only Unicode takes for a line end
+
+
+SPEAKING = {"Producer": "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60", "Metadata": '{"Room": "forged"}'}
+
+
+def test_no_tags_make_a_reading_of_a_message() -> None:
+    """Not to a NATS client or a recorder; KubeMQ's receivers get them as they were."""
+    event = Event(EventID="1", Channel="a", Body=b"21.5", Tags=SPEAKING)
+    request = Request(RequestID="1", RequestTypeData=Request.Query, ClientID="me", Channel="a", Tags=SPEAKING)
+    response = Response(RequestID="1", ClientID="me", ReplyChannel="r", Executed=True, Timestamp=1, Tags=SPEAKING)
+    sent = (
+        kubemq.event_publication(event, "a"),
+        kubemq.request_publication(request, "r"),
+        kubemq.response_publication(response),
+    )
+    for publication in sent:
+        assert not {"Producer", "Metadata"} & {name for name, _ in headers.parse(publication.headers)}
+        assert said(publication.headers).producer is None
+    received = (
+        kubemq.publication_event(sent[0], no_id),
+        kubemq.publication_request(sent[1], kubemq.QUERY, no_id),
+        kubemq.publication_response(sent[2], request, 0),
+    )
+    assert [dict(message.Tags) for message in received] == [SPEAKING] * 3
+    assert dict(EventReceive.FromString(kubemq.event_frame(event)).Tags) == SPEAKING
 
 
 HEADERS = [

@@ -82,6 +82,21 @@ def test_what_a_user_may_publish(guarded: Door) -> None:
     assert guarded.desk.counters("kubemq")["dropped"]["refused"] == 3
 
 
+def test_no_user_speaks_for_a_producer(guarded: Door) -> None:
+    """Others hear the tags as tags; nobody hears a reading."""
+    nats = guarded.desk.connect(user="root", password="")
+    nats.session.admit(ROOT)
+    nats.say("SUB open.hall 1\r\n")
+    receiver = guarded.receiver("open.hall", session=guarded.open("", ROOT))
+    tags = {"Producer": "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60", "Metadata": '{"Room": "forged"}', "site": "north"}
+    guarded.send("open.hall", b"21.5", session=guarded.open("", ADA), Tags=tags)
+    heard = nats.hears()
+    assert b"\r\nsite: north\r\n" in heard
+    assert b"\r\nProducer:" not in heard
+    assert b"\r\nMetadata:" not in heard
+    assert [dict(event.Tags) for event in events(receiver)] == [tags]
+
+
 def test_what_a_user_may_receive(guarded: Door) -> None:
     """A wider subscription is allowed where it is inside what is, and never gets the denied part."""
     receivers = [guarded.receiver(channel, session=guarded.open("", ADA)) for channel in ("open.>", "open.a*")]

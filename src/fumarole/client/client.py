@@ -278,20 +278,30 @@ class Client:
         """The cluster as the node of this connection sees it: its peers, and how the links to them are."""
         return await self.ask_broker(CLUSTER, timeout=timeout)
 
-    async def producers(self, query: str = "", timeout: float = 5.0) -> list[ProducerInfo]:
-        """The producers that a query selects, or all; the broker tells at most 1,000. Raises QueryRefusedError."""
-        answer = await self.ask_broker(PRODUCERS, query, query, timeout)
-        return [ProducerInfo(each["id"], each["metadata"], each["value"], each["age"]) for each in answer["producers"]]
+    async def producers(self, query: str = "", timeout: float = 5.0, *, most: int = 1_000) -> list[ProducerInfo]:
+        """The producers that a query selects, or all; the first `most` of them. Raises QueryRefusedError.
+
+        The broker may be asked several times, and has `timeout` for each answer.
+        """
+        found: list[ProducerInfo] = []
+        skip: int | None = 0
+        while skip is not None and len(found) < most:
+            page, skip = await self._some_producers(query, skip, timeout)
+            found += page
+        return found[:most]
 
     async def all_producers(self, query: str = "", timeout: float = 5.0) -> AsyncIterator[list[ProducerInfo]]:
         """However many there are, about a thousand at a time. Those that come or go meanwhile may be missed."""
         skip: int | None = 0
         while skip is not None:
-            answer = await self.ask_broker(PRODUCERS, json.dumps({"where": query, "skip": skip}), query, timeout)
-            yield [
-                ProducerInfo(each["id"], each["metadata"], each["value"], each["age"]) for each in answer["producers"]
-            ]
-            skip = answer["next"]
+            page, skip = await self._some_producers(query, skip, timeout)
+            yield page
+
+    async def _some_producers(self, query: str, skip: int, timeout: float) -> tuple[list[ProducerInfo], int | None]:
+        """Those of one answer, perhaps none, and what to skip for those that follow; None: there are no more."""
+        answer = await self.ask_broker(PRODUCERS, json.dumps({"where": query, "skip": skip}), query, timeout)
+        told = answer["producers"]
+        return [ProducerInfo(each["id"], each["metadata"], each["value"], each["age"]) for each in told], answer["next"]
 
     def producer(
         self,

@@ -12,7 +12,8 @@ becomes a publication like this (K2):
                                                          Kubemq-Tag: a%20b=1
 
 and every header that is not `Kubemq-…` becomes a tag again, whoever wrote it. What cannot stand in a header as it is
-(line ends, white space at the ends) is percent-encoded: a field under its name with a `*`, a tag as `Kubemq-Tag`.
+(line ends, white space at the ends) is percent-encoded: a field under its name with a `*`, a tag as `Kubemq-Tag`. So
+are tags that would make a reading of the message, `Producer` and `Metadata`: nobody speaks for a producer here.
 
 Commands and Queries are publications too, with a reply topic, each under a first word of its own, so that a channel
 of Events, one of Commands and one of Queries never mix though they have the same name.
@@ -140,6 +141,8 @@ TAG: Final = "Kubemq-Tag"
 ERROR: Final = "Kubemq-Error"
 EXECUTED: Final = "Kubemq-Executed"
 OURS: Final = "Kubemq-"
+READING: Final = frozenset({"Producer", "Metadata"})
+"""What makes a message a reading. Who may write these is asked at the doors that take readings, and this is none."""
 
 # The fields that travel as headers, by message.
 EVENT_FIELDS: Final = {ID: "EventID", METADATA: "Metadata"}
@@ -205,7 +208,8 @@ def _field_pair(name: str, value: str | int | bytes) -> tuple[str, str]:
 
 
 def _tag_pair(name: str, value: str) -> tuple[str, str]:
-    if _PLAIN_NAME.fullmatch(name) and not name.startswith(OURS) and _PLAIN_VALUE.fullmatch(value):
+    is_free = _PLAIN_NAME.fullmatch(name) and not name.startswith(OURS) and name not in READING
+    if is_free and _PLAIN_VALUE.fullmatch(value):
         return name, value
     return TAG, f"{quote(name, safe='')}={quote(value, safe='')}"
 

@@ -30,8 +30,8 @@ from fumarole.core.query.errors import QueryError
 if TYPE_CHECKING:
     from rich.table import Table
 
-MOST_TOLD = 1_000
-"""Producers that a broker tells at once."""
+MOST_SHOWN = 1_000
+"""Producers, by one command."""
 UNBOUNDED_WIDTH = 10_000
 """Of a table that goes to a file or a pipe."""
 
@@ -76,7 +76,8 @@ async def show_producers(access: Access, query: str, as_json: bool) -> None:
     """Prints the producers that the query selects, or all."""
     with query_mistakes():
         async with access.connect("producers") as client:
-            producers = await client.producers(query)
+            found = await client.producers(query, most=MOST_SHOWN + 1)
+    producers = found[:MOST_SHOWN]
     if as_json:
         write("".join(json_text(each._asdict()) + "\n" for each in producers).encode())
     elif producers:
@@ -85,8 +86,8 @@ async def show_producers(access: Access, query: str, as_json: bool) -> None:
         Console(width=None if sys.stdout.isatty() else UNBOUNDED_WIDTH).print(_table(producers))
     else:
         say("no producer" + (" that this query selects" if query else ""))
-    if len(producers) == MOST_TOLD:
-        say(paint(f"the first {MOST_TOLD:,}, there may be more", YELLOW, sys.stderr))
+    if len(found) > MOST_SHOWN:
+        say(paint(f"the first {MOST_SHOWN:,}, there are more", YELLOW, sys.stderr))
 
 
 async def forget(access: Access, identity: str) -> None:
