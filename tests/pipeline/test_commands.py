@@ -134,10 +134,12 @@ def test_what_is_told_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
         left=2,
     )
     analysing.tell(progress)
+    analysing.warn("r-1-1: the file system\x1b does not give it")
     assert capsys.readouterr().err.splitlines() == [
         "batch 7  5,000 rows  2,000 rows/s  2.5 s  lag 5 min  watermark 2026-03-01 12:00:00  "
         "3 late  20 described anew  2 files to go",
         "set aside, not read: r-1-0: it has\\x1b 5 bytes",
+        "not read yet: r-1-1: the file system\\x1b does not give it",
     ]
 
 
@@ -164,7 +166,7 @@ def test_damage_is_told_in_a_line_each(tmp_path: Path) -> None:
     assert done == "2 files became 1; 0 that were replaced before have been deleted"
     assert f"{seals[2].path} cannot be read" in damaged
     found, _ = commands.run("verify", "--set-aside", code=1)
-    assert found.splitlines()[0].startswith(f"damaged\t{seals[2].path}: it cannot be read to its end (")
+    assert found.splitlines()[0].startswith(f"damaged\t{seals[2].path}: it has other bytes than were sealed")
     assert commands.run("compact")[1].splitlines()[-1].startswith("2 files became 1; ")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +17,7 @@ import pytest
 from fumarole.pipeline.archive import open_root, sealed, write_rows
 from fumarole.pipeline.archive.places import SEALED, Root
 from fumarole.pipeline.archive.seals import Seal, put_seal
-from fumarole.pipeline.archive.verifying import recover, set_aside, verify
+from fumarole.pipeline.archive.verifying import problem_of, recover, set_aside, verify
 from tests.pipeline.archives import damage
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -68,7 +70,7 @@ def test_damage_inside(archive: Path) -> None:
     damage(file(archive, "r-1-000000000010.parquet"))
     problems = verify(archive, "default")
     assert [(problem.fault, problem.text.partition(" (")[0]) for problem in problems] == [
-        ("damaged", "it cannot be read to its end")
+        ("damaged", "it has other bytes than were sealed")
     ]
     set_aside(archive, "default", problems)
     join(archive, [pq.read_table(each.uri, partitioning=None) for each in sealed(archive, "default")])
@@ -78,9 +80,20 @@ def test_damage_inside(archive: Path) -> None:
 
 
 def test_a_single_bit(archive: Path) -> None:
-    """What can be read may be something else than was written: pages have checksums."""
+    """What can be read may be something else than was written."""
+    path = file(archive, "r-1-000000000010.parquet")
+    data = path.read_bytes()
+    for at in range(4, len(data) - 4, 97):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        assert found(archive) == [("damaged", path.name)]
+
+
+def test_a_single_bit_of_a_file_that_was_found(archive: Path) -> None:
+    """Its seal has no digest; its pages have checksums."""
     noise = bytes(range(97, 123))
     (seal,) = write_rows(archive, "default", [{"time": NOON, "topic": "a", "payload": noise}], recorder="u", epoch=3)
+    (archive / "default" / SEALED / f"{seal.name}.json").unlink()
+    assert [each.name for each in recover(open_root(archive), "default", "u").sealed] == [seal.name]
     path = archive / "default" / seal.path
     data = bytearray(path.read_bytes())
     data[data.index(noise) + 5] ^= 1
@@ -98,6 +111,31 @@ def test_a_file_that_the_file_system_does_not_give_stays(archive: Path) -> None:
     assert [(problem.fault, problem.path) for problem in problems] == [("unreadable", f"{FOLDER}/{path.name}")]
     assert "Too many levels of symbolic links" in problems[0].text
     assert set_aside(archive, "default", problems) == []
+
+
+class Failing:
+    """A store that opens every file, knows its size, and then fails."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def open_input_file(self, _: str) -> pa.PythonFile:
+        class File(io.BytesIO):
+            def read(self, _: int | None = -1) -> bytes:
+                raise OSError("503 Slow Down")
+
+        return pa.PythonFile(File(bytes(self._size)), mode="r")
+
+    open_input_stream = open_input_file
+
+
+def test_a_store_that_fails_in_the_middle_says_nothing_of_the_file(archive: Path) -> None:
+    (seal,) = (each for each in sealed(archive, "default") if each.recorder == "s-t")
+    assert problem_of(open_root(archive), "default", seal) is None
+    system: Any = Failing(seal.bytes)
+    problem = problem_of(Root(system, "archive", "store://archive"), "default", seal)
+    assert problem is not None
+    assert (problem.fault, problem.text) == ("unreadable", "the file system does not give it: 503 Slow Down")
 
 
 class Busy(Root):

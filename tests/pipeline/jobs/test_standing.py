@@ -136,11 +136,51 @@ def test_files_that_are_damaged_inside_are_set_aside(spark: SparkSession, tmp_pa
     for seal in (said, broken):
         damage(archive / "default" / seal.path)
     (progress,) = catch_up(spark, archive, out)
-    assert sorted(text.split(" (")[0] for text in progress.aside) == [
-        f"{name}: it cannot be read to its end" for name in sorted((said.name, broken.name))
+    assert sorted(progress.aside) == [
+        f"{name}: it has other bytes than were sealed" for name in sorted((said.name, broken.name))
     ]
     assert sorted(row["sequence"] for row in pipeline.output(spark, out, "readings").collect()) == [0, 2]
     assert catch_up(spark, archive, out) == []
+
+
+def test_a_damaged_file_of_changes_brings_back_one_that_is_damaged_too(spark: SparkSession, tmp_path: Path) -> None:
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    recorder = Recorder(archive)
+    broken, _ = (recorder.seal(change(0, "p", {key: 1}), "changes")[0] for key in ("Room", "Floor"))
+    catch_up(spark, archive, out)
+    (step,) = compact(open_root(archive), now=BEGIN + timedelta(days=2))
+    for path in (step.path, broken.path):
+        damage(archive / "default" / path)
+    recorder.seal([message(1, "a", "p", 1.0)])
+    (progress,) = catch_up(spark, archive, out)
+    assert [text.split(":")[0] for text in progress.aside] == [Path(step.path).stem, broken.name]
+    assert metadata(spark, out) == {("r", 0): {"Floor": 1.0}}
+
+
+def test_a_file_that_cannot_be_had_is_told_of_and_waits(spark: SparkSession, tmp_path: Path) -> None:
+    """It is taken in when the file system gives it again (P5)."""
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    recorder = Recorder(archive)
+    (away,) = recorder.seal([message(1, "a", "p", 1.0)])
+    recorder.seal([message(2, "a", "p", 1.0)])
+    path = archive / "default" / away.path
+    kept = path.rename(tmp_path / "kept")
+    path.symlink_to(path)
+    job = StandingJob(spark, archive, out)
+    told: list[Progress] = []
+    warned: list[str] = []
+    with pytest.raises(JobError, match="files that cannot be had at the moment: 1; all others are in the output"):
+        standing.run(job, told.append, warned.append, once=True)
+    assert [(each.rows, each.left, each.aside) for each in told] == [(1, 1, ())]
+    (line,) = warned
+    assert line.startswith(f"{away.name}: the file system does not give it: ")
+    looks = iter([False, False, True])
+    standing.run(job, told.append, warned.append, stopping=lambda _: next(looks))
+    assert len(warned) == 2, "once, though it looked three times"
+    kept.replace(path)
+    standing.run(job, told.append, warned.append, once=True)
+    assert [each.rows for each in told] == [1, 1]
+    assert check_exact(spark, archive, out) == 2
 
 
 def test_a_batch_that_is_not_what_was_sealed_does_not_count(

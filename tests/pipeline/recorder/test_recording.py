@@ -24,6 +24,7 @@ import fumarole
 from fumarole import pipeline
 from fumarole.pipeline.archive import sealed
 from fumarole.pipeline.archive.verifying import verify
+from fumarole.pipeline.capturing import INTERVAL
 from fumarole.pipeline.replay import known_at
 from tests.integration.running import RunningBroker
 from tests.pipeline.recordings import Recording, rows
@@ -294,10 +295,14 @@ async def test_what_was_deleted_while_the_connection_was_lost_is_gone(
         recording.wait_until(lambda: recording.confirmed)
         await client.publish("b", b"2", headers={"Producer": producer.id, "Metadata": '{"Status": null}'})
         await client.flush()
-    assert known_at(tmp_path, "default", datetime.now(UTC)) == {producer.id: {"Room": "410", "Status": "broken"}}
+    before = {producer.id: {"Room": "410", "Status": "broken"}}
+    assert known_at(tmp_path, "default", datetime.now(UTC)) == before
     first.stop()
+    await asyncio.sleep(5 * INTERVAL)
+    still_away = datetime.now(UTC)
     again = RunningBroker(folder, port=first.port)
     recording.wait_until(lambda: known_at(tmp_path, "default", datetime.now(UTC)) == {producer.id: {"Room": "410"}})
+    assert known_at(tmp_path, "default", still_away) == before
     assert recording.stop() == 0
     again.stop()
 

@@ -127,7 +127,7 @@ def run_standing(
             say(f"going on after batch {job.state.number:,}, with {count_text(job.state.messages, 'message')} done")
         follow = f"following {archive}, a look every {interval:g} s; Ctrl-C ends"
         say(f"catching up with {archive}" if once else follow)
-        run(job, tell, once, interval, stop.wait)
+        run(job, tell, warn, once, interval, stop.wait)
         batches = "1 batch" if job.state.number == 1 else f"{job.state.number:,} batches"
         new = "" if job.state.number > before else "nothing new: "
         say(f"{new}{count_text(job.state.messages, 'message')} in {batches}")
@@ -149,6 +149,11 @@ def tell(progress: Progress) -> None:
     say("  ".join(parts))
     for line in progress.aside:
         say(paint(f"set aside, not read: {printable(line)}", YELLOW, sys.stderr))
+
+
+def warn(file: str) -> None:
+    """A line about a file that cannot be had, and may be later."""
+    say(paint(f"not read yet: {printable(file)}", YELLOW, sys.stderr))
 
 
 # Tables.

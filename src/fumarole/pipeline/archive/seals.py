@@ -41,6 +41,8 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     epoch: int
     replaces: tuple[str, ...] = ()
     """Names of seals, without `.json`, whose files count no more."""
+    sha256: str = ""
+    """Of all bytes of the file, in hexadecimal; empty: of version 1, or sealed by somebody who found it there."""
 
     @property
     def name(self) -> str:

@@ -19,6 +19,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
 import pyarrow as pa
@@ -162,18 +163,21 @@ def _seal_for(root: Root, namespace: str, path: str) -> Seal | None:
 
 def problem_of(root: Root, namespace: str, file: Seal) -> Problem | None:
     """What is wrong with a sealed file, as its length and its footer tell; None: nothing."""
-    size = root.size(namespace, file.path)
-    if size is None:
-        return Problem("missing", file.path, "its seal is there, the file is not")
-    if size != file.bytes:
-        return Problem("damaged", file.path, f"it has {size:,} bytes, sealed were {file.bytes:,}")
-    footer = _footer_at(root, namespace, file.path)
-    wrong = footer if isinstance(footer, str) else _mismatch(footer, file, namespace)
+    try:
+        with root.system.open_input_file(root.at(namespace, file.path)) as stream:
+            footer = _footer(stream) if stream.size() == file.bytes else None
+    except OSError:
+        footer = None
+    if not isinstance(footer, pq.FileMetaData):
+        # Only who asks for all its bytes can tell a file that is damaged from one that the file system does not give.
+        found = read_whole(root, namespace, file)
+        return found if isinstance(found, Problem) else None
+    wrong = _mismatch(footer, file, namespace)
     return None if wrong is None else Problem("damaged", file.path, wrong)
 
 
 def read_whole(root: Root, namespace: str, file: Seal) -> pa.Buffer | Problem:
-    """All bytes of a sealed file in which every row can be read; else what is wrong with it."""
+    """All bytes of a sealed file that is whole; else what is wrong with it."""
     try:
         data = pa.py_buffer(root.read(namespace, file.path))
     except FileNotFoundError:
@@ -183,11 +187,14 @@ def read_whole(root: Root, namespace: str, file: Seal) -> pa.Buffer | Problem:
     if data.size != file.bytes:
         return Problem("damaged", file.path, f"it has {data.size:,} bytes, sealed were {file.bytes:,}")
     footer = _footer(pa.BufferReader(data))
-    wrong = footer if isinstance(footer, str) else _mismatch(footer, file, namespace) or _fault_inside(data)
+    wrong = footer if isinstance(footer, str) else _mismatch(footer, file, namespace) or _fault_inside(data, file)
     return data if wrong is None else Problem("damaged", file.path, wrong)
 
 
-def _fault_inside(data: pa.Buffer) -> str | None:
+def _fault_inside(data: pa.Buffer, file: Seal) -> str | None:
+    """Are these the bytes that were sealed? Where the seal does not say, every row is read."""
+    if file.sha256:
+        return None if sha256(data).hexdigest() == file.sha256 else "it has other bytes than were sealed"
     try:
         for _ in pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).iter_batches():
             pass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
@@ -88,6 +89,7 @@ class FileWriter:
             bytes=data.size,
             recorder=self.recorder,
             epoch=self.epoch,
+            sha256=sha256(data).hexdigest(),
         )
         return WholeFile(self.namespace, seal, data)
 

@@ -159,12 +159,13 @@ def _merge(root: Root, namespace: str, files: list[SealedFile], epoch: int) -> C
 def _tables(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.Table]:
     """All rows, in groups that are neither tiny nor huge."""
     waiting: list[pa.Table] = []
+    rows = size = 0
     for group in _groups(root, namespace, files):
         waiting.append(group)
-        rows, size = sum(table.num_rows for table in waiting), sum(table.nbytes for table in waiting)
+        rows, size = rows + group.num_rows, size + group.nbytes
         if rows >= ROW_GROUP or size >= ROW_GROUP_BYTES:
             yield pa.concat_tables(waiting)
-            waiting = []
+            waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.concat_tables(waiting)
 

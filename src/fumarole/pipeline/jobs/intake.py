@@ -2,10 +2,12 @@
 
 Recorders' files are known by the names of their seals. A compacted file stands for those that it replaces: if all of
 them were taken in, so was it; if none was, it is taken in their stead; if some were, the others are, one by one, from
-where they still lie; and where they have been deleted, what is new in it is told by the identity of each message.
+where they still lie; and where one of those cannot be read, or has been deleted, what is new in it is told by the
+identity of each message.
 
-A file that is not fit to be read is set aside, and replaces nothing: what it stood for is taken in from where it still
-lies.
+A file that is not fit to be read is set aside, for ever. It was not taken in, and replaces nothing: its rows are taken
+in from where else they lie, in the files that it replaced or in one that replaces it. A file that the file system does
+not give is not set aside but looked at again the next time, because it may be whole.
 """
 
 from __future__ import annotations
@@ -28,10 +30,16 @@ class Intake:
     mixed: list[SealedFile] = field(default_factory=list)
     """Files in which some messages are new and some are not."""
     names: list[str] = field(default_factory=list)
-    """Of seals that are taken in with them: theirs, those that they replace, those that are set aside."""
+    """Of seals that are taken in with them: theirs, and those that they replace."""
     aside: list[Aside] = field(default_factory=list)
+    away: list[Aside] = field(default_factory=list)
+    """Files that the file system does not give at the moment."""
     left: int = 0
     """Files that were too many for this time."""
+
+    def __bool__(self) -> bool:
+        """Is there something to be written down?"""
+        return bool(self.names or self.aside)
 
     def without(self, unfit: Iterable[Aside]) -> Intake:
         """The same, with these set aside."""
@@ -42,7 +50,7 @@ class Intake:
             self,
             files=[file for file in self.files if file.name not in out],
             mixed=[file for file in self.mixed if file.name not in out],
-            names=[name for name in self.names if name not in stood_for],
+            names=[name for name in self.names if name not in out and name not in stood_for],
             aside=aside,
         )
 
@@ -81,12 +89,15 @@ class Arrivals:
             if isinstance(found, Problem) and found.fault != "unreadable"
         ]
 
-    def changes(self, known: Container[str], aside: Container[str]) -> list[SealedFile]:
-        """All files of changes in force that are known to the job and fit to be read."""
+    def changes(self, known: Container[str], unfit: Container[str]) -> list[SealedFile]:
+        """All files of changes in force in which something is known to the job, but for those that cannot be read.
+
+        What is new in them does no harm: it held at its time, also before the job took it in.
+        """
         return [
             self._file(seal)
-            for name, seal in self._in_force(aside)
-            if seal.kind == "changes" and all(each in known for each in self._stands_for(name, seal))
+            for name, seal in self._in_force(unfit)
+            if seal.kind == "changes" and any(each in known for each in self._stands_for(name, seal))
         ]
 
     def _in_force(self, aside: Container[str]) -> list[tuple[str, Seal]]:
@@ -104,28 +115,31 @@ class Arrivals:
                 continue
             if len(unknown) == len(inside):
                 found.append((name, seal))
-            elif (rest := self._still_there(unknown)) is not None:
+            elif (rest := self._still_there(unknown, aside)) is not None:
                 found += rest
             elif self._fit(name, seal, intake):
                 intake.mixed.append(self._file(seal))
         return sorted(found, key=lambda one: (one[1].kind, one[1].epoch, one[1].first, one[0]))
 
     def _fit(self, name: str, seal: Seal, intake: Intake) -> bool:
-        """Can the file be read, as far as its ends tell? Then it is taken in; otherwise it is set aside."""
+        """Can the file be read, as far as its ends tell? Then it is taken in; otherwise it is set aside, or waits."""
         problem = problem_of(self._root, self._namespace, seal)
         if problem is None:
             intake.names += [name, *seal.replaces]
         else:
-            intake.names.append(name)
-            intake.aside.append(Aside(name=name, reason=problem.text))
+            kept = intake.away if problem.fault == "unreadable" else intake.aside
+            kept.append(Aside(name=name, reason=problem.text))
         return problem is None
 
-    def _still_there(self, names: Iterable[str]) -> list[tuple[str, Seal]] | None:
-        """Replaced files, while they have not been deleted; None: one of them has."""
-        seals = [(name, self._seals.get(name)) for name in names]
-        found = [(name, seal) for name, seal in seals if seal is not None]
-        there = all(self._root.exists(self._namespace, seal.path) for _, seal in found)
-        return found if there and len(found) == len(seals) else None
+    def _still_there(self, names: Iterable[str], aside: Container[str]) -> list[tuple[str, Seal]] | None:
+        """Replaced files, while they can be read; None: one of them cannot, or has been deleted."""
+        found = []
+        for name in names:
+            seal = self._seals.get(name)
+            if seal is None or name in aside or problem_of(self._root, self._namespace, seal) is not None:
+                return None
+            found.append((name, seal))
+        return found
 
     @staticmethod
     def _stands_for(name: str, seal: Seal) -> list[str]:

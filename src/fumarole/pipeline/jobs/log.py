@@ -94,6 +94,7 @@ class State:
 
     number: int = 0
     taken: set[str] = field(default_factory=set)
+    """Names of seals whose rows are in the output. What was set aside is not, unless another file had its rows."""
     folders: dict[str, Folder] = field(default_factory=dict)
     replaced: dict[str, int] = field(default_factory=dict)
     """Folders that were in force once, and the batch that put them out of it."""
@@ -105,7 +106,7 @@ class State:
     def add(self, entry: Entry) -> None:
         """The next batch."""
         self.number = entry.number
-        self.taken.update(entry.seals)
+        self.taken.update(set(entry.seals) - {each.name for each in entry.aside})  # old entries name them too
         self.replaced.update(dict.fromkeys(entry.replaces, entry.number))
         self.folders = {path: each for path, each in self.folders.items() if path not in entry.replaces}
         self.folders.update((each.path, each) for each in entry.folders)

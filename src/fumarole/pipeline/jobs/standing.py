@@ -71,6 +71,7 @@ class Progress:
     aside: tuple[str, ...]
     """Files of the archive that could not be read, each with the reason."""
     left: int
+    """Files that are there and not taken in."""
 
     @property
     def rate(self) -> float:
@@ -114,6 +115,8 @@ class StandingJob:
             )
         )
         self._arrivals = Arrivals(root, namespace)
+        self.away: list[Aside] = []
+        """Files that the file system did not give when the job last looked."""
 
     def _begin(self, job: Job) -> None:
         known = self.log.job()
@@ -133,26 +136,31 @@ class StandingJob:
         self.log.sweep(self.state, datetime.now(UTC))
 
     def catch_up(self) -> Iterator[Progress]:
-        """Batch after batch until everything sealed is in the output."""
+        """Batch after batch until everything sealed is in the output, but for what is `away`."""
         while True:
             begin = time.monotonic()
             aside = {each.name for each in self.state.aside}
             intake = self._arrivals.next(self.state.taken, aside, self._most_rows)
-            if not intake.names:
+            self.away = intake.away
+            if not intake:
                 return
-            try:
-                entry, again = self._batch(intake)
-            except FAILURES:
-                unfit = self._unreadable(intake)
-                if not unfit:
-                    raise
-                intake = intake.without(unfit)
-                entry, again = self._batch(intake)
+            intake, entry, again = self._fit_batch(intake)
             self.log.sync(each.path for each in entry.folders)
             self.log.commit(entry)
             self.state.add(entry)
             yield self._progress(entry, again, intake, time.monotonic() - begin)
             self._tidy()
+
+    def _fit_batch(self, intake: Intake) -> tuple[Intake, Entry, int]:
+        """A batch of what can be read. To set a file aside may bring back others, which cannot be read either."""
+        while True:
+            try:
+                return intake, *self._batch(intake)
+            except FAILURES:
+                unfit = self._unreadable(intake)
+                if not unfit:
+                    raise
+                intake = intake.without(unfit)
 
     def _unreadable(self, intake: Intake) -> list[Aside]:
         """The files because of which a batch may have failed."""
@@ -162,7 +170,7 @@ class StandingJob:
     def _changes(self, intake: Intake) -> list[SealedFile]:
         """All changes of metadata up to this batch."""
         known = {*self.state.taken, *intake.names}
-        unfit = {each.name for each in (*self.state.aside, *intake.aside)}
+        unfit = {each.name for each in (*self.state.aside, *intake.aside, *intake.away)}
         return self._arrivals.changes(known, unfit)
 
     def _tidy(self) -> None:
@@ -200,8 +208,8 @@ class StandingJob:
             watermark=newest - self._lateness,
             late=entry.late,
             again=again,
-            aside=tuple(f"{each.name}: {each.reason}" for each in entry.aside),
-            left=intake.left,
+            aside=tuple(map(_shown, entry.aside)),
+            left=intake.left + len(intake.away),
         )
 
     def _batch(self, intake: Intake) -> tuple[Entry, int]:
@@ -299,6 +307,10 @@ class StandingJob:
         return Folder(table=table, name=name, rows=seen.get["rows"])
 
 
+def _shown(file: Aside) -> str:
+    return f"{file.name}: {file.reason}"
+
+
 def _check_rows(written: Folder, expected: int) -> None:
     """The last line of defence: whatever Spark made of it, not a row more or less than there is goes into the log."""
     if written.rows != expected:
@@ -324,15 +336,30 @@ def alone(out: str | os.PathLike[str] | Root) -> Iterator[None]:
 def run(
     job: StandingJob,
     tell: Callable[[Progress], None],
+    warn: Callable[[str], None],
     once: bool = False,
     interval: float = 5.0,
     stopping: Callable[[float], bool] = lambda _: False,
 ) -> None:
-    """Batches, each told of, until `stopping` says so; it is asked after each, and given the seconds to wait."""
+    """Batches, each told of, until `stopping` says so; it is asked after each, and given the seconds to wait.
+
+    Files that the file system does not give are warned of when that begins. Raises JobError where `once` has to end
+    without them.
+    """
+    warned: set[str] = set()
     while True:
         for progress in job.catch_up():
             tell(progress)
             if stopping(0):
                 return
+        for each in job.away:
+            if each.name not in warned:
+                warn(_shown(each))
+        warned = {each.name for each in job.away}
+        if once and job.away:
+            raise JobError(
+                f"files that cannot be had at the moment: {len(job.away):,}; all others are in the output. "
+                "Start the job again to take them in"
+            )
         if once or stopping(interval):
             return

@@ -132,20 +132,23 @@ class Recorder:
         """All that is known of producers, at the start and after each time the connection was lost."""
         losses = -1
         while True:
-            if losses != self._client.losses:
+            if losses != self._client.losses and self._client.connected:
                 losses = self._client.losses
                 with contextlib.suppress(ClientError, TimeoutError):
-                    await self._snapshot(microseconds())
+                    await self._snapshot()
                     continue
                 losses = -1  # once more
             await asyncio.sleep(INTERVAL)
 
-    async def _snapshot(self, now: int) -> None:
+    async def _snapshot(self) -> None:
+        # Each page is as of when it is asked for. What changes until the answer is there may be in it, and comes again.
+        now = microseconds()
         async for page in self._client.all_producers(self._options.where, SNAPSHOT_SECONDS):
             table = snapshot_table(((producer.id, producer.metadata) for producer in page), now)
             if table.num_rows:
                 await self._room()
                 self._writer.add_changes(table)
+            now = microseconds()
 
     def _hears_farewells(self) -> bool:
         """Are they among the messages that are recorded?"""
