@@ -205,3 +205,59 @@ async def test_without_reconnecting_the_end_is_the_end(broker: RealBroker) -> No
         with pytest.raises(fumarole.ClosedError, match="was lost"):
             async with asyncio.timeout(5):
                 await anext(readings)
+
+
+async def test_draining(broker: RealBroker) -> None:
+    """What was published before comes out, and then the iteration ends."""
+    async with fumarole.connect(broker.url) as client, fumarole.connect(broker.url) as publisher:
+        readings = await client.where(WARM)
+        producer = warm(publisher)
+        for value in range(5_000):
+            await producer.publish(value)
+        await publisher.flush()
+        async with asyncio.timeout(10):
+            await readings.drain()
+            came = [each async for each in readings]
+        assert came[0] == Change((producer.id,), ())
+        assert [each.value for each in came if isinstance(each, Reading)] == list(range(5_000))
+
+
+async def test_who_drains_takes_nothing_from_the_others_of_its_group(broker: RealBroker) -> None:
+    """The broker still has its topic for a while, and must give that no share."""
+    async with (
+        fumarole.connect(broker.url) as leaving,
+        fumarole.connect(broker.url) as staying,
+        fumarole.connect(broker.url) as publisher,
+    ):
+        leaves, stays = await leaving.where(WARM, group="g"), await staying.where(WARM, group="g")
+        producer = warm(publisher)
+        for value in range(1_000):
+            await producer.publish(value)
+        await publisher.flush()
+        draining = asyncio.create_task(leaves.drain())
+        for value in range(1_000, 2_000):
+            await producer.publish(value)
+            if value % 100 == 0:
+                await asyncio.sleep(0)
+        await publisher.flush()
+        await draining
+        await stays.drain()
+        values = [[each.value async for each in one if isinstance(each, Reading)] for one in (leaves, stays)]
+        assert sorted(map(float, values[0] + values[1])) == list(range(2_000))
+        assert len(values[0]) > 400
+
+
+async def test_draining_while_disconnected(broker: RealBroker) -> None:
+    notices = Notices()
+    async with fumarole.connect(broker.url, on_notice=notices) as client:
+        readings = await client.where(WARM)
+        await warm(client).publish(1)
+        await client.flush()
+        await broker.stop()
+        await notices.wait_for(Disconnected)
+        async with asyncio.timeout(5):
+            await readings.drain()
+            assert [type(each) async for each in readings] == [Change, Reading]
+        await broker.start()
+        await notices.wait_for(Reconnected)
+        assert broker.consumers == 1  # its inbox

@@ -180,3 +180,18 @@ def test_what_is_no_reading_to_the_broker_is_none_here(sieve: type[columns.Sieve
     taken = made.take()
     assert (taken.has_producer, taken.metadata) == (b"\x00", [])
     assert taken.header_names.data == name + b"Metadata"
+
+
+@pytest.mark.parametrize("sieve", [columns.Sieve, capture.Sieve], ids=["plain", "compiled"])
+def test_what_is_new_holds_from_its_message_on(sieve: type[columns.Sieve | capture.Sieve]) -> None:
+    """All of them received at once, so the clock does not tell them apart (M5). One that was set back is followed."""
+    plain = nats.message(b"a", b"1", b"x")
+    news = nats.message(b"a", b"1", b"x", b"", b'NATS/1.0\r\nProducer: P\r\nMetadata: {"Room": "410"}\r\n\r\n')
+    made = sieve(nats.ClientProtocol(LIMITS), b"1")
+    made.receive_data(b"".join([news, plain, news, news, plain]), 5_000_000)
+    taken = made.take()
+    assert list(memoryview(taken.times).cast("q")) == [5_000_000, 5_000_000, 5_000_001, 5_000_002, 5_000_002]
+    for now in (5_000_001, 5_000_001, 3_000_000, 3_000_000):
+        made.receive_data(news, now)
+    taken = made.take()
+    assert list(memoryview(taken.times).cast("q")) == [5_000_003, 5_000_004, 3_000_000, 3_000_001]

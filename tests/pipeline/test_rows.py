@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -53,17 +53,20 @@ def test_rows_are_the_messages(
     table = message_table(columns)
     table.validate(full=True)
     expected, changes = [], []
-    for topic, payload, producer, said, others in given_messages:
+    time = NOW
+    for number, (topic, payload, producer, said, others) in enumerate(given_messages):
+        if number and producer and said is not None:
+            time += timedelta.resolution  # what is new holds from here on, and not for those before it
         by_name: dict[str, list[str]] = {}
         for name, text in others:
             by_name.setdefault(name, []).append(text.strip())
         brought = [typed_change(key, value) for key, value in (said or {}).items()] if producer else []
         value = {b"21.5": 21.5, b"-3e2": -300.0}.get(payload)
         expected.append(
-            {"time": NOW, "topic": topic, "producer": producer, "value": value, "payload": payload,
+            {"time": time, "topic": topic, "producer": producer, "value": value, "payload": payload,
              "headers": list(by_name.items()) or None, "changes": brought or None}
         )  # fmt: skip
-        changes += [{"time": NOW, "producer": producer, **each} for each in brought]
+        changes += [{"time": time, "producer": producer, **each} for each in brought]
     assert table.to_pylist() == expected
     assert change_table(columns).to_pylist() == changes
 

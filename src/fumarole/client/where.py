@@ -130,6 +130,16 @@ class Readings:
             self._link.unsubscribe(ear)
         self.end(None)
 
+    async def drain(self) -> None:
+        """Unsubscribes, and waits until everything that was sent before has arrived. It can still be taken."""
+        self._leave()
+        try:
+            # Readings first: up to the last one, each change that says whose it is has been heard.
+            for ear in reversed(self._ears):
+                await self._link.drain(ear)
+        finally:
+            self.end(None)
+
     async def _ask(self) -> None:
         answer = await self._broker.ask_broker(WHERE, self._question, self.query)
         # Changes may come together with the confirmation: the set they change must be there before.
@@ -188,13 +198,17 @@ class Readings:
         self._asking = asyncio.create_task(self._ask_again())
 
     def end(self, error: ClientError | None) -> None:
-        self._link.followers.discard(self)
-        if self._asking is not None and self._asking is not asyncio.current_task():
-            self._asking.cancel()
+        self._leave()
         if not self._ended:
             self._ended = True
             self._error = error
             self._arrived.set()
+
+    def _leave(self) -> None:
+        """Whatever becomes of the connection, the broker is not asked again."""
+        self._link.followers.discard(self)
+        if self._asking is not None and self._asking is not asyncio.current_task():
+            self._asking.cancel()
 
     def _make_room(self) -> None:
         """Joins the changes that came first, and drops the reading behind them."""

@@ -30,10 +30,11 @@ cdef extern from *:
     #define LONGEST_NUMBER 400
     #define MOST_HEADERS 16
     #define ROW_BYTES 40
+    #define A_LITTLE 1000000    /* microseconds */
     static const double POWERS[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                     1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     """
-    const Py_ssize_t INCOMPLETE, OTHER, CONTROL, BROKEN, LONGEST_NUMBER, ROW_BYTES
+    const Py_ssize_t INCOMPLETE, OTHER, CONTROL, BROKEN, LONGEST_NUMBER, ROW_BYTES, A_LITTLE
     enum: MOST_HEADERS
     const double* POWERS
 
@@ -180,6 +181,7 @@ cdef class Sieve:
     cdef Bytes times, values, has_value, has_producer, header_offsets, has_headers, text_offsets
     cdef TextColumn topics, payloads, producers, names, texts
     cdef list metadata, events
+    cdef int64_t latest         # the time of the row before
 
     def __init__(self, protocol, bytes sid):
         cdef bytes rest = protocol.reclaim()
@@ -345,7 +347,7 @@ cdef class Sieve:
         cdef double value = 0.0
         cdef bint there
         cdef bytes text
-        append(&self.times, <const char*>&now, 8)
+        cdef Py_ssize_t told = len(self.metadata)
         if is_text(frame.topic, b"$EMPTY", 6):
             add_text(&self.topics, b"", 0)
         elif is_ascii(frame.topic):
@@ -363,6 +365,12 @@ cdef class Sieve:
             self.add_headers(NULL, 0, NULL)
         elif not is_ascii(frame.headers) or not self.read_headers(frame.headers):
             self.add_odd_headers(frame.headers.at[:frame.headers.length])
+        # As `columns.time_after` has it.
+        if self.latest - A_LITTLE < now <= self.latest:
+            self.latest += len(self.metadata) > told
+        else:
+            self.latest = now
+        append(&self.times, <const char*>&self.latest, 8)
         self.rows += 1
         return 0
 

@@ -59,10 +59,10 @@ async def _messages(
             stopping.cancel()
 
 
-async def _drain_after(stop: asyncio.Event, capture: Capture) -> None:
+async def _drain_after(stop: asyncio.Event, source: Capture | Readings) -> None:
     await stop.wait()
     with contextlib.suppress(ClientError):
-        await capture.drain()
+        await source.drain()
 
 
 async def _readings(
@@ -74,25 +74,35 @@ async def _readings(
 ) -> AsyncIterator[Columns]:
     async with client.where(wanted.where, topic=wanted.topic, group=wanted.group) as readings:
         await on_ready()
+        stopping = asyncio.create_task(_drain_after(stop, readings))
         told = 0
-        while not (stop.is_set() and not readings.buffered):
-            batch = await _some(readings, stop)
-            if readings.dropped > told:
-                on_dropped(readings.dropped - told)
-                told = readings.dropped
-            if batch:
-                yield columns_of(batch, microseconds())
+        try:
+            while (batch := await _some(readings)) is not None:
+                if readings.dropped > told:
+                    on_dropped(readings.dropped - told)
+                    told = readings.dropped
+                if batch:
+                    yield columns_of(batch, microseconds())
+        finally:
+            stopping.cancel()
 
 
-async def _some(readings: Readings, stop: asyncio.Event) -> list[Reading]:
-    """The readings that have come, or that come within a moment."""
+async def _some(readings: Readings) -> list[Reading] | None:
+    """The readings that have come, or that come within a moment. With none left: None, or it raises what ended them."""
     batch: list[Reading] = []
-    with contextlib.suppress(TimeoutError, StopAsyncIteration):
+    try:
         async with asyncio.timeout(INTERVAL):
-            while len(batch) < READINGS_AT_ONCE and not (stop.is_set() and not readings.buffered):
+            while len(batch) < READINGS_AT_ONCE:
                 item = await anext(readings)
                 if not isinstance(item, Change):
                     batch.append(item)
+    except TimeoutError:
+        pass
+    except StopAsyncIteration:
+        return batch or None
+    except ClientError:
+        if not batch:
+            raise
     return batch
 
 

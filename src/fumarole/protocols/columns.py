@@ -28,6 +28,8 @@ PRODUCER = "Producer"
 METADATA = "Metadata"
 EMPTY = b"$EMPTY"
 """How the empty topic is written (T9)."""
+A_LITTLE = 1_000_000
+"""Microseconds, of times in these."""
 _NUMBER = re.compile(rb"[ \t\n\r]*(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)[ \t\n\r]*")
 
 
@@ -43,7 +45,7 @@ class Columns(NamedTuple):
 
     rows: int
     times: bytes
-    """When each arrived, as whoever received it said: 64 bits."""
+    """When each arrived, as whoever received it said (`time_after`): 64 bits."""
     topics: Texts
     payloads: Texts
     values: bytes
@@ -93,6 +95,18 @@ def said(block: bytes) -> Said:
     return Said(producer, metadata, others)
 
 
+def time_after(latest: int, now: int, is_news: bool) -> int:
+    """The time of a message that comes after one of that time.
+
+    Many are received at once. What is new about a producer holds from its message on, and not for those before it: so
+    that one gets a later time than they have, and those after it no earlier one. That they are ahead of the clock by as
+    many microseconds does no harm; a clock that was set back is followed.
+    """
+    if latest - A_LITTLE < now <= latest:
+        return latest + is_news
+    return now
+
+
 class _TextColumn:
     def __init__(self) -> None:
         self.offsets = array("i", [0])
@@ -110,6 +124,8 @@ class Gathered:
     """Columns in the making."""
 
     def __init__(self) -> None:
+        self._latest = 0
+        """The time of the row before."""
         self._clear()
 
     def _clear(self) -> None:
@@ -136,7 +152,6 @@ class Gathered:
 
     def add(self, message: nats.Message, now: int) -> None:
         """One more message."""
-        self._times.append(now)
         topic = message.topic
         self._topics.add(b"" if topic == EMPTY else topic.decode("utf-8", "replace").encode())
         self._payloads.add(message.payload)
@@ -146,6 +161,8 @@ class Gathered:
         producer, metadata, others = said(message.headers) if message.headers else Said(None, None, {})
         self._producers.add(b"" if producer is None else producer.encode())
         self._has_producer.append(producer is not None)
+        self._latest = time_after(self._latest, now, metadata is not None)
+        self._times.append(self._latest)
         if metadata is not None:
             self._metadata.append((self.rows, metadata))
         for name, texts in others.items():

@@ -227,7 +227,8 @@ class Relay:
         self._node.relays_of[self._client] += 1
 
     def has_room(self, weight: int) -> bool:  # noqa: ARG002 (those who listen have outboxes of their own)
-        return True
+        """While nobody listens, as before the first and after the last, others of the group are chosen (G3)."""
+        return self._is_heard_on(self.topic)
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1

@@ -32,6 +32,7 @@ class Buffering(RuleBasedStateMachine):
         self._folder = tempfile.TemporaryDirectory()
         self.buffer = Buffer(Path(self._folder.name))
         self.buffer.open()
+        self.begin = self.buffer.first
         self.written = 0
         self.trimmed = 0
 
@@ -48,12 +49,12 @@ class Buffering(RuleBasedStateMachine):
     def read_some(self, data: st.DataObject) -> None:
         start = data.draw(st.integers(self.trimmed, self.written))
         end = data.draw(st.integers(start, self.written))
-        assert values(self.buffer, start, end) == list(range(start, end))
+        assert values(self.buffer, self.begin + start, self.begin + end) == list(range(start, end))
 
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         self.trimmed = data.draw(st.integers(self.trimmed, self.written))
-        self.buffer.trim(self.trimmed)
+        self.buffer.trim(self.begin + self.trimmed)
 
     @rule()
     def restart(self) -> None:
@@ -64,8 +65,8 @@ class Buffering(RuleBasedStateMachine):
 
     @invariant()
     def knows_where_it_is(self) -> None:
-        assert self.buffer.end == self.written
-        assert self.buffer.first == self.trimmed
+        assert self.buffer.end == self.begin + self.written
+        assert self.buffer.first == self.begin + self.trimmed
         assert (self.buffer.size > 0) == (self.written > self.trimmed)
 
 
@@ -80,12 +81,13 @@ def test_rows_that_are_gone_are_said_to_be(start: int, end: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         buffer = Buffer(Path(folder))
         buffer.open()
+        begin = buffer.first
         buffer.append(numbers(0, 10))
-        buffer.trim(10)
+        buffer.trim(begin + 10)
         buffer.append(numbers(10, 5))
         if end > 10 or start < 10:
             with pytest.raises(BufferError, match="begin with a new checkpoint"):
-                buffer.parts(start, end)
+                buffer.parts(begin + start, begin + end)
         buffer.close()
 
 
@@ -102,11 +104,57 @@ def test_two_queries_do_not_share_one(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_checkpoint_that_is_ahead_of_its_buffer(tmp_path: Path) -> None:
-    """The buffer was deleted and has begun anew: rows that come now must not be taken for those of long ago."""
+    """An older buffer was put back: rows that come now must not be taken for those that it had."""
     buffer = Buffer(tmp_path)
     buffer.open()
+    begin = buffer.first
     buffer.append(numbers(0, 10))
-    buffer.check(10)
-    with pytest.raises(BufferError, match="has rows 0 to 10, and the checkpoint asks for 11 to 11"):
-        buffer.check(11)
+    buffer.check(begin + 10)
+    with pytest.raises(
+        BufferError, match=f"has rows {begin:,} to {begin + 10:,}, and the checkpoint asks for {begin + 11:,} to"
+    ):
+        buffer.check(begin + 11)
     buffer.close()
+
+
+def test_a_buffer_that_was_deleted_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    """However often the query is started again, and however many rows have come meanwhile."""
+    old = Buffer(tmp_path / "old")
+    old.open()
+    begin = old.first
+    old.append(numbers(0, 10))
+    checkpoint = old.end
+    old.close()
+    new = Buffer(tmp_path / "new")
+    for start in range(3):
+        new.open()
+        new.append(numbers(start, 10))
+        with pytest.raises(BufferError, match="or was deleted"):
+            new.check(checkpoint)
+        with pytest.raises(BufferError, match="or was deleted"):
+            new.parts(begin, checkpoint)
+        with pytest.raises(BufferError, match="or was deleted"):
+            new.parts(new.first, checkpoint)  # a first batch that is asked for again begins where the buffer does
+        new.close()
+
+
+def test_a_buffer_that_is_there_keeps_its_numbers(tmp_path: Path) -> None:
+    """One without rows too, and one whose first row is number 0."""
+    empty = Buffer(tmp_path / "empty")
+    empty.open()
+    begin = empty.first
+    empty.close()
+    empty.open()
+    assert (empty.first, empty.end) == (begin, begin)
+    empty.close()
+
+    folder = tmp_path / "from zero"
+    folder.mkdir()
+    with pa.ipc.new_file(folder / f"{0:016d}-10.arrow", numbers(0, 10).schema) as writer:
+        writer.write_table(numbers(0, 10))
+    zero = Buffer(folder)
+    zero.open()
+    zero.append(numbers(10, 5))
+    zero.check(0)
+    assert values(zero, 0, 15) == list(range(15))
+    zero.close()

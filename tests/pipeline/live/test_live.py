@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import threading
 import time
 from collections import Counter
@@ -18,10 +19,10 @@ import pytest
 import fumarole
 from fumarole.pipeline.capturing import Wanted
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.live.buffer import Buffer
+from fumarole.pipeline.live.buffer import Buffer, BufferError
 from fumarole.pipeline.live.listener import Listener
 from fumarole.pipeline.live.publishing import publish as publish_batches
-from fumarole.pipeline.live.source import ReadOptions
+from fumarole.pipeline.live.source import FumaroleSource, LiveReader, ReadOptions
 from tests.integration.running import RunningBroker
 
 if TYPE_CHECKING:
@@ -257,13 +258,77 @@ def test_a_broker_does_not_give_up_a_task_whose_rows_take_long(tmp_path: Path) -
     ("options", "text"),
     [
         pytest.param({"topik": "a"}, "fumarole has no option 'topik'; it has buffer, ", id="unknown"),
-        pytest.param({"maxRowsPerTrigger": "0"}, "maxrowspertrigger is a number above 0, not '0'", id="not above 0"),
-        pytest.param({"partitions": "x"}, "partitions is a number above 0, not 'x'", id="no number"),
+        pytest.param({"maxRowsPerTrigger": "0"}, "maxrowspertrigger is a whole number above 0, not '0'", id="0"),
+        pytest.param({"maxRowsPerTrigger": "0.5"}, "a whole number above 0, not '0.5'", id="a share of a row"),
+        pytest.param({"partitions": "x"}, "partitions is a whole number above 0, not 'x'", id="no number"),
+        pytest.param({"partitions": "0.5"}, "a whole number above 0, not '0.5'", id="a share of a task"),
+        pytest.param({"partitions": "inf"}, "a whole number above 0, not 'inf'", id="tasks without end"),
+        pytest.param({"bufferBytes": "1e9"}, "bufferbytes is a whole number above 0, not '1e9'", id="no digits"),
+        pytest.param({"listen": "0"}, "listen is a number of seconds above 0, not '0'", id="no time"),
+        pytest.param({"listen": "inf"}, "a number of seconds above 0, not 'inf'", id="for ever"),
+        pytest.param({"listen": "nan"}, "a number of seconds above 0, not 'nan'", id="not a number"),
+        pytest.param({"listen": "x"}, "a number of seconds above 0, not 'x'", id="no seconds"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, str], text: str) -> None:
     with pytest.raises(PipelineError, match=text):
         ReadOptions.of(options)
+
+
+def test_options_of_a_sink_that_cannot_be() -> None:
+    """What Spark hands on is taken, and is not said to be an option of ours."""
+    from pyspark.sql.types import StructType
+
+    given = {"queryName": "alarms", "checkpointLocation": "here", "path": "there"}
+    FumaroleSource(given).streamWriter(StructType(), overwrite=False)
+    FumaroleSource(given).writer(StructType(), overwrite=False)
+    with pytest.raises(PipelineError, match=r"no option 'topik'; it has marks, servers, topic$"):
+        FumaroleSource({**given, "topik": "a"}).streamWriter(StructType(), overwrite=False)
+
+
+def test_a_query_that_publishes_may_have_a_name(
+    live_spark: SparkSession, broker: RunningBroker, tmp_path: Path
+) -> None:
+    rows = live(live_spark, broker.url, tmp_path, topic="nameless").selectExpr("'named' topic", "payload")
+    writing = rows.writeStream.queryName("alarms").format("fumarole").option("servers", broker.url)
+    query = writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with heard(broker.url, "named") as messages:
+        wait_until(lambda: listening(broker.url, "nameless"), query)
+        publish(broker.url, [("nameless", "1")])
+        wait_until(lambda: bool(messages), query)
+        query.stop()
+    assert query.name == "alarms"
+
+
+def test_a_query_whose_buffer_was_deleted_does_not_go_on(broker: RunningBroker, tmp_path: Path) -> None:
+    """P2: each start writes rows to the new buffer before Spark asks; they are never taken for those of the old one."""
+    from pyspark.sql.types import StructType
+
+    options = ReadOptions.of({"servers": broker.url, "topic": "deleted", "buffer": str(tmp_path / "buffer")})
+
+    def started() -> tuple[LiveReader, int]:
+        """A reader, and where its buffer begins; a hundred rows have come."""
+        reader = LiveReader(options, StructType())
+        begin, end = reader.initialOffset()["offset"], reader.reportLatestOffset()["offset"]
+        publish(broker.url, [("deleted", str(number)) for number in range(100)])
+        wait_until(lambda: reader.reportLatestOffset()["offset"] == end + 100)
+        return reader, begin
+
+    reader, begin = started()
+    checkpoint = reader.latestOffset({"offset": begin})
+    assert checkpoint == {"offset": begin + 100}
+    reader.commit(checkpoint)
+    reader.stop()
+
+    shutil.rmtree(tmp_path / "buffer")
+    for _ in range(3):
+        reader, _ = started()
+        with pytest.raises(BufferError, match="begin with a new checkpoint"):
+            reader.latestOffset(checkpoint)
+        reader.stop()
+    reader, begin = started()
+    assert reader.latestOffset({"offset": begin}) == {"offset": begin + 400}  # a new checkpoint has them all
+    reader.stop()
 
 
 def test_mistakes_are_in_the_error_of_the_query(

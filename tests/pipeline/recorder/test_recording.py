@@ -106,6 +106,37 @@ async def test_only_what_a_query_selects(broker: RunningBroker, record: Record, 
     assert [each["key"] for each in found[0]["changes"]] == ["Kind", "Room"]
 
 
+async def test_one_of_a_group_with_a_query_stops_and_nothing_is_missing(
+    broker: RunningBroker, record: Record, tmp_path: Path
+) -> None:
+    """P1: the one that stops takes what it was sent, and the other gets the rest."""
+    flags = "--where", "Kind = 'shared'"
+    stops, stays = (record(broker.url, tmp_path, *flags, name=name) for name in ("a", "b"))
+    async with fumarole.connect(broker.url) as client:
+        producer = client.producer({"Kind": "shared"})
+        published = 0
+
+        async def publish(count: int) -> None:
+            nonlocal published
+            for _ in range(count):
+                published += 1
+                await producer.publish(published)
+            await asyncio.sleep(0.01)
+
+        while not stops.message_files:
+            await publish(100)
+        stops.process.send_signal(signal.SIGTERM)
+        while stops.process.poll() is None:
+            await publish(100)
+        assert stops.end() == 0
+        await client.flush()
+    assert stays.stop() == 0
+    found = rows(tmp_path)
+    assert Counter(row["value"] for row in found) == Counter(map(float, range(1, published + 1)))
+    assert set(Counter(row["recorder"] for row in found)) == {"a", "b"}
+    assert verify(tmp_path, "default") == []
+
+
 def said_by(archive: Path, producer: str) -> list[dict[str, Any]]:
     """Of all that the broker knows, and tells when recording begins, what is about this producer."""
     return [row for row in rows(archive, "changes") if row["producer"] == producer]

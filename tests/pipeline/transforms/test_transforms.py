@@ -93,6 +93,14 @@ def test_quantiles(spark: SparkSession) -> None:
     assert found["p999"] == pytest.approx(1998, abs=40)
 
 
+@pytest.mark.parametrize(
+    ("quantile", "name"),
+    [(0, "p00"), (0.05, "p05"), (0.5, "p50"), (0.999, "p999"), (1, "p100"), (1.0, "p100")],
+)
+def test_the_names_of_quantiles(quantile: float, name: str) -> None:
+    assert rollup.quantile_name(quantile) == name
+
+
 @pytest.mark.parametrize("text", ["", "5", "1 fortnight", "0s", "-1m", "m"])
 def test_no_duration(spark: SparkSession, text: str) -> None:
     with pytest.raises(PipelineError, match="duration"):

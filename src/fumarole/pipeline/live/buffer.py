@@ -3,9 +3,12 @@
 A live message comes once. Spark may ask for the same rows again, after a failure or a restart, and must get exactly
 these. So rows are numbered when they are written here, and only what is here is ever offered to Spark.
 
-    0000000000000000-65536.arrow      rows 0 to 65,535
-    0000000000065536-1200.arrow       rows 65,536 to 66,735
-    trimmed.json                      everything before this offset is gone, because it was committed
+    1767225600000000-65536.arrow      65,536 rows, from this offset on
+    1767225600065536-1200.arrow       the 1,200 rows that follow
+    trimmed.json                      there is nothing before this offset: it was committed, or the buffer began here
+
+A new buffer begins at the time it is made, in microseconds since 1970, and not at 0: so one that was deleted and begun
+anew is ahead of every checkpoint of the old one, and cannot be taken for it, however many rows it gets.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import IO, NamedTuple
 
 import pyarrow as pa
 
+from fumarole.client.capture import microseconds
 from fumarole.pipeline.archive.places import sync_folder
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.locks import take
@@ -86,7 +90,7 @@ class Buffer:
             elif path.suffix == ".part":
                 path.unlink()
         self._files = dict(sorted(found.items()))
-        self.trim(self._trimmed)
+        self.trim(self._trimmed if self._trimmed or self._files else microseconds())
 
     def close(self) -> None:
         if self._lock is not None:
@@ -141,13 +145,13 @@ class Buffer:
                 rows = min(first + file.rows, end) - at
                 found.append(Part(str(file.path), at - first, rows))
                 at += rows
-        if at < end:
+        if at != end:
             raise self._lost(start, end)
         return found
 
     def check(self, start: int) -> None:
         """Raises BufferError where a query that goes on from this offset would miss rows: it is not its buffer."""
-        if start > self.end:
+        if not self.first <= start <= self.end:
             raise self._lost(start, start)
 
     def _lost(self, start: int, end: int) -> BufferError:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
+import re
 import sys
 import tempfile
 import time
@@ -61,7 +63,9 @@ READ_OPTIONS = {
     "partitions",
     "listen",
 }
-WRITE_OPTIONS = {"servers", "topic", "marks", "path", "checkpointlocation"}
+WRITE_OPTIONS = {"servers", "topic", "marks"}
+SPARK_OPTIONS = frozenset({"path", "checkpointlocation", "queryname"})
+"""What Spark is told about a query that writes, it hands on to the sink as well."""
 
 
 def register(spark: SparkSession) -> None:
@@ -95,10 +99,10 @@ class ReadOptions:
             servers,
             wanted,
             Path(options["buffer"]) if "buffer" in options else _default_buffer(servers, wanted),
-            int(_number(options, "bufferbytes", 1 << 30)),
-            int(_number(options, "maxrowspertrigger", 1)) if "maxrowspertrigger" in options else None,
-            int(_number(options, "partitions", 4)),
-            _number(options, "listen", 2.0),
+            _count(options, "bufferbytes", 1 << 30),
+            _count(options, "maxrowspertrigger", 1) if "maxrowspertrigger" in options else None,
+            _count(options, "partitions", 4),
+            _seconds(options, "listen", 2.0),
         )
 
 
@@ -116,10 +120,10 @@ class FumaroleSource(DataSource):
         return LiveReader(ReadOptions.of(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: ARG002
-        return BatchWriter(_known(self.options, WRITE_OPTIONS), os.urandom(8).hex())
+        return BatchWriter(_known(self.options, WRITE_OPTIONS, SPARK_OPTIONS), os.urandom(8).hex())
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802
-        return StreamWriter(_known(self.options, WRITE_OPTIONS))
+        return StreamWriter(_known(self.options, WRITE_OPTIONS, SPARK_OPTIONS))
 
 
 @dataclass
@@ -248,20 +252,29 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """What was published cannot be taken back; it will come again, with the same marks."""
 
 
-def _known(given: Mapping[str, str], known: set[str]) -> dict[str, str]:
+def _known(given: Mapping[str, str], known: set[str], others: frozenset[str] = frozenset()) -> dict[str, str]:
+    """The options by their names in small letters. `others` may be among them, and are not for us."""
     options = {key.lower(): value for key, value in given.items()}
-    unknown = sorted(options.keys() - known)
+    unknown = sorted(options.keys() - known - others)
     if unknown:
         raise PipelineError(f"fumarole has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
     return options
 
 
-def _number(options: Mapping[str, str], name: str, default: float) -> float:
-    value = -1.0
+def _count(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    if not re.fullmatch("[0-9]{1,18}", text) or int(text) == 0:
+        raise PipelineError(f"the option {name} is a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    text = options.get(name, str(default))
+    value = math.nan
     with contextlib.suppress(ValueError):
-        value = float(options.get(name, default))
-    if not value > 0:
-        raise PipelineError(f"the option {name} is a number above 0, not {options[name]!r}")
+        value = float(text)
+    if not 0 < value < math.inf:
+        raise PipelineError(f"the option {name} is a number of seconds above 0, not {text!r}")
     return value
 
 

@@ -86,5 +86,6 @@ def finished(windows: DataFrame, quantiles: Sequence[float] = QUANTILES) -> Data
 
 
 def quantile_name(quantile: float) -> str:
-    """`p05`, `p50`, `p999`."""
-    return "p" + f"{quantile:.6f}"[2:].rstrip("0").ljust(2, "0")
+    """`p05`, `p50`, `p999`, `p100`."""
+    digits = f"{quantile:.6f}"
+    return "p100" if digits.startswith("1") else "p" + digits[2:].rstrip("0").ljust(2, "0")
