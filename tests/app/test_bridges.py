@@ -38,6 +38,7 @@ MISTAKES = {
     "keys of clients alone": ('[[bridges]]\ncurve_clients = "."\n', "2: bridges[0].curve_clients: found clients' keys without curve_key"),
     "a key that is not there": ('[[bridges]]\ncurve_key = "none"\n', "2: bridges[0].curve_key: found 'none', which cannot be read"),
     "no folder": (f'[[bridges]]\ncurve_key = "{__file__}"\ncurve_clients = "none"\n', "3: bridges[0].curve_clients: found 'none', which is no folder"),
+    "a folder at a path too long": (f'[[bridges]]\ncurve_key = "{__file__}"\ncurve_clients = "{"x" * 300}"\n', "3: bridges[0].curve_clients: found 'xxx"),
 }  # fmt: skip
 
 

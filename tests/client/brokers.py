@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from weakref import finalize
@@ -97,6 +98,15 @@ class BrokerProcess:
             time.sleep(0.01)
         self.url = ready.read_text().strip()
         ready.unlink()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Meanwhile the system takes connections, and what they send, and it sees nothing of them."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """As if the machine had gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from copy import copy
 
 import pytest
 
@@ -92,3 +93,29 @@ async def test_what_is_on_its_way_counts() -> None:
     assert handed == (TOGETHER + TOGETHER + 10) // 2
     placement.end()
     placement.close()
+
+
+async def test_who_has_not_begun_leaves_the_others_alone() -> None:
+    """A process that cannot start ends before it has said which one it is."""
+    first = Placement(2)
+    second, failing = copy(first), copy(first)  # as processes have them: one memory, and each its own number
+    taken: list[socket.socket] = []
+    first.add_door(taken.append)
+    first.begin(0)
+    second.begin(1)
+    ours, theirs = socket.socketpair()
+    assert second.hand_over(0, theirs.fileno())
+    assert not failing.hand_over(0, theirs.fileno())
+    failing.note(TOGETHER)
+    failing.end()
+    assert second.hand_over(0, theirs.fileno()), "the first is there, and has room"
+    for _ in range(500):
+        if len(taken) == 2:
+            break
+        await asyncio.sleep(0.01)
+    assert len(taken) == 2
+    for each in (ours, theirs, *taken):
+        each.close()
+    second.end()
+    first.end()
+    first.close()

@@ -147,6 +147,31 @@ async def test_nothing_is_read_while_a_claim_is_looked_at(engine: Engine) -> Non
     assert (door.transport.reading, door.heard()) == (True, b"PONG\r\n")
 
 
+@pytest.mark.parametrize("before", [0, 3000])
+async def test_what_came_with_a_claim_is_work_for_many_turns(engine: Engine, before: int) -> None:
+    """Who is let in gets no more time at once than others, and what it said is done in its order."""
+    door = FakeDoor(engine, authentication=True)
+    session = door.connect()
+    door.heard()
+    subscriptions = b"".join(b"SUB a %d\r\n" % sid for sid in range(1000))
+    messages = b"".join(b"PUB a 2\r\n%02d\r\n" % number for number in range(100))
+    door.say(b"PING\r\n" * before + b'CONNECT {"user":"ada","verbose":false}\r\n' + subscriptions + messages + b"PUB ")
+    while session.claim is None:  # noqa: ASYNC110 - the pump tells nobody
+        await asyncio.sleep(0)
+    assert door.heard() == b"PONG\r\n" * before
+    session.admit(User("ada", "default"))
+    door.pump.admitted()
+    heard = [door.heard()]
+    while not door.transport.reading:
+        await asyncio.sleep(0)
+        heard.append(door.heard())
+    assert max(each.count(b"MSG") for each in heard) <= 50_000
+    door.say(b"a 2\r\nxx\r\nPING\r\n")
+    said = [*(b"%02d" % number for number in range(100)), b"xx"]
+    expected = b"".join(b"MSG a %d 2\r\n%b\r\n" % (sid, each) for each in said for sid in range(1000))
+    assert b"".join(heard) + door.heard() == expected + b"PONG\r\n"
+
+
 async def test_others_get_their_turn(engine: Engine) -> None:
     """What a reader has put off is gone on with from the loop, and nothing more is read until then."""
     door = FakeDoor(engine)

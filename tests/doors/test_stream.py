@@ -7,6 +7,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 
 import pytest
 
@@ -14,7 +15,9 @@ from fumarole.core.limits import Limits
 from fumarole.doors import stream
 from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
+from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.permissions import User
+from fumarole.exchange.producers import EXPIRE_AT_ONCE
 from fumarole.fastpath.engine import Engine
 from fumarole.sessions.stream import Claim
 from tests.desk import Desk
@@ -175,3 +178,22 @@ async def test_a_system_without_some_of_the_options(engine: Engine, monkeypatch:
     (listening,) = door._server.sockets
     assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     await door.drain(1.0)
+
+
+async def test_who_falls_silent_together_holds_nobody_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Very many producers are forgotten soon, but not in one go (M7)."""
+    monkeypatch.setattr(stream, "TICK", 0.1)
+    desk = Desk(engine, rules={"default": NamespaceRules(producer_ttl=1.0)})
+    producers = desk.node.namespaces.restore("default").producers
+    long_ago = asyncio.get_running_loop().time() - 10
+    for number in range(5 * EXPIRE_AT_ONCE):
+        producers.describe(f"{number:08x}-0000-4000-8000-000000000000", {}, long_ago)
+    door = NatsDoor(desk.node, engine.nats_reader)
+    await door.open("127.0.0.1", 0)
+    known = [len(producers)]
+    async with asyncio.timeout(10):
+        while known[-1]:
+            await asyncio.sleep(0)
+            known.append(len(producers))
+    await door.drain(1.0)
+    assert max(before - after for before, after in pairwise(known)) <= EXPIRE_AT_ONCE

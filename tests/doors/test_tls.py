@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,11 @@ class HastyClient:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
 
     def answer_to(self, said: bytes) -> bytes:
-        assert self._socket.recv(4096).startswith(b"INFO ")
+        """Empty where the broker hangs up instead of greeting."""
+        greeting = self._socket.recv(4096)
+        if not greeting:
+            return b""
+        assert greeting.startswith(b"INFO ")
         while True:
             try:
                 self._tls.do_handshake()
@@ -42,22 +47,53 @@ class HastyClient:
         self._socket.close()
 
 
-@pytest.mark.parametrize("engine", ["compiled", "plain"])
-def test_a_client_that_answers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
-    if engine == "plain":
-        monkeypatch.setenv("FUMAROLE_PURE", "1")
+class InjectedClient(HastyClient):
+    """Somebody on the way has put words before its own, in plain text and before the broker has said anything."""
+
+    def __init__(self, port: int, context: ssl.SSLContext, injected: bytes) -> None:
+        super().__init__(port, context)
+        self._socket.sendall(injected)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ssl.SSLContext:
+    """Trusts the certificate that it leaves in the folder."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
-    file = tmp_path / "certificate.pem"
-    issued.private_key_and_cert_chain_pem.write_to_path(str(file))
+    issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "certificate.pem"))
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    broker = BrokerProcess(tmp_path, "--tls-certificate", str(file), "--tls-key", str(file))
+    return context
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def broker(
+    tmp_path: Path, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[BrokerProcess]:
+    if request.param == "plain":
+        monkeypatch.setenv("FUMAROLE_PURE", "1")
+    file = str(tmp_path / "certificate.pem")
+    broker = BrokerProcess(tmp_path, "--tls-certificate", file, "--tls-key", file)
     try:
-        port = int(broker.url.rpartition(":")[2])
-        for _ in range(50):
-            client = HastyClient(port, context)
-            assert client.answer_to(b'CONNECT {"verbose":false}\r\nPING\r\n') == b"PONG\r\n"
-            client.close()
+        yield broker
     finally:
         assert broker.stop() == 0
+
+
+def port_of(broker: BrokerProcess) -> int:
+    return int(broker.url.rpartition(":")[2])
+
+
+def test_a_client_that_answers_at_once(broker: BrokerProcess, context: ssl.SSLContext) -> None:
+    for _ in range(50):
+        client = HastyClient(port_of(broker), context)
+        assert client.answer_to(b'CONNECT {"verbose":false}\r\nPING\r\n') == b"PONG\r\n"
+        client.close()
+
+
+def test_what_came_in_plain_text_is_not_obeyed(broker: BrokerProcess, context: ssl.SSLContext) -> None:
+    with broker.frozen():  # so that the words are there before it looks
+        client = InjectedClient(port_of(broker), context, b'CONNECT {"verbose":false}\r\nSUB secrets 1\r\n')
+    assert client.answer_to(b"PUB secrets 0\r\n\r\n") == b""
+    client.close()
+    assert "spoke before TLS had begun" in broker.log.read_text()

@@ -197,6 +197,20 @@ def test_silence_is_forgotten_where_there_is_a_time_for_it() -> None:
     assert producers.expire(15.0) == 1
 
 
+def test_who_falls_silent_together_is_forgotten_bit_by_bit() -> None:
+    """M7, and no standstill for it, however many there are, and however many are told."""
+    exchange = Exchange("default", producers=Producers(ttl=10.0))
+    producers = exchange.producers
+    for number in range(10):
+        producers.hear(Reading(f"{number}{A[1:]}", {"Kind": "t"}, 1), 0.0)
+    assert [producers.expire(10.0, most=4), producers.is_due(10.0)] == [4, True]
+    watch(exchange, "HAS Kind")
+    assert [producers.expire(10.0, most=4), producers.is_due(10.0)] == [2, True], "to tell somebody is work, too"
+    producers.hear(Reading(f"9{A[1:]}", {}, 1), 10.0)
+    assert [producers.expire(10.0), producers.is_due(10.0)] == [3, False]
+    assert [each.identity[0] for each in producers] == ["9"]
+
+
 def test_who_comes_and_goes_is_waited_for_once() -> None:
     """M7, and no more memory for a producer that is forgotten and speaks again, however often."""
     producers = Producers(ttl=10.0)

@@ -57,7 +57,7 @@ def _check_bridge(bridge: Tree, path: KeyPath, tree: Tree, report: Report) -> No
         report.add((*path, "curve_clients"), "clients' keys without curve_key", "the bridge's own key as well")
     if "curve_key" in bridge and not _is_readable_file(bridge["curve_key"]):
         report.add((*path, "curve_key"), f"{shown(str(bridge['curve_key']))}, which cannot be read", "a file")
-    if "curve_clients" in bridge and not bridge["curve_clients"].is_dir():
+    if "curve_clients" in bridge and not _is_folder(bridge["curve_clients"]):
         report.add((*path, "curve_clients"), f"{shown(str(bridge['curve_clients']))}, which is no folder", "a folder")
     if "exchange" in bridge:
         _check_allowed(bridge["exchange"], (*path, "exchange"), tree, report)
@@ -165,6 +165,13 @@ def first_line(path: Path) -> bytes:
 def _is_readable_file(path: Path) -> bool:
     try:
         return path.is_file() and os.access(path, os.R_OK)
+    except OSError:
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
     except OSError:
         return False
 

@@ -135,7 +135,9 @@ class _Watch:
             if process == 0:
                 time.sleep(LOOK)
                 continue
-            number = self._workers.pop(process)
+            number = self._workers.pop(process, None)
+            if number is None:  # a child that was there before the broker, or in a container anybody's orphan
+                continue
             code = os.waitstatus_to_exitcode(status)
             if not self._stopping and not (self._folder / f"ready-{number}").exists():
                 self._failed = True  # it says itself why it could not start, and the next would not do better
@@ -173,6 +175,8 @@ class _Watch:
             code = 0
         except CannotServeError as error:
             log.error("worker %d: %s", number, error)
+        except Exception:  # what the interpreter would say of it comes after the end of this process
+            log.exception("worker %d failed", number)
         finally:
             logging.shutdown()
             os._exit(code)

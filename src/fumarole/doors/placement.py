@@ -67,7 +67,8 @@ class Placement:
         for way in self._ways:
             for end in way:
                 end.setblocking(False)
-        self._own = 0
+        self._own: int | None = None
+        """None until `begin`: what is said before concerns nobody, least of all another process."""
         self._doors: list[Callable[[socket.socket], None]] = []
         self._busy_since = 0.0, 0.0
 
@@ -80,6 +81,8 @@ class Placement:
 
     def end(self) -> None:
         """Nothing more is taken, and what was handed over too late is closed, so that its client tries again."""
+        if self._own is None:
+            return
         self._set(SEEN, 0)
         asyncio.get_running_loop().remove_reader(self._ways[self._own][0])
         self._doors = [socket.socket.close for _ in self._doors]
@@ -102,25 +105,30 @@ class Placement:
 
     def hand_over(self, door: int, descriptor: int) -> bool:
         """Lets another process have a connection, if that is better. False: it stays."""
-        to = choose([self._standing(number) for number in range(self._processes)], self._own, time.monotonic())
-        if to == self._own:
+        own = self._own
+        if own is None:
+            return False
+        to = choose([self._standing(number) for number in range(self._processes)], own, time.monotonic())
+        if to == own:
             return False
         try:
             rights = array.array("i", [descriptor])
             self._ways[to][1].sendmsg([bytes([door])], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         except OSError:
             return False  # too many are on their way already
-        self._set(HANDED + to, self._get(self._own, HANDED + to) + 1)
+        self._set(HANDED + to, self._get(own, HANDED + to) + 1)
         return True
 
     def _take(self) -> None:
+        own = self._own
+        assert own is not None
         while True:
             try:
-                said, descriptors, _, _ = socket.recv_fds(self._ways[self._own][0], 1, 1)
+                said, descriptors, _, _ = socket.recv_fds(self._ways[own][0], 1, 1)
             except OSError:
                 return
             for descriptor in descriptors:
-                self._set(TAKEN, self._get(self._own, TAKEN) + 1)
+                self._set(TAKEN, self._get(own, TAKEN) + 1)
                 made = socket.socket(fileno=descriptor)
                 made.setblocking(False)
                 self._doors[said[0]](made)
@@ -149,4 +157,5 @@ class Placement:
         return self._numbers[number * self._row + place]
 
     def _set(self, place: int, value: float) -> None:
-        self._numbers[self._own * self._row + place] = value
+        if self._own is not None:
+            self._numbers[self._own * self._row + place] = value

@@ -213,6 +213,10 @@ class Pump(asyncio.BufferedProtocol):
         self._paused = True
         self._early = bytearray()
 
+    def spoke_early(self) -> bool:
+        """Has the peer said something since `upgrade`? What came before TLS was in plain text, from anybody."""
+        return bool(self._early)
+
     def upgraded(self, transport: asyncio.Transport) -> None:
         """TLS has begun on this connection."""
         early, self._early = self._early, None

@@ -263,6 +263,10 @@ class StreamDoor(ABC):
         # A client answers INFO at once, and what it says then is for TLS: so reading stops before INFO leaves (not
         # earlier: it begins only after `connection_made`), and nothing else leaves before TLS has begun.
         transport.pause_reading()
+        if pump.spoke_early():  # in plain text, and it must not be taken for something that came over TLS
+            complain("%s spoke before TLS had begun", self._pump_address.get(pump, "?"))
+            transport.abort()
+            return
         pump.resume_writing()
         pump.pause_writing()
         try:
@@ -294,3 +298,8 @@ class StreamDoor(ABC):
             for pump in list(self._pumps):
                 pump.tick(now)
             flush(self._node.ready)
+            for _ in self._node.expire(now):
+                flush(self._node.ready)
+                await asyncio.sleep(0)
+                if loop.time() > now + TICK:  # sessions must know what time it is, too: the rest is due the next time
+                    break

@@ -1,7 +1,7 @@
 """One running broker, as its sessions see it: its limits, its namespaces, and what it says of itself."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -59,11 +59,16 @@ class Node:
     """Called when what was read, of a client or of another node, has been taken in and answered."""
 
     def tick(self, now: float) -> None:
-        """Time passes: producers fall silent, and relays are listened to no more."""
-        for exchange in self.namespaces:
-            exchange.producers.expire(now)
+        """Time passes: relays are listened to no more."""
         if self.relays:
             self.relays[:] = [relay for relay in self.relays if relay.tick(now)]
+
+    def expire(self, now: float) -> Iterator[None]:
+        """Time passes: producers fall silent. Very many may do so together; each step is a part of that work."""
+        for exchange in list(self.namespaces):
+            while exchange.producers.is_due(now):
+                exchange.producers.expire(now)
+                yield
 
     def client_id(self) -> int:
         self.next_client += 1

@@ -30,6 +30,8 @@ NEVER = (-1, "")
 """A version before all others."""
 HEARSAY = 3.0
 """Seconds until all nodes know that a producer has published to one of them, though that one be slow (C4)."""
+EXPIRE_AT_ONCE = 1_000
+"""Ten milliseconds or so, in producers looked at for their silence and consumers told of it."""
 NUMBER_BYTES = 8
 """What a number or a truth value counts for in the size of metadata."""
 
@@ -266,10 +268,16 @@ class Producers:
         """Has it published here lately enough not to be forgotten for its silence?"""
         return self._ttl is not None and producer.heard + self._ttl > now
 
-    def expire(self, now: float) -> int:
-        """Forgets those that have been silent for longer than the namespace allows. How many."""
-        forgotten = 0
-        while self._ttl is not None and self._due and self._due[0][0] <= now:
+    def is_due(self, now: float) -> bool:
+        """Is there anybody to look at for its silence?"""
+        return bool(self._due) and self._due[0][0] <= now
+
+    def expire(self, now: float, most: int = EXPIRE_AT_ONCE) -> int:
+        """Forgets those that have been silent for longer than the namespace allows. How many. Where that is more work
+        than this, the rest stays due."""
+        forgotten, looked, told = 0, 0, self.told
+        while self._ttl is not None and self.is_due(now) and looked + self.told - told < most:
+            looked += 1
             _, identity = heappop(self._due)
             producer = self.known.get(identity)
             if producer is not None and (until := self._until(producer, self._ttl)) > now:

@@ -78,13 +78,18 @@ cdef class NatsReader:
     @property
     def unfinished(self):
         """Was something put off? One operation can mean a message to each of very many; others want their turn."""
-        return self.rest is not None
+        return self.rest is not None or (self.waiting and self.session.unfinished)
 
     def go_on(self):
         """With what was put off."""
         cdef bytes rest = self.rest
+        if self.waiting and self.session.unfinished:
+            self.session.go_on()
+            return
         self.rest = None
         self.work = 0
+        if self.waiting:
+            self.end_of_waiting()
         if rest is not None and self.session.state is not CLOSED:
             self.consume(rest, len(rest))
 
@@ -105,6 +110,8 @@ cdef class NatsReader:
         """The session has kept what came while the claim was looked at; if it goes on, the rest comes back here."""
         cdef bytes rest
         if self.session.claim is None:
+            while self.session.unfinished:
+                self.session.go_on()
             rest = self.session.reclaim()
             self.refresh()
             self.consume(rest, len(rest))

@@ -121,7 +121,7 @@ class NatsSession(StreamSession):
         self._user = user
         self._protocol.greeted = True
         self._begin(user.namespace)
-        self._advance()
+        self._advance(WORK_AT_ONCE)
 
     # An outlet of the exchange.
 

@@ -25,7 +25,8 @@ CLIENTS = 60
 
 
 class Workers:
-    def __init__(self, folder: Path, count: int, flags: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, count: int, flags: tuple[str, ...] = (), beside: str = "") -> None:
+        """`beside`: a command that a shell starts before it becomes the broker, whose child it then is."""
         ready = folder / "ready"
         self.log = folder / "log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
@@ -41,6 +42,8 @@ class Workers:
             str(folder / "data"),
         ]
         command += ["--workers", str(count), "--node", "many", "--ready-file", str(ready), *flags]
+        if beside:
+            command = ["sh", "-c", f'{beside} & exec "$@"', "sh", *command]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         deadline = time.monotonic() + 20
@@ -62,8 +65,8 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
 
 
 @contextlib.contextmanager
-def running(folder: Path, count: int, flags: tuple[str, ...] = ()) -> Iterator[Workers]:
-    started = Workers(folder, count, flags)
+def running(folder: Path, count: int, flags: tuple[str, ...] = (), beside: str = "") -> Iterator[Workers]:
+    started = Workers(folder, count, flags, beside)
     try:
         yield started
         started.process.terminate()
@@ -132,6 +135,42 @@ def test_all_stop_though_one_is_just_to_be_started_again(workers: Workers) -> No
     deadline = time.monotonic() + 5
     while "is started again" not in workers.log.read_text() and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def test_a_child_that_is_no_worker(tmp_path: Path) -> None:
+    """Its end is nobody's business."""
+    with running(tmp_path, 2, beside="sleep 60") as workers:
+        (foreign,) = [each for each in workers.children() if Path(f"/proc/{each}/comm").read_text() == "sleep\n"]
+        before = set(workers.children()) - {foreign}
+        os.kill(foreign, signal.SIGTERM)
+        deadline = time.monotonic() + 5
+        while foreign in workers.children() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert workers.process.poll() is None, workers.log.read_text()
+        assert set(workers.children()) == before
+
+
+FAILING = """
+from fumarole.app.configuration import load
+from fumarole.app.workers import serve_with_workers
+
+def run(work):
+    work.close()
+    raise RuntimeError("the loop is broken")
+
+serve_with_workers(load(None, {}, {"--nats": "127.0.0.1:0", "--workers": "2"}), run, print)
+"""
+
+
+def test_a_worker_that_fails_says_why() -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    ended = subprocess.run(
+        [sys.executable, "-c", FAILING], env=environment, capture_output=True, text=True, timeout=20, check=False
+    )
+    assert ended.returncode == 1
+    assert "worker 0 failed" in ended.stderr
+    assert "RuntimeError: the loop is broken" in ended.stderr
 
 
 def test_the_silent_are_forgotten_by_all(tmp_path: Path) -> None:
