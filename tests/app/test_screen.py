@@ -5,6 +5,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import typer
@@ -64,9 +65,9 @@ def test_what_is_our_own_fault_among_them_is_not_hidden() -> None:
         run(fails())
 
 
-@pytest.fixture
-def rude_server() -> Iterator[str]:
-    """Answers whoever connects with an error that would clear the screen."""
+@contextmanager
+def server(answer: bytes, stays: bool) -> Iterator[str]:
+    """Greets one client, answers so what it says then, and hangs up, or says nothing more."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -74,43 +75,27 @@ def rude_server() -> Iterator[str]:
             with connection:
                 connection.sendall(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576}\r\n')
                 connection.recv(4096)
-                connection.sendall(b"-ERR 'no \x1b[2J entry'\r\n")
+                connection.sendall(answer)
+                while stays and connection.recv(4096):
+                    pass
 
-        server = threading.Thread(target=serve)
-        server.start()
+        serving = threading.Thread(target=serve)
+        serving.start()
         yield f"nats://127.0.0.1:{listener.getsockname()[1]}"
-        server.join()
+        serving.join()
 
 
-def test_what_a_server_says(rude_server: str) -> None:
-    ended = run_here("pub", "a", "1", "--servers", rude_server)
+def test_what_a_server_says() -> None:
+    with server(b"-ERR 'no \x1b[2J entry'\r\n", stays=False) as rude:
+        ended = run_here("pub", "a", "1", "--servers", rude)
     assert ended.code == 1
     assert r"(no \x1b[2J entry)" in ended.err
     assert "\x1b" not in ended.err
 
 
-@pytest.fixture
-def silent_server() -> Iterator[str]:
-    """Lets a client in, and says nothing more."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576}\r\n')
-                connection.recv(4096)
-                connection.sendall(b"PONG\r\n")
-                while connection.recv(4096):
-                    pass
-
-        server = threading.Thread(target=serve)
-        server.start()
-        yield f"nats://127.0.0.1:{listener.getsockname()[1]}"
-        server.join()
-
-
-def test_a_server_that_does_not_confirm(silent_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "FLUSH_SECONDS", 0.1)
-    ended = run_here("pub", "a", "1", "--servers", silent_server)
+    with server(b"PONG\r\n", stays=True) as silent:
+        ended = run_here("pub", "a", "1", "--servers", silent)
     text = "no server confirmed within 0.1 s that it heard everything; some of it may be lost\n"
     assert (ended.code, ended.err) == (1, text)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Self
 from weakref import finalize
 
 from fumarole.app.broker import Broker
@@ -78,6 +79,13 @@ class RealBroker:
     async def restart(self) -> None:
         await self.stop()
         await self.start()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
 
 class BrokerProcess:

@@ -10,10 +10,8 @@ from tests.client.brokers import BrokerProcess, FakeServer, RealBroker
 @pytest.fixture
 async def broker() -> AsyncIterator[RealBroker]:
     """A broker with default settings."""
-    broker = RealBroker()
-    await broker.start()
-    yield broker
-    await broker.stop()
+    async with RealBroker() as broker:
+        yield broker
 
 
 StartBroker = Callable[..., Awaitable[RealBroker]]

@@ -345,6 +345,19 @@ def test_who_was_told_to_forget_a_producer_is_heeded_though_it_speaks_elsewhere(
     assert a.known() is b.known() is None
 
 
+def hear_of_one(place: Place, random: Random) -> None:
+    """The next thing that one of the others has said to it, if there is any."""
+    whom = [name for name, waiting in place.waiting.items() if waiting]
+    if whom:
+        place.hear(random.choice(whom))
+
+
+def check_agreed(all_of: list[Place]) -> None:
+    assert all_of[0].known() == all_of[1].known() == all_of[2].known()
+    versions = {place.producers.get(PRODUCER).version for place in all_of if place.known() is not None}  # type: ignore[union-attr]
+    assert len(versions) <= 1
+
+
 @pytest.mark.parametrize("seed", range(400))
 def test_all_come_to_the_same(seed: int) -> None:
     """Three nodes are told anything at random (in every other case also to forget it), and hear of each other now and then, each in order, while links break."""
@@ -359,14 +372,10 @@ def test_all_come_to_the_same(seed: int) -> None:
         elif random.random() < 0.1:
             place.meet_anew(random.choice([other for other in all_of if other is not place]))
         else:
-            whom = [name for name, waiting in place.waiting.items() if waiting]
-            if whom:
-                place.hear(random.choice(whom))
+            hear_of_one(place, random)
     for place in all_of:
         place.hear_all()
-    assert all_of[0].known() == all_of[1].known() == all_of[2].known()
-    versions = {place.producers.get(PRODUCER).version for place in all_of if place.known() is not None}  # type: ignore[union-attr]
-    assert len(versions) <= 1
+    check_agreed(all_of)
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -385,12 +394,8 @@ def test_all_come_to_the_same_where_the_silent_are_forgotten(seed: int) -> None:
         elif random.random() < 0.2:
             place.meet_anew(random.choice([other for other in all_of if other is not place]))
         else:
-            whom = [name for name, waiting in place.waiting.items() if waiting]
-            if whom:
-                place.hear(random.choice(whom))
+            hear_of_one(place, random)
     while any(waiting for place in all_of for waiting in place.waiting.values()):
         for place in all_of:
             place.hear_all()
-    assert all_of[0].known() == all_of[1].known() == all_of[2].known()
-    versions = {place.producers.get(PRODUCER).version for place in all_of if place.known() is not None}  # type: ignore[union-attr]
-    assert len(versions) <= 1
+    check_agreed(all_of)

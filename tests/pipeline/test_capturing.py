@@ -58,10 +58,8 @@ async def test_a_capture_that_was_refused_is_taken_and_then_told() -> None:
 
 @pytest.fixture
 async def broker() -> AsyncIterator[RealBroker]:
-    broker = RealBroker()
-    await broker.start()
-    yield broker
-    await broker.stop()
+    async with RealBroker() as broker:
+        yield broker
 
 
 async def test_readings_that_were_sent_before_the_stop_are_taken(broker: RealBroker) -> None:

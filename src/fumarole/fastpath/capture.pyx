@@ -7,9 +7,7 @@ broken operation on, everything is the protocol's.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.ref cimport PyObject
-from libc.math cimport isfinite
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy, memmove
@@ -17,9 +15,7 @@ from libc.string cimport memchr, memcmp, memcpy, memmove
 from fumarole.fastpath.buffers cimport (
     Bytes, TextColumn, add_bit, add_text, append, append_offset, free_column, taken
 )
-
-cdef extern from "Python.h":
-    double PyOS_string_to_double(const char* text, char** end, PyObject* overflow) except? -1.0
+from fumarole.fastpath.numbers cimport Slice, number
 
 cdef extern from *:
     """
@@ -27,21 +23,12 @@ cdef extern from *:
     #define OTHER -1            /* a message of another subscription */
     #define CONTROL -2          /* a line without a payload, or none at all */
     #define BROKEN -3
-    #define LONGEST_NUMBER 400
     #define MOST_HEADERS 16
     #define ROW_BYTES 40
     #define A_LITTLE 1000000    /* microseconds */
-    static const double POWERS[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
     """
-    const Py_ssize_t INCOMPLETE, OTHER, CONTROL, BROKEN, LONGEST_NUMBER, ROW_BYTES, A_LITTLE
+    const Py_ssize_t INCOMPLETE, OTHER, CONTROL, BROKEN, ROW_BYTES, A_LITTLE
     enum: MOST_HEADERS
-    const double* POWERS
-
-
-cdef struct Slice:
-    const char* at
-    Py_ssize_t length
 
 
 cdef struct Frame:
@@ -101,70 +88,6 @@ cdef inline Py_ssize_t size_of(Slice word) noexcept:
             return -1
         value = value * 10 + (word.at[at] - c"0")
     return value
-
-
-cdef bint number(Slice payload, double* value) except -1:
-    """Is it a number as JSON writes them, and finite? Up to 15 digits it is worked out here, exactly."""
-    cdef const char* p = payload.at
-    cdef const char* end = p + payload.length
-    cdef const char* begin
-    cdef uint64_t mantissa = 0
-    cdef Py_ssize_t digits = 0, places = 0, exponent = 0
-    cdef bint negative = False, exact = True, negative_exponent = False
-    cdef char copy[512]
-    while p < end and (p[0] == c" " or p[0] == c"\t" or p[0] == c"\n" or p[0] == c"\r"):
-        p += 1
-    while end > p and ((end - 1)[0] == c" " or (end - 1)[0] == c"\t" or (end - 1)[0] == c"\n" or (end - 1)[0] == c"\r"):
-        end -= 1
-    begin = p
-    if p < end and p[0] == c"-":
-        negative = True
-        p += 1
-    if p == end or not c"0" <= p[0] <= c"9":
-        return False
-    if p[0] == c"0" and p + 1 < end and c"0" <= p[1] <= c"9":
-        return False
-    while p < end and c"0" <= p[0] <= c"9":
-        digits += mantissa != 0 or p[0] != c"0"
-        if digits <= 15:
-            mantissa = mantissa * 10 + <uint64_t>(p[0] - c"0")
-        p += 1
-    if p < end and p[0] == c".":
-        p += 1
-        if p == end or not c"0" <= p[0] <= c"9":
-            return False
-        while p < end and c"0" <= p[0] <= c"9":
-            digits += mantissa != 0 or p[0] != c"0"
-            if digits <= 15:
-                mantissa = mantissa * 10 + <uint64_t>(p[0] - c"0")
-            places += 1
-            p += 1
-    if p < end and (p[0] == c"e" or p[0] == c"E"):
-        p += 1
-        if p < end and (p[0] == c"+" or p[0] == c"-"):
-            negative_exponent = p[0] == c"-"
-            p += 1
-        if p == end or not c"0" <= p[0] <= c"9":
-            return False
-        while p < end and c"0" <= p[0] <= c"9":
-            if exponent < 100000:
-                exponent = exponent * 10 + (p[0] - c"0")
-            p += 1
-    if p != end:
-        return False
-    exponent = (-exponent if negative_exponent else exponent) - places
-    if digits <= 15 and -22 <= exponent <= 22:
-        # Both are exact as doubles, so one operation rounds once, and rightly.
-        value[0] = <double>mantissa * POWERS[exponent] if exponent >= 0 else <double>mantissa / POWERS[-exponent]
-        if negative:
-            value[0] = -value[0]
-    elif end - begin < LONGEST_NUMBER:
-        memcpy(copy, begin, end - begin)
-        copy[end - begin] = 0
-        value[0] = PyOS_string_to_double(copy, NULL, NULL)
-    else:
-        value[0] = float(PyBytes_FromStringAndSize(begin, end - begin))
-    return isfinite(value[0])
 
 
 cdef class Sieve:

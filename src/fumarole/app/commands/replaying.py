@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 
 from fumarole.app.commands.access import Access
-from fumarole.app.commands.screen import YELLOW, count_text, fail, paint, printable, say
+from fumarole.app.commands.screen import YELLOW, count_text, paint, printable, say
 from fumarole.client import RefusedError
 from fumarole.pipeline.replay import Range, describe, known_at, messages, replay
 
@@ -29,8 +29,6 @@ async def replay_archive(access: Access, archive: str, namespace: str, wanted: R
         done = await replay(client, messages(archive, namespace, wanted), speed, progress)
         try:
             await client.flush(FLUSH_SECONDS)
-        except TimeoutError:
-            fail(f"the broker has not confirmed within {FLUSH_SECONDS:g} s that it heard everything")
         except RefusedError as error:
             say(paint(f"the broker refused some of them: {printable(str(error))}", YELLOW, sys.stderr))
     if shown:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fumarole.client import Client, ClosedError, DisconnectedError, connect
+from fumarole.client import Client, ClosedError, DisconnectedError, FlushTimeoutError, connect
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.frames import chunks, frames, slices, unfit
 
@@ -38,7 +38,7 @@ async def _publish(batches: Iterator[pa.RecordBatch], servers: str, options: Map
     async with connect(servers, name="fumarole spark sink", echo=False, reconnect=False) as client:
         try:
             return await _publish_all(client, batches, options, job)
-        except (ClosedError, DisconnectedError) as error:
+        except (ClosedError, DisconnectedError, FlushTimeoutError) as error:
             raise PipelineError(f"{_UNHEARD}: {error}") from error
 
 
@@ -56,10 +56,7 @@ async def _publish_all(client: Client, batches: Iterator[pa.RecordBatch], option
             left_out += unfit(part)
     if left_out:
         log.warning("headers left out: %d; a name with a space, or a line break, cannot be sent", left_out)
-    try:
-        await client.flush(FLUSH_SECONDS)
-    except TimeoutError as error:
-        raise PipelineError(f"{_UNHEARD}: it did not answer within {FLUSH_SECONDS:g} s") from error
+    await client.flush(FLUSH_SECONDS)
     return count
 
 
