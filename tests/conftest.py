@@ -1,3 +1,4 @@
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from fumarole.fastpath.engine import PLAIN, Engine, compiled
 # The same examples in every run. Others: pytest --hypothesis-profile=default
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.load_profile("ci")
+
+# Who is started in the background by a shell has Ctrl-C ignored, and so would each process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 SPARK = "pipeline/"
