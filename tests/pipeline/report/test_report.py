@@ -104,6 +104,16 @@ def test_labels() -> None:
     assert plots._labels(["v.it"]) == ["v.it"]
 
 
+def test_subtrees_that_begin_with_an_underscore(spark: SparkSession, tmp_path: Path) -> None:
+    Recorder(tmp_path).seal([message(number, "_INBOX.a", None) for number in range(5)])
+    assert "_INBOX" in plots.rates(gather(spark, Part(str(tmp_path))))
+
+
+def test_values_further_apart_than_a_number_can_say(spark: SparkSession, tmp_path: Path) -> None:
+    Recorder(tmp_path).seal([message(0, "a", "p", -1.7e308), message(1, "a", "p", 1.7e308)])
+    check_page(written(gather(spark, Part(str(tmp_path)), "p")))
+
+
 def test_a_bucket_that_is_not_whole_is_no_drop(spark: SparkSession, tmp_path: Path) -> None:
     """Ten messages a second all the time, from the middle of a second to a moment after the beginning of another."""
     Recorder(tmp_path).seal([message(0.5 + number / 10, "a", None) for number in range(26)])

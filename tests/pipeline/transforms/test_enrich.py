@@ -140,6 +140,19 @@ def test_producers_that_share_a_place(spark: SparkSession, monkeypatch: pytest.M
     check_against_the_definition(spark)
 
 
+def test_more_keys_than_there_are_columns_for(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transform, "_MOST_KEYS", 2)
+    check_against_the_definition(spark)
+
+
+def test_as_many_columns_as_one_producer_has_keys(spark: SparkSession) -> None:
+    """Not as many as there are keys: one for each of them would take minutes."""
+    changes: list[Change] = [(1, f"p{number}", {f"key{number}": number}, "r", 1) for number in range(100)]
+    made = pipeline.enrich(*frames(spark, [(5, "p7", {"key8": "own"})], changes))
+    assert len(re.findall(r"last\(", made._jdf.queryExecution().optimizedPlan().toString())) == 1
+    assert enriched(made) == {0: {"key7": 7.0, "key8": "own"}}
+
+
 def plan_of(spark: SparkSession) -> str:
     made = pipeline.enrich(*frames(spark, [(5, "p", {})], [(1, "p", {"a": 1}, "r", 1)]))
     return str(made._jdf.queryExecution().executedPlan().toString())

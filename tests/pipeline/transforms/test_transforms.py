@@ -170,6 +170,14 @@ def test_a_silence_that_goes_on(spark: SparkSession) -> None:
     ]
 
 
+def test_being_forgotten_is_no_reading(spark: SparkSession) -> None:
+    """The broker says so, in the producer's name, an hour after it fell silent."""
+    rows = [message(second, producer="p", value=1.0) for second in range(10)]
+    farewell = message(3600, "_FORGOTTEN", producer="p")
+    found = pipeline.gaps(frame(spark, [*rows, farewell]), until=at(4000)).collect()
+    assert [(row["since"].timestamp(), row["until"], row["habit"]) for row in found] == [(at(9).timestamp(), None, 1.0)]
+
+
 def test_traffic(spark: SparkSession) -> None:
     rows = [message(0, topic, value=1.5) for topic in ["a.b.c", "a.b.c", "a.b", "a", "", "x..y"]]
     found = {

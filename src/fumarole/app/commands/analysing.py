@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import signal
 import sys
@@ -140,9 +141,9 @@ def tell(progress: Progress) -> None:
         count_text(progress.rows, "row"),
         f"{progress.rate:,.0f} rows/s",
         f"{progress.seconds:.1f} s",
-        f"lag {duration_text(progress.lag)}",
-        f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}",
     ]
+    parts += [] if progress.lag is None else [f"lag {duration_text(progress.lag)}"]
+    parts += [f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}"] if progress.watermark else []
     parts += [f"{progress.late:,} late"] if progress.late else []
     parts += [f"{progress.again:,} described anew"] if progress.again else []
     parts += [f"{count_text(progress.left, 'file')} to go"] if progress.left else []
@@ -213,6 +214,8 @@ def _plain(value: Any) -> Any:
         return as_utc(value).replace(tzinfo=None).isoformat()
     if isinstance(value, dict):
         return {key: _metadata(each) if isinstance(each, dict) else each for key, each in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # the mean of numbers whose sum is none; JSON has no word for it
     return value
 
 

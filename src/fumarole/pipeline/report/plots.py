@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -52,6 +52,7 @@ STYLE: Final[dict[str, Any]] = {
 }
 WIDTH: Final = 11.2
 MOST_SILENT: Final = 14
+MOST_DRAWN: Final = 1e307
 
 
 def rates(figures: Figures) -> str:
@@ -60,13 +61,16 @@ def rates(figures: Figures) -> str:
     def draw(axes: Axes) -> None:
         middles, by_name = rates_by_name(figures)
         places = [_place(middle) for middle in middles]
-        axes.stackplot(places, list(by_name.values()), labels=list(by_name), colors=COLOURS, linewidth=0, alpha=0.92)
+        areas = axes.stackplot(places, list(by_name.values()), colors=COLOURS, linewidth=0, alpha=0.92)
         axes.set_xlim(places[0], places[-1] if len(places) > 1 else places[0] + 1e-5)
         axes.set_ylim(0)
         axes.set_ylabel("messages a second")
         axes.yaxis.set_major_formatter("{x:,.0f}" if axes.get_ylim()[1] >= 10 else "{x:g}")
         _times(axes)
-        axes.legend(ncols=7, loc="lower left", bbox_to_anchor=(0, 1.0), handlelength=0.9, handleheight=0.9)
+        # Areas and names outright: of labels, those that begin with _ would be left out.
+        axes.legend(
+            areas, list(by_name), ncols=7, loc="lower left", bbox_to_anchor=(0, 1.0), handlelength=0.9, handleheight=0.9
+        )
 
     return _svg(draw, 3.5, "rates")
 
@@ -190,14 +194,14 @@ def values(chosen: Chosen, begin: datetime, end: datetime) -> str:
 
     def draw(axes: Axes) -> None:
         middles: Any = [window.start + chosen.width / 2 for window in chosen.windows]
-        low, high = [window.low for window in chosen.windows], [window.high for window in chosen.windows]
-        p05, p95 = [window.p05 for window in chosen.windows], [window.p95 for window in chosen.windows]
+        low, high = _drawn(window.low for window in chosen.windows), _drawn(window.high for window in chosen.windows)
+        p05, p95 = _drawn(window.p05 for window in chosen.windows), _drawn(window.p95 for window in chosen.windows)
         axes.fill_between(middles, low, high, color="#f6ad55", alpha=0.28, linewidth=0, label="smallest to largest")
         axes.fill_between(middles, p05, p95, color="#f08c00", alpha=0.42, linewidth=0, label="5 % to 95 %")
         times: Any = [time for time, _ in chosen.points]
         axes.plot(
             times,
-            [value for _, value in chosen.points],
+            _drawn(value for _, value in chosen.points),
             ".",
             color="#1f6f8b",
             markersize=2.4,
@@ -206,7 +210,7 @@ def values(chosen: Chosen, begin: datetime, end: datetime) -> str:
         )
         axes.plot(
             middles,
-            [window.mean for window in chosen.windows],
+            _drawn(window.mean for window in chosen.windows),
             color="#8f1d0a",
             linewidth=1.8,
             label=f"mean of {span_text(chosen.width)}",
@@ -217,6 +221,11 @@ def values(chosen: Chosen, begin: datetime, end: datetime) -> str:
         axes.legend(ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0), handlelength=1.2)
 
     return _svg(draw, 3.6, "values")
+
+
+def _drawn(values: Iterable[float]) -> list[float]:
+    """Matplotlib reckons with their distance, which has to be a double as well."""
+    return [max(-MOST_DRAWN, min(MOST_DRAWN, value)) for value in values]
 
 
 def _svg(draw: Callable[[Axes], None], height: float, name: str) -> str:

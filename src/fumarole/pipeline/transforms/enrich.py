@@ -43,7 +43,9 @@ _SENT_TO_ALL = 128 * MIB
 _A_PART = 32 * MIB
 """Of those that are dealt out."""
 _MOST_PARTS = 2_000
-"""With very many kinds of keys, of which each producer has a few, versions are far smaller than is reckoned."""
+"""Where one producer has very many keys, versions of the others are far smaller than is reckoned."""
+_MOST_KEYS = 64
+"""Of all producers together: a column for each. With more, each producer's are numbered, a column for each number."""
 _MOST_BUCKETS = 10_000
 _IN_A_BUCKET = 2
 """Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
@@ -60,6 +62,8 @@ class _Facts:
     keys: Sequence[str]
     text: float
     """Bytes of a value, on average."""
+    most_keys: int
+    """Of one producer, over all the time."""
 
     @classmethod
     def of(cls, changes: DataFrame) -> _Facts | None:
@@ -76,12 +80,14 @@ class _Facts:
         if not found["keys"]:
             return None
         begin, end = found["times"]
-        return cls(found["count"], found["producers"], begin, end, found["keys"], found["text"] or 0.0)
+        keys = found["keys"]
+        most = len(keys) if len(keys) <= _MOST_KEYS else _most_keys(changes)
+        return cls(found["count"], found["producers"], begin, end, keys, found["text"] or 0.0, most)
 
     @property
     def size(self) -> int:
         """What their versions take in memory, at most, about: if each has all keys, and stands in two buckets."""
-        return int(2 * self.count * (100 + len(self.keys) * (100 + self.text)))
+        return int(2 * self.count * (100 + self.most_keys * (100 + self.text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +124,7 @@ def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None =
         described = messages.withColumn(METADATA, _nothing())
     else:
         buckets = _Buckets.of_changes(facts)
-        described = _as_of(messages, _dealt(_versions(asked, facts.keys, buckets), facts), buckets)
+        described = _as_of(messages, _dealt(_versions(asked, facts, buckets), facts), buckets)
     return described.withColumn(METADATA, _with_own(sf.col(METADATA), sf.col("changes"), keys))
 
 
@@ -137,14 +143,17 @@ def _nothing() -> Column:
     return sf.create_map().cast(METADATA_MAP)
 
 
-def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> DataFrame:
+def _versions(changes: DataFrame, facts: _Facts, buckets: _Buckets) -> DataFrame:
     """For each producer all that held from a time until the next, in each bucket that this reaches into."""
     in_order = Window.partitionBy("producer").orderBy(*_ORDER)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    value = sf.struct(*VALUE.fieldNames())
-    about = [sf.when((sf.col("key") == key) | _is_anew(), value) for key in keys]
-    latest = [sf.last(said, ignorenulls=True).over(so_far) for said in about]
-    entries = sf.array(*[sf.struct(sf.lit(key), found) for key, found in zip(keys, latest, strict=True)])
+    if len(facts.keys) <= _MOST_KEYS:
+        about = [sf.col("key") == key for key in facts.keys]
+    else:
+        changes = changes.withColumn("_number", _number_of_key())
+        about = [sf.col("_number") == number for number in range(1, facts.most_keys + 1)]
+    entry = sf.struct("key", sf.struct(*VALUE.fieldNames()).alias("value"))
+    latest = [sf.last(sf.when(it | _is_anew(), entry), ignorenulls=True).over(so_far) for it in about]
     last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
     reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
     return (
@@ -152,7 +161,7 @@ def _versions(changes: DataFrame, keys: Sequence[str], buckets: _Buckets) -> Dat
             "producer",
             "time",
             sf.lead("time").over(in_order).alias("_until"),
-            entries.alias("_entries"),
+            sf.array(*latest).alias("_entries"),
         )
         # What was said at the same moment counts from that moment on, all of it.
         .where(sf.col("_until").isNull() | (sf.col("_until") > sf.col("time")))
@@ -173,8 +182,19 @@ def _is_anew() -> Column:
     return sf.col("kind") == ANEW
 
 
+def _number_of_key() -> Column:
+    """Among those of its producer."""
+    return sf.dense_rank().over(Window.partitionBy("producer").orderBy("key"))
+
+
+def _most_keys(changes: DataFrame) -> int:
+    most = changes.select(_number_of_key().alias("number")).agg(sf.max("number")).first()
+    assert most is not None
+    return int(most[0])
+
+
 def _held(entry: Column) -> Column:
-    return entry["col2"].isNotNull() & ~entry["col2"]["kind"].isin("gone", ANEW)
+    return entry.isNotNull() & ~entry["value"]["kind"].isin("gone", ANEW)
 
 
 def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:

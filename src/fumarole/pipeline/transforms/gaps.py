@@ -17,6 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
+from fumarole.core.publication import FORGOTTEN
 from fumarole.pipeline.times import duration, microseconds
 
 FACTOR: Final = 5.0
@@ -39,10 +40,11 @@ def gaps(
 def islands(messages: DataFrame, grain: timedelta = timedelta(0)) -> DataFrame:
     """Runs of readings of a producer without a pause longer than the grain: producer, begin, end, count.
 
-    Begin and end are microseconds.
+    Begin and end are microseconds. That a producer was forgotten is the broker's word, not its own.
     """
     in_order = Window.partitionBy("producer").orderBy("at")
-    times = messages.where(sf.col("producer").isNotNull()).select("producer", sf.unix_micros("time").alias("at"))
+    own = messages.where(sf.col("producer").isNotNull() & (sf.col("topic") != FORGOTTEN))
+    times = own.select("producer", sf.unix_micros("time").alias("at"))
     previous = sf.lag("at").over(in_order)
     begins = sf.coalesce(sf.col("at") - previous > microseconds(grain), sf.lit(True))
     numbered = times.withColumn("begins", begins).withColumn(
