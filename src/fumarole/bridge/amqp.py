@@ -40,6 +40,7 @@ from fumarole.bridge.errors import BridgeRefusedError
 from fumarole.bridge.fields import encode_properties
 from fumarole.bridge.frames import RAW, Deliveries, publication
 from fumarole.bridge.operations import AWAY, BEHIND, Send
+from fumarole.bridge.waiters import Waiters
 from fumarole.bridge.xmq_routes import DIRECT, TOPIC
 from fumarole.core.limits import MIB
 
@@ -131,14 +132,19 @@ class AmqpSide:
         self._changed = changed
         self._consumers: dict[str, str] = {}
         self._pass_wanted = asyncio.Event()
-        self._pass_waiters: list[asyncio.Future[None]] = []
+        self._pass_waiters = Waiters()
         self._known: dict[str, bytes] = {}
         self._careful: dict[Any, Row] = {}
         self._careful_weight = 0
         self._careful_wanted = asyncio.Event()
         self._out: list[bytes] = []
         self._out_size = 0
+        self._out_of: set[Any] = set()
+        """Clients whose messages these are."""
+        self._writing_of: set[Any] = set()
+        """And those that are being written."""
         self._out_wanted = asyncio.Event()
+        self._out_waiters = Waiters()
         self._room = asyncio.Event()
         self._consume_channel: Any = None
         self._quick: Any = None
@@ -155,7 +161,7 @@ class AmqpSide:
         waiting = self._careful.get(client)
         exchange = self._known.get(send.exchange)
         if waiting is None and exchange is not None and not message_id:
-            done(self._publish_quickly(exchange, send, property_list))
+            done(self._publish_quickly(client, exchange, send, property_list))
             return
         if (0 if waiting is None else waiting.weight) > MOST_WAITING or self._careful_weight > MOST_WAITING_ALL:
             raise BridgeRefusedError("too many messages are waiting for the broker; send more slowly")
@@ -168,7 +174,7 @@ class AmqpSide:
         self._careful_weight += waiting.weight
         self._careful_wanted.set()
 
-    def _publish_quickly(self, exchange: bytes, send: Send, property_list: bytes) -> str | None:
+    def _publish_quickly(self, client: Any, exchange: bytes, send: Send, property_list: bytes) -> str | None:
         """What it says is for `done`."""
         size = self._out_size
         if size > MOST_OUT:
@@ -183,6 +189,7 @@ class AmqpSide:
             quick.connection.connection_tune.frame_max,
         )
         self._out.append(frames)
+        self._out_of.add(client)
         self._out_size = size = size + len(frames)
         self._out_wanted.set()
         if size > FULL:
@@ -209,14 +216,17 @@ class AmqpSide:
         """
         if not self.ready:
             raise BridgeRefusedError(AWAY)
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pass_waiters.append(waiter)
+        bound = self._pass_waiters.add()
         self._pass_wanted.set()
         if client in self._careful:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._wait(client, Waiting(None, b"", "", lambda _: None if turn.done() else turn.set_result(None)))
             await turn
-        await waiter
+        if client in self._out_of or client in self._writing_of:
+            written = self._out_waiters.add()
+            self._out_wanted.set()
+            await written
+        await bound
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -301,17 +311,12 @@ class AmqpSide:
     def _lose(self) -> None:
         """There is no broker just now. Nothing that was under way is tried again."""
         was_ready, self.ready = self.ready, False
-        self.lost += len(self._out)
-        self._out, self._out_size = [], 0
+        self._empty_out(AWAY)
         self._known.clear()
-        self._room.set()
         for bound in self.bindings.values():
             bound.clear()
         self._consumers.clear()
-        waiters, self._pass_waiters = self._pass_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(BridgeRefusedError(AWAY))
+        self._pass_waiters.refuse(AWAY)
         careful, self._careful, self._careful_weight = self._careful, {}, 0
         for row in careful.values():
             for waiting in row.messages:
@@ -328,19 +333,13 @@ class AmqpSide:
 
     async def _one_pass(self) -> None:
         self._pass_wanted.clear()
-        waiters, self._pass_waiters = self._pass_waiters, []
-        try:
-            for kind, queue, exchange in (
-                (TOPIC, self.options.topic_queue, self.options.topic_exchange),
-                (DIRECT, self.options.direct_queue, self.options.direct_exchange),
-            ):
-                await self._bind_as_wanted(kind, queue, exchange)
-        except BaseException:
-            self._pass_waiters += waiters
-            raise
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        waiting = len(self._pass_waiters)
+        for kind, queue, exchange in (
+            (TOPIC, self.options.topic_queue, self.options.topic_exchange),
+            (DIRECT, self.options.direct_queue, self.options.direct_exchange),
+        ):
+            await self._bind_as_wanted(kind, queue, exchange)
+        self._pass_waiters.tell(waiting)
 
     async def _bind_as_wanted(self, kind: str, queue: str, exchange: str) -> None:
         channel, bound, wanted = self._consume_channel, self.bindings[kind], self._wanted(kind)
@@ -387,14 +386,17 @@ class AmqpSide:
                 await self._reopen_quick()
                 continue
             batch, self._out, size = self._out, [], self._out_size
-            if not batch:
-                continue
-            drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._quick.write_queue.put_nowait(ChannelFrame(b"".join(batch), False, drained))
-            await drained
-            self._out_size -= size
-            if self._out_size <= FULL:
-                self._room.set()
+            self._writing_of, self._out_of = self._out_of, set()
+            waiting = len(self._out_waiters)
+            if batch:
+                drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._quick.write_queue.put_nowait(ChannelFrame(b"".join(batch), False, drained))
+                await drained
+                self._out_size -= size
+                if self._out_size <= FULL:
+                    self._room.set()
+                self._writing_of = set()
+            self._out_waiters.tell(waiting)
 
     async def _open_quick(self) -> None:
         assert self._publishing is not None
@@ -409,11 +411,17 @@ class AmqpSide:
 
     async def _reopen_quick(self) -> None:
         """An exchange was there, and is not any more. What was meant for that channel goes with it."""
-        self.lost += len(self._out)
-        self._out, self._out_size = [], 0
-        self._room.set()
+        self._empty_out(GONE)
         self._known.clear()
         await self._open_quick()
+
+    def _empty_out(self, reason: str) -> None:
+        """What was to be written is lost."""
+        self.lost += len(self._out)
+        self._out, self._out_size = [], 0
+        self._out_of, self._writing_of = set(), set()
+        self._out_waiters.refuse(reason)
+        self._room.set()
 
     # The careful way.
 
@@ -437,7 +445,7 @@ class AmqpSide:
                 waiting = self._take(row)
                 send, refusal = waiting.send, None
                 if send is not None:
-                    refusal = self._publish_quickly(self._known[send.exchange], send, waiting.property_list)
+                    refusal = self._publish_quickly(client, self._known[send.exchange], send, waiting.property_list)
                 waiting.done(refusal)
             # It is the next one's turn.
             del self._careful[client]
@@ -483,6 +491,7 @@ class AmqpSide:
 
 REPLIES: Final = "replies"
 NOBODY: Final = "nobody can hear this: no queue is bound for that exchange and key"
+GONE: Final = "messages were lost: an exchange that was published to is not there any more"
 
 
 def with_reply(send: Send, reply_to: str, correlation: str, message_id: str) -> bytes:

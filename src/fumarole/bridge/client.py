@@ -124,6 +124,9 @@ class BridgeClient:
             raise BridgeError(
                 f"no bridge answers at {self._endpoint} within {self._timeout:g} s; start one with `fumarole bridge`"
             ) from None
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     def _use_keys(self, socket: Any) -> None:
@@ -141,7 +144,7 @@ class BridgeClient:
         if self._closed:
             return
         if self._socket is not None and self._tasks:
-            with contextlib.suppress(zmq.ZMQError, TimeoutError):
+            with contextlib.suppress(zmq.ZMQError, BridgeError, TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self._tell(b"unbind", self._direct.encode(), *map(str.encode, self._topics))
         self._closed = True
@@ -154,7 +157,8 @@ class BridgeClient:
         if self._socket is not None:
             self._socket.disable_monitor()
         if self._context is not None:
-            self._context.destroy(LINGER_MS)
+            # In a thread: it waits until a bridge has taken what was sent last, or for as long as it may linger.
+            await asyncio.to_thread(self._context.destroy, LINGER_MS)
         self._arrived.set()
 
     async def __aenter__(self) -> Self:
@@ -281,13 +285,18 @@ class BridgeClient:
     async def _renew_binds(self) -> None:
         while True:
             await asyncio.sleep(self._renew)
-            await self._bind()
+            await self._bind_again()
 
     async def _bind_when_connected(self, monitor: Any) -> None:
         """The first connection is `open`'s matter; after each further one the bridge knows us no more."""
         await recv_monitor_message(monitor)
         while True:
             await recv_monitor_message(monitor)
+            await self._bind_again()
+
+    async def _bind_again(self) -> None:
+        """A bridge that takes nothing just now is told the next time."""
+        with contextlib.suppress(BridgeError):
             await self._bind()
 
     async def _read(self) -> None:

@@ -15,7 +15,9 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import re
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,7 +31,8 @@ from fumarole.bridge.fields import PROPERTIES, SHORT, decode_properties
 from fumarole.bridge.messages import to_amqp
 from fumarole.bridge.operations import Send
 from fumarole.bridge.patterns import all_native
-from fumarole.client import Client, ClientError, Message, Subscription, connect
+from fumarole.client import Client, ClientError, Message, Notice, Refused, Subscription, connect
+from fumarole.client.link import log_notice
 from fumarole.core.errors import FumaroleError
 from fumarole.core.index import Index
 from fumarole.core.topic import matches, parse_amqp, parse_wildcards, split, split_amqp
@@ -42,8 +45,11 @@ PREFIX: Final = "Amqp-"
 PRIVATE: Final = ("$", "_INBOX.", "_WHERE.", "_FORGOTTEN")
 BACKOFF: Final = 1.0
 MOST_WAITING: Final = 10_000
+TELL_EVERY: Final = 10.0
+"""Seconds between two lines about publications that the namespace refused."""
 _NUMBERS = frozenset(name for name, (_, kind) in PROPERTIES.items() if kind in ("octet", "time"))
 _NAME = re.compile(r"[^\s:\x00-\x20\x7f]+")
+_OF_PUBLICATION = re.compile("Publish|Reading")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]*")
 
 Pairs = list[tuple[str, str]]
@@ -110,6 +116,7 @@ class ExchangeLink:
         self._waiting: deque[tuple[str, bytes, bytes]] = deque()
         self._wanted = asyncio.Event()
         self._subscriptions: list[Subscription] = []
+        self._told_refusal = -math.inf
         self.connected = False
         bridge.listen(self._hear, self._topics)
         bridge.more_status["link"] = self.report
@@ -135,7 +142,8 @@ class ExchangeLink:
             try:
                 # A name without a password is a namespace, where nobody has to log in (N3); else the address has both.
                 user = None if "@" in self._servers else self._namespace
-                async with connect(self._servers, user=user, name=f"bridge {self._bridge.options.name}") as client:
+                name = f"bridge {self._bridge.options.name}"
+                async with connect(self._servers, user=user, name=name, on_notice=self._noticed) as client:
                     await self._joined(client)
             except* ClientError as errors:
                 reason = str(errors.exceptions[0])
@@ -163,7 +171,10 @@ class ExchangeLink:
     # AMQP to the namespace.
 
     def _hear(self, key: str, property_list: bytes, body: bytes) -> None:
-        if not self.connected or key.startswith(PRIVATE):
+        if key.startswith(PRIVATE):
+            return
+        if not self.connected:
+            self.counts.not_taken += 1
             return
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.popleft()
@@ -186,6 +197,18 @@ class ExchangeLink:
                     self.counts.to_namespace += 1
                 except (FumaroleError, ValueError):
                     self.counts.not_taken += 1
+
+    def _noticed(self, notice: Notice) -> None:
+        """What the namespace refused was counted as crossed when it was sent. There may be very many: few are told."""
+        if not isinstance(notice, Refused) or not _OF_PUBLICATION.search(notice.text):
+            log_notice(notice)
+            return
+        self.counts.to_namespace -= 1
+        self.counts.not_taken += 1
+        now = time.monotonic()
+        if now - self._told_refusal >= TELL_EVERY:
+            self._told_refusal = now
+            log.warning("the namespace %s: %s", self._namespace, notice)
 
     # The namespace to AMQP.
 

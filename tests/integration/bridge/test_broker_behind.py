@@ -47,7 +47,12 @@ def test_clients_wait_a_little_and_are_then_refused(rabbitmq: RabbitMq, start_br
                 client.say(b"send", b"amq.topic", b"behind.a", pack(PAYLOAD))
                 sent += 1
             assert client.hear() == [b"error", BEHIND.encode()]
-            taken = sent - 1 - len(client.flush())
+            client.say(b"status", b"all heard")
+            refused = 1
+            while client.hear()[1] != b"all heard":
+                refused += 1
+            assert client.hear() == [b"done", b"all heard"]
+            taken = sent - refused
             assert taken * len(PAYLOAD) < 32 * MIB
             for _ in range(100):
                 assert client.ask(b"send", b"amq.topic", b"behind.a", pack()) == [b"error", BEHIND.encode()]
@@ -55,6 +60,25 @@ def test_clients_wait_a_little_and_are_then_refused(rabbitmq: RabbitMq, start_br
         assert [key for key, _ in client.messages(taken)] == ["behind.a"] * taken
         client.say(b"send", b"amq.topic", b"behind.last", pack())
         assert [key for key, _ in client.messages(1)] == ["behind.last"]
+
+
+@pytest.mark.timeout(60)
+def test_a_flush_waits_until_the_broker_has_taken_it(rabbitmq: RabbitMq, start_bridge: StartBridge) -> None:
+    """Also what goes the quick way. Who sent nothing does not wait for it."""
+    bridge = start_bridge()
+    with dealers(bridge.endpoint, 2) as (client, other):
+        client.bind("", "behind.#")
+        other.bind()
+        client.say(b"send", b"amq.topic", b"behind.first", pack())
+        client.messages(1)  # the exchange is known
+        with rabbitmq.frozen():
+            for _ in range(200):
+                client.say(b"send", b"amq.topic", b"behind.a", pack(PAYLOAD))
+            client.say(b"flush", b"mine")
+            assert client.silent(0.5)
+            assert other.flush() == []
+        heard = [client.hear() for _ in range(201)]
+        assert [b"done", b"mine"] in heard
 
 
 @pytest.mark.timeout(60)

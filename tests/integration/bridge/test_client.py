@@ -9,6 +9,7 @@ import sys
 import threading
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import aio_pika
 import pytest
@@ -134,6 +135,42 @@ async def test_a_bridge_that_comes_back_knows_the_client_again(start_bridge: Sta
         await client.send("amq.topic", "again", b"1")
         async with asyncio.timeout(5):
             assert (await anext(client)).payload == b"1"
+
+
+async def send_without_end(client: BridgeClient) -> None:
+    while True:
+        await client.send("amq.topic", "elsewhere", b"")
+
+
+async def test_binds_are_renewed_after_a_time_in_which_nothing_could_be_told(
+    start_bridge: StartBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fumarole.bridge.client.SEND_MS", 100)
+    (port,) = free_ports(1)
+    first = start_bridge("--router", f"tcp://127.0.0.1:{port}")
+    async with BridgeClient(first.endpoint, topics=["long.gone"], renew=0.2) as client:
+        first.stop()
+        with pytest.raises(BridgeError, match="takes nothing"):
+            await send_without_end(client)
+        await asyncio.sleep(0.5)  # of which renewals know
+        second = start_bridge("--router", f"tcp://127.0.0.1:{port}", "--ttl", "1")
+        await asyncio.to_thread(second.wait_for, lambda status: status["bindings"]["topic"] == ["long.gone"])
+        await asyncio.sleep(2.5)
+        assert second.status()["bindings"]["topic"] == ["long.gone"]
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_an_open_that_is_given_up_leaves_nothing_behind() -> None:
+    (port,) = free_ports(1)
+    tasks, files = asyncio.all_tasks(), open_files()
+    for _ in range(5):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(BridgeClient(f"tcp://127.0.0.1:{port}", topics=["a"]).open(), 0.05)
+    assert asyncio.all_tasks() == tasks
+    assert open_files() <= files + 2
 
 
 async def test_no_bridge_there() -> None:

@@ -173,3 +173,20 @@ def test_a_link_that_is_refused_ends_nothing_else(start_bridge: StartBridge, bro
         bridge.wait_for(lambda status: status["link"]["state"] == "connected")
         third.stop()
     assert len([line for line in bridge.log if "no link with the namespace linked: " in line]) <= 3, bridge.tail()
+
+
+async def test_what_the_namespace_refuses_has_not_crossed(
+    start_bridge: StartBridge, broker: RunningBroker, channel: Channel
+) -> None:
+    """It is counted, and told of now and then: a publisher can be very wrong."""
+    bridge = start_bridge("--exchange", "linked", "--servers", broker.url)
+    await linked(bridge)
+    before = bridge.status()["link"]
+    for _ in range(100):
+        await publish(channel, "plant/line1", b"x")
+    await publish(channel, "plant.line1", b"x")
+    after = await asyncio.to_thread(
+        bridge.wait_for, lambda status: status["link"]["not_taken"] == before["not_taken"] + 100
+    )
+    assert after["link"]["to_namespace"] == before["to_namespace"] + 1
+    assert len([line for line in bridge.log if "the server refused" in line]) == 1
