@@ -61,6 +61,15 @@ INCONSISTENT: dict[str, tuple[str, list[tuple[str, str]]]] = {
     ),
     "a secret that is empty": ("[links]\nsecret_file = 'empty.pem'", [("2: links.secret_file", "first line is empty")]),
     "a secret that is not there": ("[links]\nsecret_file = 'nowhere'", [("2: links.secret_file", "cannot be read")]),
+    "a name that is too long with a worker's number": (
+        f"workers = 11\nnode = '{'n' * 61}'",
+        [("2: node", "at most 63 characters together with `/10`")],
+    ),
+    "no ports left for all workers": (
+        "workers = 3\ncluster = 'a:65534'\n[links]\naddress = 'b:65535'",
+        [("2: cluster", "found 'a:65534', expected a port from 1 to 65533"), ("4: links.address", "3 workers")],
+    ),
+    "any free port for several workers": ("workers = 2\ncluster = 'a:0'", [("2: cluster", "a port from 1 to")]),
     "neither": ("[tls]", [("1: tls.certificate", "nothing"), ("1: tls.key", "nothing")]),
     "files that are not there": (
         "[tls]\ncertificate = 'a'\nkey = 'b'\nclient_authority = 'c'\nclient_certificates = 'required'",
@@ -168,6 +177,8 @@ CONSISTENT = {
     "data where there is nothing": "data = 'a/b'",
     "any free port twice": "doors.nats = ['a:0', 'a:0']",
     "one port on two hosts": "doors.nats = ['a:1', '[::1]:1']",
+    "the last ports that workers can have": "workers = 3\ncluster = 'a:65533'",
+    "any free port for one": f"cluster = 'a:0'\nnode = '{'n' * 63}'",
     "default though not listed": f"allowed_namespaces = []\nusers = [{{name = 'a', {TOKEN}}}]\n[namespaces.default]",
     "a namespace that is allowed": f"allowed_namespaces = ['lab']\nusers = [{{name='a', {TOKEN}, namespace='lab'}}]",
     "a namespace where all are allowed": f"users = [{{name='a', {TOKEN}, namespace='lab'}}]",

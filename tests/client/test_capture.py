@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 import fumarole
+from fumarole.app.credentials import token_digest
+from fumarole.app.settings import PermissionSettings, UserSettings
+from fumarole.app.values import Secret
 from fumarole.client import ClientError, Disconnected, Reconnected, RefusedError
 from fumarole.client.capture import Capture
 from fumarole.protocols import nats
@@ -201,3 +204,55 @@ async def test_closing_a_full_one_stops_nobody_else(broker: RealBroker) -> None:
         kept = rows(capture.take())
         assert kept == [("a", bytes(1_000))] * len(kept)
         assert 1 <= len(kept) < 1_000
+
+
+async def test_who_takes_slowly_does_not_take_the_server_for_dead(broker: RealBroker) -> None:
+    """The server is told meanwhile that the client is alive."""
+    async with (
+        fumarole.connect(broker.url, ping_interval=0.02) as client,
+        fumarole.connect(broker.url) as publisher,
+        client.capture("a", most_bytes=10_000) as capture,
+    ):
+        await publisher.publish_many(("a", bytes(1_000)) for _ in range(1_000))
+        await publisher.flush()
+        connection = client._link.connection
+        assert connection is not None
+        async with asyncio.timeout(10):
+            while len(connection._questions) < 10:  # noqa: ASYNC110 - each interval adds one
+                await asyncio.sleep(0.02)
+        assert 0 < capture.rows < 1_000
+        assert len(await take(capture, 1_000)) == 1_000
+        await client.flush()
+        assert client.losses == 0
+
+
+@pytest.mark.usefixtures("form")
+async def test_farewells_come_in_their_place(broker: RealBroker) -> None:
+    """Also where they arrive together with what the producer said before and after."""
+    async with (
+        fumarole.connect(broker.url) as publisher,
+        fumarole.connect(broker.url) as client,
+        client.capture("r.*", group="g", farewells=True) as capture,
+    ):
+        assert client._link.connection is not None
+        transport = client._link.connection._transport
+        transport.pause_reading()
+        producer = publisher.producer({"Room": "410"}, topic="r.a")
+        await producer.publish(1)
+        assert await producer.forget()
+        await producer.publish(2)
+        await publisher.flush()
+        transport.resume_reading()
+        assert await take(capture, 3) == [("r.a", b"1"), ("_FORGOTTEN", producer.id.encode()), ("r.a", b"2")]
+        await capture.close()
+        await client.flush()
+        assert broker.consumers == 1  # with which the publisher hears its answers
+
+
+async def test_who_may_not_hear_farewells_captures_without(start_broker: StartBroker) -> None:
+    allowed = PermissionSettings(allow=("r.*",))
+    deaf = UserSettings(name="deaf", token=Secret(token_digest("t0ken")), subscribe=allowed)
+    broker = await start_broker(users=(deaf,))
+    async with fumarole.connect(broker.login("t0ken")) as client, client.capture("r.*", farewells=True) as capture:
+        await client.publish("r.a", b"1")
+        assert await take(capture, 1) == [("r.a", b"1")]

@@ -10,7 +10,7 @@ import fumarole
 from fumarole.app.credentials import hash_password, token_digest
 from fumarole.app.settings import PermissionSettings, UserSettings
 from fumarole.app.values import Secret
-from fumarole.client import Reconnected
+from fumarole.client import Disconnected, Reconnected
 from fumarole.core.limits import Limits
 from fumarole.protocols import nats
 from tests.client.brokers import Notices, RealBroker
@@ -189,6 +189,24 @@ async def test_tls(start_process: StartProcess, tmp_path: Path, scheme: str) -> 
     ):
         await client.publish_many(("a", bytes(1000)) for _ in range(1000))
         assert [len(message.payload) async for message in messages] == [1000] * 1000
+
+
+async def test_a_node_told_of_by_its_number_has_the_certificate_of_its_name(
+    start_process: StartProcess, tmp_path: Path, closed_port: int
+) -> None:
+    certificates = Certificates(tmp_path, "localhost")
+    broker = start_process(*certificates.flags)
+    url = broker.url.replace("nats://127.0.0.1", "tls://localhost")
+    notices = Notices()
+    async with fumarole.connect(url, tls=certificates.context(), on_notice=notices) as client:
+        link = client._link
+        assert link.connection is not None
+        link._servers.learn(link.connection.server, [f"127.0.0.1:{closed_port}"])
+        broker.kill()
+        await notices.wait_for(Disconnected)
+        start_process(*certificates.flags, port=closed_port)
+        await notices.wait_for(Reconnected)
+        assert client.server == f"tls://127.0.0.1:{closed_port}"
 
 
 async def test_a_certificate_that_is_not_right(start_process: StartProcess, tmp_path: Path) -> None:

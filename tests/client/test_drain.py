@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 import fumarole
+from fumarole.client.client import CLOSE_SECONDS
 from tests.client.brokers import RealBroker
+from tests.client.conftest import StartFake
 
 
 async def test_draining_lets_work_be_finished(broker: RealBroker) -> None:
@@ -93,3 +95,80 @@ async def test_who_comes_while_it_closes_is_told(
     await asyncio.wait([closing])
     with pytest.raises(fumarole.ClosedError, match="the client is closed"):
         await attempt(client)
+
+
+async def test_draining_lets_work_on_readings_be_finished(broker: RealBroker) -> None:
+    worker = await fumarole.connect(broker.url)
+    async with fumarole.connect(broker.url) as client, client.subscribe("results") as results:
+        readings = await worker.where("Kind = 'temperature'")
+        started = asyncio.Event()
+
+        async def work() -> None:
+            async for each in readings:
+                started.set()
+                await asyncio.sleep(0)
+                if isinstance(each, fumarole.Reading):
+                    await worker.publish("results", str(each.value))
+
+        working = asyncio.create_task(work())
+        producer = client.producer({"Kind": "temperature"})
+        for value in range(500):
+            await producer.publish(value)
+        await client.flush()
+        await started.wait()
+        async with asyncio.timeout(5):
+            await worker.drain(timeout=60)
+        await working
+        await results.drain()
+        assert [float(message.payload) async for message in results] == list(range(500))
+        assert (await client.stats())["consumers"] == 1  # the inbox that asks
+
+
+async def test_draining_readings_nobody_takes_ends_after_its_time(broker: RealBroker) -> None:
+    client = await fumarole.connect(broker.url)
+    readings, quiet = await client.where("Kind = 'temperature'"), await client.where("Kind = 'pressure'")
+    await client.producer({"Kind": "temperature"}).publish(1)
+    await client.flush()
+    async with asyncio.timeout(5):
+        await quiet.finished()
+    await client.drain(timeout=0.05)
+    assert [type(each) async for each in readings] == [fumarole.Change, fumarole.Reading]
+    async with asyncio.timeout(5):
+        await readings.finished()
+
+
+@pytest.mark.parametrize("way", ["close", "drain"])
+async def test_closing_that_was_cancelled_is_closing(start_fake: StartFake, way: str) -> None:
+    server = await start_fake()
+    client = await fumarole.connect(server.url)
+    messages = await client.subscribe("a")
+    server.silent = True
+    closing = asyncio.create_task(getattr(client, way)())
+    heard = len(server.everything())
+    await server.wait_for(lambda: len(server.everything()) > heard)
+    closing.cancel()
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert not client.connected
+        assert [message async for message in messages] == []
+
+
+async def test_closing_that_was_cancelled_waits_for_nobody(start_fake: StartFake) -> None:
+    server = await start_fake()
+    client = await fumarole.connect(server.url)
+    server.deaf = True
+    publishing = asyncio.create_task(client.publish_many([("a", bytes(1_000_000))] * 20))
+    connection = client._link.connection
+    assert connection is not None
+    while not connection.paused:  # noqa: ASYNC110 - it is over in a few turns of the loop
+        await asyncio.sleep(0)
+    closing = asyncio.create_task(client.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    async with asyncio.timeout(CLOSE_SECONDS / 2):
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+    assert connection.closed
+    with pytest.raises(fumarole.ClosedError):
+        await publishing

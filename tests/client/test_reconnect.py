@@ -8,7 +8,9 @@ from fumarole.app.credentials import token_digest
 from fumarole.app.settings import PermissionSettings, UserSettings
 from fumarole.app.values import Secret
 from fumarole.client import Disconnected, Reconnected
-from tests.client.brokers import Notices, RealBroker
+from fumarole.client.link import AT_ONCE
+from fumarole.protocols import nats
+from tests.client.brokers import FakeServer, Notices, RealBroker
 from tests.client.conftest import StartBroker, StartFake, StartProcess
 
 
@@ -331,3 +333,168 @@ async def test_a_broker_that_was_killed(start_process: StartProcess) -> None:
         await notices.wait_for(Reconnected)
         await client.publish("a", b"1")
         assert (await anext(messages)).payload == b"1"
+
+
+def told_of(server: FakeServer, **options: bool) -> bytes:
+    """INFO that says where else a client may go."""
+    return nats.info({"connect_urls": [f"127.0.0.1:{server.port}"], **options})
+
+
+@pytest.mark.parametrize("when", ["greeting", "later"])
+async def test_a_server_that_was_told_of_takes_over(start_fake: StartFake, when: str) -> None:
+    second = await start_fake()
+    first = await start_fake(**({"greeting": told_of(second)} if when == "greeting" else {}))
+    notices = Notices()
+    address = first.url.replace("//", "//lab:secret@")
+    async with fumarole.connect(address, on_notice=notices) as client, client.subscribe("a"):
+        first.send(told_of(second) if when == "later" else b"")
+        await client.flush()
+        await first.stop()
+        await notices.wait_for(Reconnected)
+        assert client.server == second.url
+        assert b'"user":"lab","pass":"secret"' in second.everything().replace(b": ", b":").replace(b", ", b",")
+        assert b"SUB a 2\r\n" in second.everything()
+
+
+async def test_who_is_sent_away_goes_and_nothing_is_lost(start_fake: StartFake) -> None:
+    """What the server has for the client still arrives, and what it is told from then on is for the next."""
+    first, second = await start_fake(), await start_fake()
+    notices = Notices()
+    async with fumarole.connect(first.url, on_notice=notices) as client, client.subscribe("a") as messages:
+        await client.publish("b", b"before")
+        await client.flush()
+        first.silent = True
+        heard = len(first.everything())
+        first.send(told_of(second, ldm=True))
+        await notices.wait_for(Disconnected)
+        assert "sent its clients away" in str(notices.all[0])
+        await client.publish("b", b"after")
+        await first.wait_for(lambda: len(first.everything()) > heard)
+        assert second.heard == [], "not both at once"
+        first.send(b"MSG a 2 4\r\nlast\r\n" + nats.PONG)
+        await notices.wait_for(Reconnected)
+        assert client.server == second.url
+        assert (await anext(messages)).payload == b"last"
+        await client.flush()
+        assert first.everything()[heard:] == nats.PING
+        assert second.everything().endswith(b"SUB a 2\r\nPING\r\nPUB b 5\r\nafter\r\nPING\r\n")
+
+
+async def test_who_is_sent_away_by_a_server_that_ends_first(start_fake: StartFake) -> None:
+    first, second = await start_fake(), await start_fake()
+    notices = Notices()
+    async with fumarole.connect(first.url, on_notice=notices) as client:
+        first.silent = True
+        first.send(told_of(second, ldm=True))
+        await notices.wait_for(Disconnected)
+        first.cut()
+        await notices.wait_for(Reconnected)
+        assert (client.server, client.losses) == (second.url, 1)
+
+
+@pytest.mark.parametrize("reconnect", [True, False], ids=["nowhere to go", "reconnect=False"])
+async def test_who_is_sent_away_and_cannot_go_stays(start_fake: StartFake, reconnect: bool) -> None:
+    server, other = await start_fake(), await start_fake()
+    async with fumarole.connect(server.url, reconnect=reconnect) as client:
+        server.send(nats.info({"ldm": True}) if reconnect else told_of(other, ldm=True))
+        await client.flush()
+        assert (client.server, client.losses) == (server.url, 0)
+
+
+async def test_closing_when_just_sent_away(start_fake: StartFake) -> None:
+    first, second = await start_fake(), await start_fake()
+    notices = Notices()
+    client = await fumarole.connect(first.url, on_notice=notices)
+    messages = await client.subscribe("a")
+    first.silent = True
+    first.send(told_of(second, ldm=True))
+    await notices.wait_for(Disconnected)
+    async with asyncio.timeout(5):
+        await client.close()
+    assert [message async for message in messages] == []
+    assert second.heard == []
+
+
+MANY = 3 * AT_ONCE
+
+
+async def answer_some(server: FakeServer, answered: int) -> int:
+    """When as much is asked as may be: answers it all. How many answers that makes."""
+    expected = min(answered + AT_ONCE, MANY)
+    await server.wait_for(lambda: server.heard[-1].count(b"\nSUB ") >= expected)
+    await asyncio.sleep(0.01)  # too much would have come by now
+    asked = server.heard[-1].count(b"\nSUB ")
+    assert asked == expected
+    server.send(nats.PONG * (asked - answered))
+    return asked
+
+
+async def back_in(server: FakeServer, connections: int) -> None:
+    """The client has come again, and was let in."""
+    await server.wait_for(lambda: len(server.heard) == connections and nats.PING in server.heard[-1])
+    server.send(nats.PONG)
+
+
+async def test_very_many_subscriptions_are_made_again_some_at_a_time(start_fake: StartFake) -> None:
+    """What waited is published behind all of them, and what was closed meanwhile is not there again."""
+    server = await start_fake()
+    notices = Notices()
+    async with fumarole.connect(server.url, on_notice=notices) as client:
+        made = await asyncio.gather(*(client.subscribe(f"a.{number}") for number in range(MANY)))
+        server.silent = True
+        server.cut()
+        await notices.wait_for(Disconnected)
+        await client.publish("b", b"waited")
+        await back_in(server, 2)
+        answered = await answer_some(server, 0)
+        server.cut()
+        await back_in(server, 3)
+        answered = await answer_some(server, 0)
+        await made[0].close()
+        while answered < MANY:
+            assert not client.connected
+            assert b"waited" not in server.everything()
+            answered = await answer_some(server, answered)
+        await notices.wait_for(Reconnected)
+        server.silent = False
+        await client.flush()
+        said = bytes(server.heard[-1])
+        assert all(said.count(b"SUB a.%d " % number) == 1 for number in range(MANY))
+        assert said.endswith(b"UNSUB %b\r\nPUB b 6\r\nwaited\r\nPING\r\n" % made[0].sid)
+    assert [type(notice) for notice in notices.all] == [Disconnected, Reconnected]
+
+
+async def test_very_many_subscriptions_are_made_some_at_a_time(start_fake: StartFake) -> None:
+    server = await start_fake()
+    async with fumarole.connect(server.url) as client:
+        server.silent = True
+        making = asyncio.gather(*(client.subscribe(f"a.{number}") for number in range(MANY)))
+        answered = 0
+        while answered < MANY:
+            answered = await answer_some(server, answered)
+        await making
+        server.silent = False
+
+
+async def test_closing_in_the_middle_of_very_many_subscriptions(start_fake: StartFake) -> None:
+    server = await start_fake()
+    notices = Notices()
+    client = await fumarole.connect(server.url, on_notice=notices)
+    made = await asyncio.gather(*(client.subscribe(f"a.{number}") for number in range(MANY)))
+    server.silent = True
+    server.cut()
+    await back_in(server, 2)
+    await answer_some(server, 0)
+    async with asyncio.timeout(5):
+        await client.close()
+    assert [message async for message in made[0]] == []
+
+
+async def test_a_host_that_cannot_be_is_a_server_that_cannot_be_reached(broker: RealBroker) -> None:
+    notices = Notices()
+    with pytest.raises(fumarole.NoServerError, match="null"):
+        await fumarole.connect("nats://a\0b")
+    async with fumarole.connect([broker.url, "nats://a\0b"], on_notice=notices) as client:
+        await broker.restart()
+        await notices.wait_for(Reconnected)
+        await client.flush()

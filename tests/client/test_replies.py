@@ -1,13 +1,17 @@
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 import fumarole
+from fumarole.app.credentials import token_digest
+from fumarole.app.settings import PermissionSettings, UserSettings
+from fumarole.app.values import Secret
 from fumarole.protocols import nats
 from tests.client.brokers import Notices, RealBroker
-from tests.client.conftest import StartFake
+from tests.client.conftest import StartBroker, StartFake
 
 
 @asynccontextmanager
@@ -173,6 +177,48 @@ async def test_after_an_inbox_that_could_not_be_made_another_is(start_fake: Star
         inbox = server.everything().rpartition(b"PUB ask ")[2].split(b" ")[0]
         server.send(b"MSG %b 1 2\r\nok\r\n" % inbox)
         assert (await asking).payload == b"ok"
+
+
+async def test_a_request_does_not_get_the_error_of_an_earlier_one(
+    start_fake: StartFake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whose subscribe went on after its time was up, and failed when nobody waited for it any more."""
+    server = await start_fake()
+    async with fumarole.connect(server.url, on_notice=lambda _: None) as client:
+        server.silent = True
+        with pytest.raises(TimeoutError):
+            await client.request("ask", timeout=0.05)
+        server.silent = False
+        server.cut()
+        await server.wait_for(lambda: len(server.heard) == 2)
+        asking = asyncio.create_task(client.request("ask"))
+        await server.wait_for(lambda: b"PUB ask " in server.everything())
+        inbox = server.everything().rpartition(b"PUB ask ")[2].split(b" ")[0]
+        server.send(b"MSG %b 1 2\r\nok\r\n" % inbox)
+        assert (await asking).payload == b"ok"
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+async def test_an_inbox_refused_on_the_way_back_is_asked_for_again(start_broker: StartBroker) -> None:
+    def users(*deny: str) -> tuple[UserSettings, ...]:
+        token = Secret(token_digest("t0ken"))
+        return (UserSettings(name="station", token=token, subscribe=PermissionSettings(deny=deny)),)
+
+    broker = await start_broker(users=users())
+    notices = Notices()
+    async with fumarole.connect(broker.login("t0ken"), on_notice=notices) as client:
+        await client.stats()
+        for times, deny in enumerate(["_INBOX.>", "else"], 1):
+            await broker.stop()
+            await broker.start(users(deny))
+            await notices.wait_for(fumarole.Reconnected, times)
+            if deny == "else":
+                await client.stats()
+            else:
+                for _ in range(2):
+                    with pytest.raises(fumarole.RefusedError, match="may not hear answers"):
+                        await client.stats()
 
 
 async def test_a_reply_with_a_status_of_its_own_is_a_reply(start_fake: StartFake) -> None:

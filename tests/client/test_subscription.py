@@ -248,6 +248,12 @@ async def test_numbers_that_make_no_sense(broker: RealBroker, numbers: dict[str,
             )
 
 
+async def test_a_limit_that_cannot_be_told_to_a_server(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client:
+        with pytest.raises(ValueError, match="limit is at most 999999999"):
+            client.subscribe("a", limit=10**9)
+
+
 async def test_messages_for_nobody_and_words_unknown_do_no_harm(start_fake: StartFake) -> None:
     server = await start_fake()
     async with fumarole.connect(server.url) as client, client.subscribe("a") as messages:

@@ -3,6 +3,9 @@ import asyncio
 import pytest
 
 import fumarole
+from fumarole.app.credentials import token_digest
+from fumarole.app.settings import PermissionSettings, UserSettings
+from fumarole.app.values import Secret
 from fumarole.client import (
     Change,
     Client,
@@ -261,3 +264,77 @@ async def test_draining_while_disconnected(broker: RealBroker) -> None:
         await broker.start()
         await notices.wait_for(Reconnected)
         assert broker.consumers == 1  # its inbox
+
+
+async def test_a_buffer_full_of_bytes_loses_the_oldest_readings_and_no_change(broker: RealBroker) -> None:
+    async with fumarole.connect(broker.url) as client, client.where(WARM, buffer_bytes=10_000) as readings:
+        producer, other = warm(client), warm(client)
+
+        async def say(text: str) -> None:
+            await client.publish(producer.topic, text, headers={"Producer": producer.id})
+
+        await producer.publish(0)
+        for _ in range(2):  # what is taken makes room
+            dropped = readings.dropped
+            for number in range(25):
+                await say(f"number {number}".ljust(1_000, "x"))
+            await client.flush()
+            kept = readings.buffered - 1 if dropped == 0 else readings.buffered
+            came = await take(readings, readings.buffered)
+            values = [str(each.value).rstrip("x") for each in came if isinstance(each, Reading)]
+            assert values == [f"number {number}" for number in range(25 - kept, 25)]
+            assert 7 <= kept <= 9
+            assert readings.dropped - dropped == 25 - kept + (dropped == 0)
+            assert (came[0] == Change((producer.id,), ())) is (dropped == 0)
+        await say("small, no")
+        await say("x" * 20_000)
+        await other.publish(1)
+        await other.forget()
+        await client.flush()
+        assert readings.buffered == 3
+
+
+async def test_farewells_come_in_their_place(broker: RealBroker) -> None:
+    """Also where they arrive together with what the producer said before and after."""
+    async with (
+        fumarole.connect(broker.url) as publisher,
+        fumarole.connect(broker.url) as client,
+        client.where(WARM, group="g", farewells=True) as readings,
+    ):
+        assert client._link.connection is not None
+        transport = client._link.connection._transport
+        transport.pause_reading()
+        producer = warm(publisher)
+        await producer.publish(1)
+        assert await producer.forget()
+        await producer.publish(2)
+        # It need not be the broker who says so, and who says nothing is not heard.
+        await publisher.publish("_FORGOTTEN", b"nobody")
+        await publisher.flush()
+        transport.resume_reading()
+        came = await take(readings, 6)
+        assert [each for each in came if isinstance(each, Reading)] == [
+            Reading(producer.id, {"Kind": "temperature"}, 1, producer.topic),
+            Reading(producer.id, {"Kind": None}, producer.id, "_FORGOTTEN"),
+            Reading(producer.id, {"Kind": "temperature"}, 2, producer.topic),
+        ]
+        assert readings.buffered == 0
+
+
+async def test_who_may_not_hear_farewells_goes_on_without(start_broker: StartBroker) -> None:
+    allowed = PermissionSettings(allow=("readings.>", "_INBOX.>", "_WHERE.>"))
+    deaf = UserSettings(name="deaf", token=Secret(token_digest("t0ken")), subscribe=allowed)
+    broker = await start_broker(users=(deaf,))
+    async with (
+        fumarole.connect(broker.login("t0ken")) as client,
+        client.where(WARM, topic="readings.>", farewells=True) as readings,
+    ):
+        await warm(client).publish(1)
+        assert [type(each) for each in await take(readings, 2)] == [Change, Reading]
+
+
+@pytest.mark.parametrize("numbers", [{"buffer": 0}, {"buffer_bytes": 0}])
+async def test_numbers_that_make_no_sense(broker: RealBroker, numbers: dict[str, int]) -> None:
+    async with fumarole.connect(broker.url) as client:
+        with pytest.raises(ValueError, match="at least 1"):
+            client.where(WARM, buffer=numbers.get("buffer", 1), buffer_bytes=numbers.get("buffer_bytes", 1))

@@ -1,5 +1,9 @@
 """What is pure about a cluster, piece by piece."""
 
+from functools import partial
+from random import Random
+from typing import ClassVar
+
 import pytest
 
 from fumarole.cluster.contacts import seen_from_here
@@ -9,7 +13,9 @@ from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import show
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
+from fumarole.fastpath.engine import PLAIN
 from fumarole.protocols.link import Entry
+from tests.cluster.simulation import World
 from tests.exchange.fakes import Listener
 
 
@@ -145,3 +151,47 @@ def test_a_query_that_no_node_can_have_taken_is_complained_of(text: str) -> None
     others.apply(Entry("default", "a", "", 1, text))
     assert (len(others), len(complaints)) == (0, 1)
     assert len(complaints[0]) < 250
+
+
+class Ticket(int):
+    """One that counts how often anybody looks at it."""
+
+    looks: ClassVar = 0
+
+    def __lt__(self, other: int) -> bool:
+        Ticket.looks += 1
+        return int(self) < int(other)
+
+    def __le__(self, other: int) -> bool:
+        Ticket.looks += 1
+        return int(self) <= int(other)
+
+    def __eq__(self, other: object) -> bool:
+        Ticket.looks += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_confirmations_come_in_turn_and_are_not_looked_at_again_and_again() -> None:
+    """C2: tickets of different clients cross, some are waited for by several, and very many may wait at once."""
+    world, waiting = World(1, 2, PLAIN), 2_000
+    world.start()
+    cluster = world.running[0].cluster
+    (peer,) = cluster.peers.values()
+    first = cluster.ticket() + 1
+    world.cut |= {("n0", "n1"), ("n1", "n0")}
+    for number in range(waiting):
+        world.running[0].subscribe(f"a.{number}", "")
+    tickets = [*range(first, first + waiting), *range(first, first + 10)]
+    Random(1).shuffle(tickets)
+    asked, told = [(ticket, number) for number, ticket in enumerate(tickets)], list[tuple[int, int]]()
+    Ticket.looks = 0
+    for each in asked:
+        cluster.after(Ticket(each[0]), partial(told.append, each))
+    for known in range(first, first + waiting):
+        peer.known = known
+        cluster.advance()
+        assert told[-1][0] == known
+    assert told == sorted(asked)
+    assert Ticket.looks < 100 * waiting

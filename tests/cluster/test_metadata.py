@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from fumarole.cluster.metadata import GRAVE_SECONDS, SAID_SECONDS, Metadata, author
+from fumarole.cluster.metadata import GRAVE_SECONDS, PART, SAID_SECONDS, Metadata, author
 from fumarole.core.limits import Limits
 from fumarole.core.query.parse import parse
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
@@ -197,9 +198,22 @@ def test_what_a_node_said_before_it_was_gone_is_told_by_those_who_heard_it(is_fo
     b.hear_all()
     c.waiting["a"].clear()
     assert b.known() != c.known()
-    b.metadata.tell_again({"a"})
-    c.hear_all()
+    for said in b.metadata.said_by({"a"}):
+        if said is not None:
+            c.metadata.learn(said)
     assert b.known() == c.known()
+
+
+def test_what_is_to_be_told_again_is_looked_for_a_part_at_a_time() -> None:
+    """Also where there is nothing of it: so many are there that it would keep others waiting."""
+    a, b = places("a", "b")
+    for number in range(PART + 1):
+        a.producers.hear(Reading(str(UUID(int=number, version=4)), {"Room": "kitchen"}, 1), 0.0)
+    b.hear_all()
+    assert list(b.metadata.said_by({"c"})) == [None, None]
+    told = list(b.metadata.said_by({"a"}))
+    parts = [list(part) for is_end, part in groupby(told, key=lambda said: said is None) if not is_end]
+    assert [sum(len(said.producers) for said in part if said) for part in parts] == [PART, 1]
 
 
 def test_a_node_that_lives_again_gives_other_versions() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,12 +16,14 @@ from fumarole.cluster import contacts
 from fumarole.cluster.cluster import Cluster
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.metadata import Metadata
-from fumarole.cluster.peer import Peer
+from fumarole.cluster.peer import SAID_AHEAD, Peer
 from fumarole.cluster.pulse import Pulse
+from fumarole.core.limits import MIB
 from fumarole.core.publication import Publication
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.plans import Plan
 from fumarole.fastpath.engine import PLAIN, compiled
+from fumarole.protocols.link import SLICE_BYTES
 from tests.cluster.simulation import World, faults, hosts
 from tests.cluster.simulation.checks import registry_faults
 
@@ -180,6 +183,31 @@ def test_a_pause_of_a_second_evicts_nobody() -> None:
         faults.pause(world, world.hosts[name], 1.0)
         world.run(2.0)
     assert [host.cluster.lost for host in world.running] == [0, 0, 0]
+
+
+def test_very_much_that_a_node_said_before_it_was_gone_is_told_again_in_time() -> None:
+    """More than a link would take at once. One of the others has heard nothing of it."""
+    world = World(15, 3, PLAIN, link_limit=MIB)
+    world.start()
+    talks, deaf, hears = (world.hosts[name] for name in ("n0", "n1", "n2"))
+    world.cut |= {("n0", "n1"), ("n1", "n0")}
+    for number in range(3_000):
+        metadata = {f"Key{key}": f"what is said here is {number} {key} {'x' * 60}" for key in range(10)}
+        talks.describe(str(UUID(int=number, version=4)), metadata)
+        if not number % 500:
+            world.run(0.1)
+    world.run(0.4)
+    said = hears.described()
+    assert (len(said), deaf.described()) == (3_000, {})
+    talks.kill()
+    world.delay, most = 0.02, 0
+    while len(deaf.described()) < len(said):
+        assert world.now < 20.0
+        world.run(0.01)
+        most = max(most, hears.cluster.peers["n1"].outbox.size)
+    assert deaf.described() == said
+    assert MIB // 2 < most < SAID_AHEAD + SLICE_BYTES + 64 * 1024
+    assert hears.cluster.lost == 1
 
 
 def test_a_node_that_leaves_takes_nothing_with_it() -> None:

@@ -1,4 +1,5 @@
 import random
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -142,3 +143,41 @@ def test_many_wildcards_and_long_topics_stay_cheap(index: plain.Index) -> None:
     assert found(index, ["a"] * 2000) == ["long", "many"] or found(index, ["a"] * 2000) == ["many", "long"]
     assert found(index, ["a"] * 1999 + ["b"]) == ["long"]
     assert "globs" in found(index, ["a" * 60] * 50)
+
+
+@pytest.mark.parametrize("module", [plain, compiled], ids=["plain", "compiled"])
+@given(st.sets(st.text("ab*", min_size=2, max_size=9), max_size=60), st.lists(st.text("ab", max_size=8), max_size=6))
+def test_globs_equal_the_definition(module: object, texts: set[str], words: list[str]) -> None:
+    """More of a shape than a word has places, and fewer."""
+    made: plain.Index = module.Index()  # type: ignore[attr-defined]
+    for text in texts:
+        made.add(parse_pattern(text), text)
+    for word in words:
+        answer = found(made, [word])
+        assert sorted(answer) == sorted(t for t in texts if matches(parse_pattern(t), [word]))  # type: ignore[type-var]
+    for text in texts:
+        assert made.remove(parse_pattern(text), text)
+    assert plain._is_empty(made._root)
+
+
+@pytest.mark.parametrize("glob", ["sensor-{}*", "*-{}", "*-{}-*", "*sensor-{}*east*"])
+def test_globs_are_found_by_what_is_fixed_about_them(index: plain.Index, glob: str) -> None:
+    for number in range(5000):
+        index.add(parse_pattern(glob.format(number)), number)
+    before = index.looked_at
+    assert found(index, ["x-1234-y"]) == ([1234] if glob == "*-{}-*" else [])
+    assert index.looked_at - before < 100
+
+
+def test_what_a_match_looks_at_is_counted(index: plain.Index) -> None:
+    """Whoever publishes can tell what a topic took, however its patterns were made."""
+    for words in product("a*", repeat=10):
+        index.add(parse_pattern(".".join([*words, "b"])), words)
+    assert index.looked_at == 0
+    assert found(index, ["a"] * 10 + ["c"]) == []
+    assert index.looked_at >= 2**10
+    for number in range(1000):
+        index.add(parse_pattern(f"*all-alike-{number}*"), number)
+    before = index.looked_at
+    assert found(index, ["all-alike-"]) == []
+    assert index.looked_at - before >= 1000

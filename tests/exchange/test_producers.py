@@ -11,9 +11,12 @@ from fumarole.core import headers
 from fumarole.core.publication import FORGOTTEN, Publication
 from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
+from fumarole.core.query.tree import COST_OF_MATCHES
+from fumarole.exchange.chores import Chores
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.producers import (
+    LOOKED_AT_ONCE,
     Producers,
     Reading,
     ReadingError,
@@ -61,7 +64,8 @@ class Historian(Listener):
 def watch(exchange: Exchange, where: str, pattern: str = ">", group: str = "") -> tuple[Watcher, Consumer]:
     watcher = Watcher()
     consumer = exchange.consumer(watcher, pattern, group, b"1")
-    watcher.set = set(exchange.subscribe(consumer, parse(where)))
+    exchange.subscribe(consumer, parse(where))
+    watcher.set = set(exchange.producers.members(consumer))
     return watcher, consumer
 
 
@@ -404,6 +408,114 @@ class Sets(RuleBasedStateMachine):
 
 TestSets = Sets.TestCase
 TestSets.settings = settings(max_examples=150, stateful_step_count=30)
+
+DEAR = " OR ".join(f"None MATCHES 'x{number}'" for number in range(LOOKED_AT_ONCE // COST_OF_MATCHES))
+"""True of nobody, and so much work that producers are looked at one at a time."""
+
+
+def put_off() -> Chores:
+    """Steps of these are taken by the test."""
+    chores = Chores()
+    chores.put_off = lambda: None
+    return chores
+
+
+class SetsBitByBit(Sets):
+    """The same where a set becomes whole only after a while: then it is told, and before that nothing (M4)."""
+
+    consumers = Bundle("consumers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chores = put_off()
+        self.exchange = Exchange("default", producers=Producers(chores=self.chores))
+        self.early: dict[Consumer, tuple[Watcher, str]] = {}
+
+    @rule(target=consumers, where=st.sampled_from(QUERIES))
+    def subscribe(self, where: str) -> Consumer:
+        watcher = Watcher()
+        consumer = self.exchange.consumer(watcher, ">", "", b"1")
+        self.early[consumer] = watcher, where
+        self.exchange.subscribe(consumer, parse(f"({where}) OR {DEAR}"))
+        self.exchange.producers.when_whole(consumer, lambda: self.whole(consumer))
+        return consumer
+
+    def whole(self, consumer: Consumer) -> None:
+        if consumer in self.early:
+            self.watchers[consumer] = watcher, _ = self.early.pop(consumer)
+            watcher.set = set(self.exchange.producers.members(consumer))
+
+    @rule(consumer=consumes(consumers))
+    def unsubscribe(self, consumer: Consumer) -> None:
+        self.exchange.unsubscribe(consumer)
+        self.watchers.pop(consumer, None)
+        self.early.pop(consumer, None)
+
+    @rule()
+    def step(self) -> None:
+        self.chores.step()
+
+    @rule(identity=st.sampled_from([A, B, C]), metadata=some_metadata)
+    def read(self, identity: str, metadata: dict[str, Any]) -> None:
+        for watcher, _ in self.early.values():
+            watcher.heard.clear()
+        super().read(identity, metadata)
+        producer = self.exchange.producers.get(identity)
+        assert producer is not None
+        for watcher, where in self.early.values():
+            assert len(watcher.heard) == (holds(parse(where), producer.metadata) is True)
+
+    @invariant()
+    def nothing_is_told_early(self) -> None:
+        for watcher, _ in self.early.values():
+            assert all(isinstance(each, Reading) for each in watcher.story)
+
+    def teardown(self) -> None:
+        while self.chores.step():
+            pass
+        assert not self.early
+        self.sets_are_right()
+        for consumer in self.watchers:
+            self.exchange.unsubscribe(consumer)
+        assert not any(each.standings for each in self.exchange.producers)
+
+
+TestSetsBitByBit = SetsBitByBit.TestCase
+TestSetsBitByBit.settings = settings(max_examples=150, stateful_step_count=30)
+
+
+def test_whoever_stands_for_more_gets_more(exchange: Exchange) -> None:
+    """As the entry of another node does; its set is not worked out again for that."""
+    read(exchange, A, Kind="a")
+    (one, _), (many, consumer) = (watch(exchange, where, group="g") for where in ("Kind = 'a'", "HAS Kind"))
+    exchange.recount(consumer, 3)
+    for _ in range(400):
+        read(exchange, A)
+    assert (abs(len(one.heard) - 100) < 3, len(one.heard) + len(many.heard)) == (True, 400)
+    plain = [Listener(), Listener()]
+    consumers = [exchange.consumer(listener, "plain", "h", b"1") for listener in plain]
+    for each in consumers:
+        exchange.subscribe(each)
+    exchange.recount(consumers[0], 3)
+    for _ in range(400):
+        exchange.publish(exchange.plans().find(b"plain"), Publication("plain", b""))
+    assert abs(len(plain[0].heard) - 300) < 3
+
+
+def test_a_query_that_nobody_stands_on_any_more_is_put_to_no_more_producers() -> None:
+    chores = put_off()
+    exchange = Exchange("default", producers=Producers(chores=chores))
+    for identity in (A, B, C):
+        read(exchange, identity, Kind="a")
+    consumers = [watch(exchange, f"Kind = 'a' OR {DEAR}")[1] for _ in range(2)]
+    assert list(exchange.producers.members(consumers[1])) == [A]
+    exchange.unsubscribe(consumers[0])
+    assert chores.step()
+    assert list(exchange.producers.members(consumers[1])) == [A, B]
+    exchange.unsubscribe(consumers[1])
+    assert not chores.step()
+    assert not exchange.producers.filling
+    assert not any(each.standings for each in exchange.producers)
 
 
 @given(st.lists(some_metadata, max_size=8))

@@ -85,9 +85,16 @@ def run(
 
 
 @settings(max_examples=200, deadline=None)
-@given(streams, st.lists(st.integers(0, 4_000), max_size=6), st.integers(0, 6), st.integers(0, 20))
-@example(b"MSG a 1 2\r\n-0\r\nMSG a 1 4\r\n21.5\r\n", [3, 12], 1, 0)
-def test_equal(stream: bytes, cuts: list[int], taken_after: int, pending: int) -> None:
+@given(
+    streams,
+    st.lists(st.integers(0, 4_000), max_size=6),
+    st.integers(0, 6),
+    st.integers(0, 20),
+    st.sampled_from([None, b"2"]),
+)
+@example(b"MSG a 1 2\r\n-0\r\nMSG a 1 4\r\n21.5\r\n", [3, 12], 1, 0, None)
+@example(b"MSG a 1 1\r\nx\r\nMSG b 2 1\r\ny\r\nMSG a 1 1\r\nz\r\n", [], 1, 0, b"2")
+def test_equal(stream: bytes, cuts: list[int], taken_after: int, pending: int, also: bytes | None) -> None:
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     pieces = [stream[begin:end] for begin, end in pairwise(edges)]
     results = []
@@ -97,10 +104,22 @@ def test_equal(stream: bytes, cuts: list[int], taken_after: int, pending: int) -
         begun = b"MSG a 1 30\r\n" + b"y" * pending if pending else b""
         protocol.receive_data(begun)
         assert protocol.events_received() == []
-        sieve = kind(protocol, b"1")
+        sieve = kind(protocol, b"1", also)
         rest = [b"z" * (30 - pending) + b"\r\n"] if pending else []
         results.append((run(sieve, rest + pieces, taken_after), protocol.close_expected(), protocol.data_to_send()))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n"])
+@pytest.mark.parametrize("length", [LIMITS.control_line, LIMITS.control_line + 1])
+def test_the_longest_line(length: int, end: str) -> None:
+    line = f"MSG {'a' * (length - 8)} 1 2{end}hi\r\n".encode()
+    for pieces in ([line], [bytes([byte]) for byte in line]):
+        for kind in (columns.Sieve, capture.Sieve):
+            protocol = nats.ClientProtocol(LIMITS)
+            _, (taken,) = run(kind(protocol, b"1"), pieces, -1)
+            is_allowed = length == LIMITS.control_line
+            assert (taken.rows, protocol.close_expected()) == (is_allowed, not is_allowed)
 
 
 @settings(max_examples=200)
@@ -195,3 +214,11 @@ def test_what_is_new_holds_from_its_message_on(sieve: type[columns.Sieve | captu
         made.receive_data(news, now)
     taken = made.take()
     assert list(memoryview(taken.times).cast("q")) == [5_000_003, 5_000_004, 3_000_000, 3_000_001]
+
+
+@pytest.mark.parametrize("sieve", [columns.Sieve, capture.Sieve], ids=["plain", "compiled"])
+def test_two_subscriptions_in_the_order_in_which_they_came(sieve: type[columns.Sieve | capture.Sieve]) -> None:
+    both = sieve(nats.ClientProtocol(LIMITS), b"1", b"2")
+    stream = b"MSG a 1 1\r\nx\r\nMSG b 2 1\r\ny\r\nMSG c 3 1\r\nz\r\nMSG a 1 1\r\nx\r\n"
+    assert both.receive_data(stream, 5) == [nats.Message(b"c", b"3", b"", b"", b"z")]
+    assert both.take().topics.data == b"aba"

@@ -66,7 +66,9 @@ subscribe = st.builds(
     line_end,
 )
 unsubscribe = st.builds(
-    lambda s, after: f"UNSUB {s}{after}\r\n".encode(), sid, st.sampled_from(["", " 0", " 1", " 3", " 10"])
+    lambda s, after: f"UNSUB {s}{after}\r\n".encode(),
+    sid,
+    st.sampled_from(["", " 0", " 1", " 3", " 10", " -1", " 9999999999"]),
 )
 connect = st.builds(
     lambda options: f"CONNECT {json.dumps(options)}\r\n".encode(),
@@ -124,6 +126,9 @@ def play(engine: Engine, rule: NamespaceRules, steps: list[tuple[int, bytes, int
 @example(NamespaceRules(), [(0, b"SUB a 1\r\nPUB a 2\r\nhi\r\nPUB a 300\r\n" + b"x" * 300 + b"\r\n", 4_000_000_004)])
 @example(NamespaceRules(), [(0, b"SUB a 1\r\n", 0), (0, b"UNSUB 1 2\r\n" + b"PUB a 1\r\nx\r\n" * 4, 0)])
 @example(NamespaceRules(), [(2, b"SUB r 1\r\nPUB none r 1\r\nx\r\nHPUB none r 3 4\r\nabcd\r\n", 0)])
+@example(
+    NamespaceRules(), [(0, b"SUB > 1\r\n" + b"PUB %b 1\r\nx\r\n" % (b"a" * length), 0) for length in range(192, 196)]
+)
 def test_the_same_bytes_out(rule: NamespaceRules, steps: list[tuple[int, bytes, int]]) -> None:
     fast = compiled()
     assert fast is not None

@@ -76,8 +76,9 @@ INVALID_METADATA = {
 }
 
 
-def reading(metadata: bytes, value: bytes = b"1") -> bytes:
-    block = b"NATS/1.0\r\nProducer: 2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60\r\nMetadata: %b\r\n\r\n" % metadata
+def reading(metadata: bytes, value: bytes = b"1", others: bytes = b"") -> bytes:
+    block = b"NATS/1.0\r\nProducer: 2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60\r\nMetadata: %b\r\n" % metadata
+    block += others + b"\r\n"
     return b"HPUB a %d %d\r\n%b%b\r\n" % (len(block), len(block) + len(value), block, value)
 
 
@@ -86,7 +87,10 @@ LINES = [
     *sizes("PUB with reply", b"PUB a r %b\r\n"),
     *sizes("HPUB headers", b"HPUB a %b 12\r\n"),
     *sizes("HPUB total", b"HPUB a 12 %b\r\n"),
-    *sizes("UNSUB", b"SUB a 1\r\nUNSUB 1 %b\r\n"),
+    *[
+        bad._replace(answer=b"", closed=False)  # it has ended at once, as with nats-server
+        for bad in sizes("UNSUB", b"SUB a 1\r\nUNSUB 1 %b\r\nPUB a 0\r\n\r\n")
+    ],
     Bad("the largest size there is", b"PUB a 999999999\r\n", TOO_LARGE),
     Bad("1 MB of line", b"x" * MIB, TOO_LONG),
     Bad("1 MB of topic", b"PUB " + b"x" * MIB + b" 0\r\n\r\n", TOO_LONG),
@@ -120,6 +124,14 @@ LINES = [
         Bad(f"a value of {digits} digits, which is text", reading(b"{}", b"9" * digits), b"", False)
         for digits in (20, 400, 5_000)
     ],
+    Bad("a reading with 1 MB of other headers", reading(b"{}", others=b"a:\r\n" * (MIB // 4 - 50)), b"", False),
+    Bad("1 MB of metadata", reading(b"[" + b"[]," * (MIB // 3 - 100) + b"[]]"), READING, False),
+    Bad(
+        "a value of 1 MB of brackets, which is text",
+        reading(b"{}", b"[" + b"[]," * (MIB // 3 - 100) + b"]"),
+        b"",
+        False,
+    ),
     Bad("TLS without having been asked", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", UNKNOWN),
 ]
 

@@ -219,6 +219,29 @@ def test_unique_producers_without_end(target: Target) -> None:
                 left -= set(heard["Del"] if isinstance(heard, dict) else ())
 
 
+def test_a_dear_query_over_many_producers(target: Target) -> None:
+    """It takes seconds, and nobody else notices. Who leaves before it is answered ends the work."""
+    names = [f"{n:08x}-0000-4000-8000-000000000000" for n in range(1_000)]
+    query = " OR ".join(f"Room LIKE '%{n}%y%'" for n in range(450)) + " OR Room = 'x7'"
+    with Peer(target.broker) as sensor:
+        sensor.say(*([name, {"Room": f"x{n}"}, 1] for n, name in enumerate(names)))
+        with Peer(target.broker, "HAS Room") as everybody:
+            known = set(everybody.hear()["New"])
+            while len(known) < len(names):
+                heard = everybody.hear()
+                known.update(heard["New"] if isinstance(heard, dict) else ())
+        with Peer(target.broker, query):
+            pass
+        with Peer(target.broker, query) as subscriber:
+            assert subscriber.hear() == {"New": [names[7]], "Del": []}
+        sensor.say(*({"forget": name} for name in names))
+        with Peer(target.broker, "HAS Room") as subscriber:
+            left = set(subscriber.hear()["New"])
+            while left:
+                heard = subscriber.hear()
+                left -= set(heard["Del"] if isinstance(heard, dict) else ())
+
+
 def test_one_who_never_reads(target: Target) -> None:
     """Readings for it are dropped; memory is bounded; a neighbour with the same query hears all."""
     with (

@@ -59,6 +59,17 @@ def damage(file: Path) -> None:
     file.write_bytes(data)
 
 
+NOISE = bytes(range(97, 123))
+"""A payload that compression leaves as it is."""
+
+
+def alter(file: Path) -> None:
+    """One bit of the noise in it: all of it can be read as before, and is something else."""
+    data = bytearray(file.read_bytes())
+    data[data.index(NOISE) + 5] ^= 1
+    file.write_bytes(data)
+
+
 class Recorder:
     """Seals files one after the other, as a recorder does."""
 

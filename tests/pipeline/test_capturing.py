@@ -38,8 +38,8 @@ class EndedCapture:
 
 class RefusingClient:
     @asynccontextmanager
-    async def capture(self, _pattern: str, group: str) -> AsyncIterator[EndedCapture]:
-        assert group == "g"
+    async def capture(self, _pattern: str, group: str, farewells: bool) -> AsyncIterator[EndedCapture]:
+        assert (group, farewells) == ("g", True)
         yield EndedCapture()
 
 
@@ -50,7 +50,7 @@ async def test_a_capture_that_was_refused_is_taken_and_then_told() -> None:
         pass
 
     client: Any = RefusingClient()
-    columns = captured(client, Wanted("a", group="g"), asyncio.Event(), ready)
+    columns = captured(client, Wanted("a", group="g", farewells=True), asyncio.Event(), ready)
     assert await anext(columns) is ROWS
     with pytest.raises(RefusedError, match="no longer allowed"):
         await anext(columns)

@@ -143,6 +143,11 @@ def test_what_is_told_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_of_a_batch_without_messages_no_time_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    analysing.tell(Progress(number=1, rows=0, seconds=2.5, lag=None, watermark=None, late=0, again=0, aside=(), left=0))
+    assert capsys.readouterr().err == "batch 1  0 rows  0 rows/s  2.5 s\n"
+
+
 def test_metadata_does_not_steer_a_terminal(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +169,7 @@ def test_damage_is_told_in_a_line_each(tmp_path: Path) -> None:
     commands = Commands(tmp_path)
     *_, done, damaged = commands.run("compact", code=1)[1].splitlines()
     assert done == "2 files became 1; 0 that were replaced before have been deleted"
-    assert f"{seals[2].path} cannot be read" in damaged
+    assert f"{seals[2].path} cannot be joined (it has other bytes than were sealed)" in damaged
     found, _ = commands.run("verify", "--set-aside", code=1)
     assert found.splitlines()[0].startswith(f"damaged\t{seals[2].path}: it has other bytes than were sealed")
     assert commands.run("compact")[1].splitlines()[-1].startswith("2 files became 1; ")

@@ -14,6 +14,7 @@ from fumarole.client import PayloadTooLargeError
 from fumarole.core import headers
 from fumarole.core.errors import TopicError
 from fumarole.core.limits import MIB, Limits
+from fumarole.pipeline import frames as frames_module
 from fumarole.pipeline.errors import RowError
 from fumarole.pipeline.frames import chunks, frames, slices, unfit
 from fumarole.pipeline.rows import MESSAGE_ROWS, typed
@@ -89,7 +90,32 @@ def test_frames_without_headers_are_plain_and_chunks_are_whole() -> None:
     assert sum(count for count, _ in parts) == 500
     assert all(data.startswith(b"PUB a 1000\r\n") and len(parsed(data)) == count for count, data in parts)
     assert [count for count, _ in chunks(frames(pa.table({"topic": ["a"], "payload": [b"y" * MIB]}), MIB))] == [1]
-    assert sum(part.num_rows for part in slices(big)) == 500
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=60))
+def test_slices_are_small_enough(sizes: list[int]) -> None:
+    """Wherever the large rows are; only a row that is too large by itself is not."""
+    given_rows = pa.table({"payload": [bytes(size) for size in sizes]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames_module, "MOST_AT_ONCE", 200)
+        parts = list(slices(given_rows))
+    assert pa.concat_tables(parts).equals(given_rows)
+    assert all(part.nbytes <= 200 or part.num_rows == 1 for part in parts)
+
+
+def test_a_row_has_one_mark() -> None:
+    """That of a message which was read stays with it, unless the row gets one of its own."""
+    pairs = [("Fumarole-Row", ["old-0-7"]), ("Unit", ["K"])]
+    given_rows = pa.Table.from_pylist([{"topic": "a", "headers": pairs}] * 2 + [{"topic": "a"}], OPEN_SCHEMA)
+
+    def marked(marks: pa.Array | None) -> list[list[tuple[str, str]]]:
+        heard = parsed(b"".join(data for _, data in chunks(frames(given_rows, MIB, marks))))
+        return [headers.parse(event.headers) if event.headers else [] for event in heard]
+
+    assert marked(None) == [[("Fumarole-Row", "old-0-7"), ("Unit", "K")]] * 2 + [[]]
+    new = [("Fumarole-Row", f"new-0-{row}") for row in range(3)]
+    assert marked(pa.array([mark for _, mark in new])) == [[("Unit", "K"), new[0]], [("Unit", "K"), new[1]], [new[2]]]
+    assert unfit(given_rows) == 0
 
 
 UNFIT = [("a b", "c"), ("a", "c\nd"), ("a", "\r\nc: d"), ("", "c"), ("a\n", "c"), ("a", "c\0"), ("a:", "c")]

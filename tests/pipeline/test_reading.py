@@ -11,7 +11,8 @@ from fumarole.core.errors import PatternError
 from fumarole.core.query.errors import QueryError
 from fumarole.core.topic import parse_pattern
 from fumarole.pipeline.errors import ArchiveError, PipelineError
-from tests.pipeline.archives import Recorder, at, change, message
+from fumarole.pipeline.jobs.failures import FAILURES
+from tests.pipeline.archives import NOISE, Recorder, alter, at, change, message
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,20 @@ def test_query_over_what_held_then(spark: SparkSession, archive: Path) -> None:
     assert times(pipeline.archive(spark, archive, topic="a.b", where="Region = 'usa'", since=at(100))) == [3702]
     # A message without a producer has no metadata to ask: also this query does not get it.
     assert times(pipeline.archive(spark, archive, where="Region IS NULL")) == [3700]
+
+
+def test_a_bit_that_has_changed_is_no_other_value(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark is told to check what it reads, by each of its two readers, whatever the session says."""
+    (seal,) = Recorder(tmp_path).seal([message(0) | {"payload": NOISE}])
+    alter(tmp_path / "default" / seal.path)
+    reader = "spark.sql.parquet.enableVectorizedReader"
+    try:
+        for vectorized in ("true", "false"):
+            spark.conf.set(reader, vectorized)
+            with pytest.raises(FAILURES, match=seal.name):
+                pipeline.archive(spark, tmp_path).select("payload").collect()
+    finally:
+        spark.conf.unset(reader)
 
 
 def test_only_the_hours_asked_for_are_read(spark: SparkSession, archive: Path) -> None:

@@ -1,5 +1,7 @@
 """KubeMQ's messages as publications and back."""
 
+from collections.abc import Callable, MutableMapping
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -123,6 +125,31 @@ def test_no_tags_make_a_reading_of_a_message() -> None:
     )
     assert [dict(message.Tags) for message in received] == [SPEAKING] * 3
     assert dict(EventReceive.FromString(kubemq.event_frame(event)).Tags) == SPEAKING
+
+
+def test_a_message_has_so_many_tags() -> None:
+    """L1: they are looked at one by one, also those that a NATS client says as headers."""
+    many = {f"t{number}": "" for number in range(kubemq.MOST_TAGS + 1)}
+    event = Event(ClientID="me", Channel="a", Body=b"1", Tags=many)
+    request = Request(
+        RequestID="1", RequestTypeData=Request.Query, ClientID="me", Channel="a", Body=b"1", Timeout=1, Tags=many
+    )
+    response = Response(RequestID="1", ClientID="me", ReplyChannel="r", Executed=True, Timestamp=1, Tags=many)
+    checks: tuple[tuple[Callable[[], None], MutableMapping[str, str]], ...] = (
+        (lambda: kubemq.check_event(event), event.Tags),
+        (lambda: kubemq.check_request(request), request.Tags),
+        (lambda: kubemq.check_response(response), response.Tags),
+    )
+    for check, its_tags in checks:
+        with pytest.raises(kubemq.Fault, match="more than 1000 tags"):
+            check()
+        del its_tags["t0"]
+        check()
+    event.EventID = "1"
+    assert kubemq.publication_event(kubemq.event_publication(event, "a"), no_id).Tags == event.Tags
+    headed = Publication("a", b"", "", b"NATS/1.0\r\nKubemq-Id: 1\r\n" + b"".join(b"%d:\r\n" % n for n in range(9_000)))
+    fields = len(kubemq.EVENT_FIELDS)
+    assert len(kubemq.publication_event(headed, no_id).Tags) == kubemq.MOST_TAGS + fields - 1
 
 
 HEADERS = [

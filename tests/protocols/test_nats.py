@@ -44,6 +44,12 @@ FROM_CLIENTS: list[tuple[str, bytes, list[Event]]] = [
     ("subscribe in a group", b"sub a  g\t1\r\n", [Subscribe(b"a", b"g", b"1")]),
     ("unsubscribe", b"UNSUB 1\r\n", [Unsubscribe(b"1", 0)]),
     ("unsubscribe later", b"UNSUB 1 5\r\n", [Unsubscribe(b"1", 5)]),
+    ("unsubscribe much later", b"UNSUB 1 999999999\r\n", [Unsubscribe(b"1", 999_999_999)]),
+    ("unsubscribe, ten digits", b"UNSUB 1 9999999999\r\n", [Unsubscribe(b"1", 0)]),
+    ("unsubscribe, negative", b"UNSUB 1 -1\r\n", [Unsubscribe(b"1", 0)]),
+    ("unsubscribe, count not a number", b"UNSUB 1 x\r\n", [Unsubscribe(b"1", 0)]),
+    ("the longest line", b"SUB " + b"a" * 122 + b" 1\r\n", [Subscribe(b"a" * 122, b"", b"1")]),
+    ("the longest line, line feed only", b"SUB " + b"a" * 122 + b" 1\n", [Subscribe(b"a" * 122, b"", b"1")]),
 ]
 
 
@@ -74,12 +80,13 @@ FAULTS: list[tuple[str, bytes, str]] = [
     ("payload without its end", b"PUB a 2\r\nhi\nPING\r\n", "Unknown Protocol Operation"),
     ("no sid", b"SUB a\r\n", "Parser Error"),
     ("endless sid", b"SUB a " + b"1" * 65 + b"\r\n", "Parser Error"),
-    ("count not a number", b"UNSUB 1 x\r\n", "Parser Error"),
     ("not JSON", b"CONNECT {\r\n", "Parser Error"),
     ("not an object", b"CONNECT []\r\n", "Parser Error"),
     ("not UTF-8", b'CONNECT {"a":"\xff"}\r\n', "Parser Error"),
     ("nested", b'CONNECT {"a":' + b"[" * 50 + b"]" * 50 + b"}\r\n", "Parser Error"),
     ("line too long", b"PUB " + b"a" * 200 + b" 1\r\nx\r\n", "Maximum Control Line Exceeded"),
+    ("line too long by one", b"SUB " + b"a" * 123 + b" 1\r\n", "Maximum Control Line Exceeded"),
+    ("line too long by one, line feed only", b"SUB " + b"a" * 123 + b" 1\n", "Maximum Control Line Exceeded"),
     ("line without end", b"P" * 200, "Maximum Control Line Exceeded"),
 ]
 

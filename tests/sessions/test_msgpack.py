@@ -7,12 +7,14 @@ from fumarole import sessions
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
+from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.engine import Engine
 from fumarole.protocols.msgpack import pack
 from fumarole.sessions.msgpack import Diff
 from tests.desk import Desk
 from tests.desk import MsgPackClient as Client
+from tests.sessions.test_answers import Slow
 
 A, B = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60", "00000000-0000-4000-8000-000000000001"
 ROOM_410 = "Kind = 'temperature' and Room like '4%'"
@@ -321,6 +323,106 @@ def test_a_late_diff_comes_with_time_too(engine: Engine) -> None:
     assert diff["New"]
 
 
+@pytest.mark.parametrize("query", [{"where": "Kind = 'a'"}, {"topic": "readings.>"}], ids=["by metadata", "by topic"])
+def test_a_group_passes_over_who_does_not_know_its_set_yet(engine: Engine, query: dict[str, str]) -> None:
+    """G3: while another node takes its time to hear of a new member (C2), the others lose nothing."""
+    desk = Desk(engine)
+    sensor, well, new = Client(desk), Client(desk), Client(desk)
+    sensor.say([A, {"Kind": "a"}, 0])
+    well.say({**query, "group": "g"}).hears()
+    desk.node.confirmations = slow = Slow()
+    slow.given = 1
+    new.say({**query, "group": "g"})
+    sensor.say(*[[A, {}, number] for number in range(50)])
+    assert new.hears() == []
+    assert [value for _, _, value in well.hears()] == list(range(50))
+    slow.reach(1)
+    sensor.say(*[[A, {}, number] for number in range(50)])
+    assert len(new.hears()) + len(well.hears()) == 1 + 50
+    assert desk.counters()["dropped"]["outbox full"] == 0
+
+
+@pytest.mark.parametrize("overflow", Overflow)
+def test_what_other_nodes_choose_a_member_for_before_it_knows_its_set(engine: Engine, overflow: Overflow) -> None:
+    """G3, M5: it is told afterwards, within bounds (L2), and only what is in its set then."""
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=10_000, overflow=overflow)})
+    sensor, member, alone = Client(desk), Client(desk), Client(desk)
+    sensor.say([A, {"Kind": "a"}, 0], [B, {"Kind": "a"}, 0])
+    desk.node.confirmations = slow = Slow()
+    slow.given = 1
+    member.say({"where": "Kind = 'a'", "group": "g"})
+    alone.say("Kind = 'a'")
+    before = desk.counters()
+    sensor.say([A, {}, 1], [B, {}, 2], [A, {}, 3], [B, {"Kind": "b"}, 4])
+    slow.reach(1)
+    assert member.hears() == [{"New": [A], "Del": []}, [A, {}, 1], [A, {}, 3]]
+    assert alone.hears() == [{"New": [A], "Del": []}]
+    after = desk.counters()
+    assert after["delivered"] - before["delivered"] == 2
+    assert after["dropped"]["outbox full"] - before["dropped"]["outbox full"] == 3 + 1
+
+
+def test_a_set_that_is_worked_out_bit_by_bit(engine: Engine) -> None:
+    """M4, M5, L1: it is told when it is whole, and what producers say meanwhile finds whom it is for."""
+    desk = Desk(engine)
+    chores = desk.node.namespaces.chores
+    chores.put_off = lambda: None
+    sensor, member, gone = Client(desk), Client(desk), Client(desk)
+    c = A.replace("2f", "3f")
+    sensor.say(*([each, {"Kind": "a"}, 0] for each in (A, B, c)))
+    dear = "Kind = 'a' OR " + " OR ".join(f"None MATCHES 'x{number}'" for number in range(4))
+    member.say({"where": dear, "group": "g"})
+    gone.say(dear)
+    gone.session.close()
+    sensor.say([c, {}, 1], [A, {}, 2], [B, {"Kind": "b"}, 3])
+    assert member.hears() == []
+    while chores.step():
+        assert member.hears() == []
+    (first, *readings) = member.hears()
+    assert (set(first["New"]), first["Del"]) == ({A, c}, [])
+    assert readings == [[c, {}, 1], [A, {}, 2]]
+    sensor.say([B, {"Kind": "a"}, 4], [c, {}, 5])
+    assert member.hears() == [{"New": [B], "Del": []}, [B, {"Kind": "a"}, 4], [c, {}, 5]]
+
+
+def test_a_member_keeps_only_so_much_until_it_knows_its_set(engine: Engine) -> None:
+    """L2: the rest is dropped, and counted."""
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=10_000)})
+    sensor, member = Client(desk), Client(desk)
+    sensor.say([A, {"Kind": "a"}, 0])
+    desk.node.confirmations = slow = Slow()
+    slow.given = 1
+    member.say({"where": "Kind = 'a'", "group": "g"})
+    sensor.say(*[[A, {}, number] for number in range(500)])
+    dropped = desk.counters()["dropped"]["outbox full"]
+    slow.reach(1)
+    heard = [value for _, _, value in member.hears()[1:]]
+    assert heard == list(range(500 - dropped))
+    assert 30 < len(heard) < 200
+    assert desk.counters()["delivered"] == len(heard)
+
+
+def test_a_group_passes_over_who_has_no_room_behind_a_late_diff(engine: Engine) -> None:
+    """G3: and comes back to it when it has."""
+    desk = Desk(engine, rules={"default": NamespaceRules(outbox=1000)})
+    sensor, late, well = Client(desk), Client(desk), desk.connect()
+    producers = [f"{number:08}-0000-4000-8000-000000000000" for number in range(80)]
+    late.say({"where": "HAS On", "group": "g"})
+    for producer in producers:
+        sensor.say([producer, {"On": 1}, 1])
+    late.hears()
+    well.say("SUB readings.> g 1\r\n")
+    dropped = desk.counters()["dropped"]["outbox full"]
+    for number in range(50):
+        sensor.say([producers[number], {}, number])
+        assert well.hears().endswith(b"\r\n%d\r\n" % number)
+    late.session.tick(desk.now)
+    late.hears()
+    sensor.say(*[[producers[0], {}, number] for number in range(8)])
+    assert 0 < len(late.hears()) < 8
+    assert desk.counters()["dropped"]["outbox full"] == dropped
+
+
 def test_a_late_diff_is_written_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not again with each reading that it holds back: a stuck subscriber must not cost others their time."""
     written: list[int] = []
@@ -373,6 +475,22 @@ def test_thousands_in_one_buffer_keep_their_order(desk: Desk) -> None:
         new, reading = heard[3 * number], heard[3 * number + 1]
         assert new == {"New": [A], "Del": []}
         assert reading == [A, {"Odd": True}, 2 * number + 1]
+
+
+@pytest.mark.parametrize("form", ["list", "map"])
+def test_to_find_out_who_gets_it_is_work_too(desk: Desk, form: str) -> None:
+    """L1: who speaks for ever new producers, or on ever new topics, has no more of a turn than others."""
+    desk.connect().say("".join(f"SUB readings.*-4000-*x{n}* {n}\r\n" for n in range(8000)))
+    sensor = Client(desk).say([A, {}, 1])
+    ids = [f"{number:08}-0000-4000-8000-000000000000" for number in range(100)]
+    said = [[i, {}, 1] if form == "list" else {"id": A, "value": 1, "topic": f"readings.{i}"} for i in ids]
+    sensor.reader.receive_data(b"".join(map(msgpack.packb, said)))
+    turns = 1
+    while sensor.reader.unfinished:
+        sensor.reader.go_on()
+        turns += 1
+    assert turns > 10
+    assert desk.counters()["received"] == 101
 
 
 def test_saying_nothing(engine: Engine) -> None:

@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise, product
 
 import pytest
 
@@ -47,6 +48,8 @@ DIALOGUES: list[tuple[str, str, str]] = [
         "SUB a 1\r\nPUB a 1\r\nx\r\nUNSUB 1 1\r\nPUB a 1\r\nx\r\n",
         "MSG a 1 1\r\nx\r\n",
     ),
+    ("unsubscribe after what is no count", "SUB a 1\r\nUNSUB 1 -1\r\nPUB a 1\r\nx\r\nPING\r\n", "PONG\r\n"),
+    ("unsubscribe after too many", "SUB a 1\r\nUNSUB 1 9999999999\r\nPUB a 1\r\nx\r\nPING\r\n", "PONG\r\n"),
     ("a sid twice is the first", "SUB a 1\r\nSUB b 1\r\nPUB b 1\r\nx\r\nPUB a 1\r\nx\r\n", "MSG a 1 1\r\nx\r\n"),
     (
         "the empty topic",
@@ -150,6 +153,10 @@ def test_nobody_to_answer(desk: Desk) -> None:
     other.say("SUB nobody.home 8\r\n")
     assert asking.asks("PUB nobody.home inbox.1 2\r\nhi\r\n") == b""
     assert desk.connect().asks("SUB inbox.* 1\r\nPUB not.there inbox.1 2\r\nhi\r\n") == b"", "only who understands it"
+    once = desk.connect(no_responders=True)
+    assert once.asks("SUB in 1\r\nUNSUB 1 1\r\n" + "PUB none in 0\r\n\r\n" * 2).count(b" 503") == 2, "not counted"
+    assert once.asks("PUB in 0\r\n\r\n" * 2) == b"MSG in 1 0\r\n\r\n"
+    assert desk.connect(no_responders=True).asks("SUB in g 1\r\nPUB none in 0\r\n\r\n") == b"", "not in a group"
 
 
 def test_namespaces(desk: Desk) -> None:
@@ -338,3 +345,38 @@ def test_a_group_passes_its_full_members_over(engine: Engine) -> None:
         sender.say("PUB a 1\r\nx\r\n")
         assert well.hears() == b"MSG a 1 1\r\nx\r\n"
     assert desk.counters()["dropped"]["outbox full"] == 0
+
+
+def ways_to_be_looked_at() -> dict[str, tuple[str, str]]:
+    """What one client subscribes to, and what another says, again and again, each time with another number."""
+    globs = "".join(f"SUB *all-alike-{n}* {n}\r\n" for n in range(8000))
+    branches = "".join(f"SUB {'.'.join(words)}.b {n}\r\n" for n, words in enumerate(product("a*", repeat=12)))
+    members = "".join(f"SUB > g {n}\r\n" for n in range(8000))
+    listeners = "".join(f"SUB r.* {n}\r\n" for n in range(8000))
+    return {
+        "globs that are all alike": (globs, "PUB all-alike-x{} 0\r\n\r\n"),
+        "globs, and a header": (globs, "HPUB all-alike-x{} 12 12\r\nNATS/1.0\r\n\r\n\r\n"),
+        "patterns that branch": (branches, "PUB " + "a." * 12 + "c{} 0\r\n\r\n"),
+        "a group that somebody joins": (members, "SUB > g {}\r\nPUB a 0\r\n\r\n"),
+        "requests that nobody hears": (listeners, "PUB x r.{} 0\r\n\r\n"),
+    }
+
+
+@pytest.mark.parametrize("way", ways_to_be_looked_at())
+def test_to_find_out_who_gets_it_is_work_too(desk: Desk, way: str) -> None:
+    """L1: a client with ever new topics, or that changes what was known, has no more of a turn than others."""
+    patterns, said = ways_to_be_looked_at()[way]
+    consumer = desk.connect()
+    publisher = consumer if way.startswith("requests") else desk.connect()
+    consumer.say('CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n' + patterns)
+    (exchange,) = desk.node.namespaces
+    index = exchange.index
+    publisher.reader.receive_data("".join([said.format(n) for n in range(100)]).encode())
+    turns = [index.looked_at]
+    while publisher.reader.unfinished:
+        publisher.reader.go_on()
+        turns.append(index.looked_at)
+        consumer.hears()
+    assert len(turns) > 5
+    assert max(after - before for before, after in pairwise(turns)) < 80_000
+    assert desk.counters()["received"] == 100

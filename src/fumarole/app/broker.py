@@ -21,6 +21,7 @@ from fumarole.app.credentials import Credentials
 from fumarole.app.settings import Settings, Tls
 from fumarole.app.values import Address
 from fumarole.core.errors import FumaroleError
+from fumarole.doors.chores import ChoreTurns
 from fumarole.doors.complaints import Complaints
 from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
@@ -82,13 +83,14 @@ class Broker:
             are_kept=keeps,
         )
         self.node = Node(
-            name=settings.node or f"fumarole-{uuid.uuid4().hex[:12]}",
+            name=settings.node or made_up_name(),
             version=__version__,
             limits=settings.limits,
             namespaces=namespaces,
             parts=self.engine.parts,
             authentication=settings.users is not None,
         )
+        ChoreTurns(self.node)
         self._keeper = Keeper(settings.data, namespaces, Complaints(log)) if keeps else None
         self.doors: list[Door] = []
         self._clustering = None
@@ -183,14 +185,14 @@ class Broker:
 async def serve(
     settings: Settings, started: Callable[[Broker], None] | None = None, worker: Worker | None = None
 ) -> None:
-    """Runs a broker until SIGINT or SIGTERM."""
+    """Runs a broker until one of the `stopping_signals`."""
     if sys.version_info[:3] in UNPAUSED_WRITES:
         log.warning("this Python has CVE-2024-12254: slow TLS clients can use up memory; any other release is better")
     broker = Broker(settings, worker)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     broker.node.batch_done = Vigil(loop.call_soon).batch_done
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stopping_signals():
         loop.add_signal_handler(number, stopping.set)
     # What messages leave behind is freed by counting, so looking for cycles can be rare.
     gc.set_threshold(*GARBAGE_THRESHOLDS)
@@ -206,6 +208,17 @@ async def serve(
     await stopping.wait()
     log.info("stopping: %d connections to drain", broker.node.connections)
     await broker.stop()
+
+
+def stopping_signals() -> list[signal.Signals]:
+    """What asks this process to stop. Its terminal's end too, unless it was started to outlive that (nohup)."""
+    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *hang_up]
+
+
+def made_up_name() -> str:
+    """Of a node that was given none. No two are alike; process ids are, where each has a container of its own."""
+    return f"fumarole-{uuid.uuid4().hex[:12]}"
 
 
 def _allow_many_files() -> None:

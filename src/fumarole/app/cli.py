@@ -12,6 +12,7 @@ from typer.main import get_command
 from fumarole import __version__
 from fumarole.app.commands import analysis, bench, bridging, clusters, demonstration, messages, observing, server
 from fumarole.app.commands import pipeline as pipeline_commands
+from fumarole.app.commands.screen import standard_streams
 
 EXAMPLES = {
     "serve": """
@@ -238,7 +239,8 @@ def fumarole(
 
 def main() -> None:
     """What the `fumarole` command calls."""
-    app()
+    with standard_streams():
+        app()
 
 
 if __name__ == "__main__":

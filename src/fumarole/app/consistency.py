@@ -11,7 +11,8 @@ from pathlib import Path
 
 from fumarole.app.mistakes import KeyPath, Report, key_text, nearest, shown
 from fumarole.app.schema import Tree
-from fumarole.app.values import Address, Secret
+from fumarole.app.values import HIGHEST_PORT, Address, Secret, worker_count
+from fumarole.cluster.identity import LONGEST_NAME
 from fumarole.core.errors import PatternError
 from fumarole.core.topic import Grammar, parse_pattern
 from fumarole.exchange.namespaces import DEFAULT, default_rules
@@ -23,6 +24,7 @@ def check_consistency(tree: Tree, report: Report) -> None:
     _check_data(tree, report)
     _check_doors(tree.get("doors", {}), report)
     _check_links(tree, report)
+    _check_workers(tree, report)
     if "tls" in tree:
         _check_tls(tree["tls"], report)
     for name in tree.get("namespaces", {}):
@@ -105,6 +107,23 @@ def _check_links(tree: Tree, report: Report) -> None:
         )
     if tree.get("peer") and "cluster" not in tree and ("cluster",) not in report.origins:
         report.add(("peer",), "nodes to join, but no cluster", "`cluster`: where those nodes reach this one")
+
+
+def _check_workers(tree: Tree, report: Report) -> None:
+    """To other nodes each worker is one, with its number after the name, and a port that is so much higher."""
+    workers, name = tree.get("workers", 1), tree.get("node", "")
+    last = worker_count(workers) - 1
+    if workers != 1 and len(f"{name}/{last}") > LONGEST_NAME:
+        expected = f"at most {LONGEST_NAME} characters together with `/{last}`, the number of the last worker"
+        report.add(("node",), shown(name), expected)
+    reached_at: dict[KeyPath, Address | None] = {
+        ("cluster",): tree.get("cluster"),
+        ("links", "address"): tree.get("links", {}).get("address"),
+    }
+    for path, address in reached_at.items():
+        if last and address is not None and not 1 <= address.port <= HIGHEST_PORT - last:
+            expected = f"a port from 1 to {HIGHEST_PORT - last}: {last + 1} workers have it and those that follow"
+            report.add(path, f"'{address}'", expected)
 
 
 def _check_secret(path: Path, report: Report) -> None:

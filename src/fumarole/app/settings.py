@@ -20,6 +20,7 @@ from fumarole.app.values import (
     LineSize,
     ListenAddress,
     NamespaceName,
+    NodeName,
     PasswordHash,
     PatternText,
     QueryDepth,
@@ -152,7 +153,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     tls: Tls | None = None
     msgpack: MsgPack = MsgPack()
     kubemq: Kubemq = Kubemq()
-    node: Text | None = None
+    node: NodeName | None = None
     """The name of this node; None: one is made up."""
     cluster: ListenAddress | None = None
     """Where other nodes reach this one; None: there is no cluster."""

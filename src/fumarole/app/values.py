@@ -6,6 +6,7 @@ Each kind is a type whose reader turns what was written (in TOML, a variable or 
 
 import ipaddress
 import math
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from fumarole.app.mistakes import kind, shown
+from fumarole.cluster.identity import LONGEST_NAME
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import DEEPEST_QUERY, KIB, MIB
 from fumarole.exchange.namespaces import check_name
 
 Reader = Callable[[object], object]
 GIB: Final = 1024 * MIB
+HIGHEST_PORT: Final = 65535
 
 
 class RefusedError(ValueError):
@@ -72,7 +75,9 @@ _PASSWORD_HASH = re.compile(
     r"\$argon2id\$v=19\$m=[0-9]{1,7},t=[0-9]{1,3},p=[0-9]{1,3}\$[A-Za-z0-9+/]{11,128}\$[A-Za-z0-9+/]{22,256}"
 )
 _TOKEN_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_AMQP_ADDRESS = re.compile(r"amqps?://([^@/\s]*@)?([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/\S*)?(\?\S*)?")
+_AMQP_ADDRESS = re.compile(
+    r"amqps?://([^@/\s]*@)?((?P<host>[A-Za-z0-9_.-]+)|\[(?P<v6>[0-9A-Fa-f:.]+)\])(:(?P<port>[0-9]{1,5}))?(/\S*)?(\?\S*)?"
+)
 _ENDPOINT = re.compile(r"tcp://(\*|[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5}|\*)|ipc://\S{1,100}")
 _BYTES_IN = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 _SECONDS_IN = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -154,7 +159,7 @@ def read_path(value: object) -> Path:
 def read_address(value: object) -> Address:
     """Reads where a door listens: `HOST:PORT`, `[v6]:PORT`."""
     match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
-    if match is None or int(match["port"]) > 65535 or not _is_host(match["host"], match["v6"]):
+    if match is None or int(match["port"]) > HIGHEST_PORT or not _is_host(match["host"], match["v6"]):
         raise RefusedError(shown(value), 'HOST:PORT such as "127.0.0.1:4222" or "[::1]:4222" (port 0: any free one)')
     return Address(match["host"] or match["v6"], int(match["port"]))
 
@@ -165,14 +170,28 @@ def _is_host(name: str | None, v6: str | None) -> bool:
             ipaddress.IPv6Address(v6)
         elif name is not None and not re.search("[A-Za-z_]", name):
             ipaddress.IPv4Address(name)
+        elif name is not None:
+            name.encode("idna")  # as whoever looks it up does: it knows the lengths that words of a name may have
     except ValueError:
         return False
     return True
 
 
+def read_node_name(value: object) -> str:
+    """Reads the name of a node. A longer one would be refused by every other node."""
+    if not isinstance(value, str) or not value.isprintable() or not 1 <= len(value) <= LONGEST_NAME:
+        raise RefusedError(shown(value), f"a text of 1 to {LONGEST_NAME} characters, without control characters")
+    return value
+
+
 def read_workers(value: object) -> int:
     """Reads how many processes: a count, or `auto` for one per core (0)."""
     return 0 if value == "auto" else read_count(value)
+
+
+def worker_count(workers: int) -> int:
+    """How many processes this is on this machine."""
+    return workers or len(os.sched_getaffinity(0))
 
 
 def read_namespace_name(value: object) -> str:
@@ -205,9 +224,10 @@ def read_token_digest(value: object) -> Secret:
 
 def read_amqp_address(value: object) -> Secret:
     """Reads the address of an AMQP broker, which may have a password in it."""
-    if not isinstance(value, str) or not _AMQP_ADDRESS.fullmatch(value):
+    match = _AMQP_ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match["port"] or 0) > HIGHEST_PORT or not _is_host(match["host"], match["v6"]):
         raise RefusedError(shown(value), "amqp://[USER:PASSWORD@]HOST[:PORT][/VHOST], or amqps://…")
-    return Secret(value)
+    return Secret(match[0])
 
 
 def read_broker_addresses(value: object) -> Secret:
@@ -245,6 +265,7 @@ Text = Annotated[str, _of(read_text)]
 PatternText = Annotated[str, _of(read_pattern_text)]
 FilePath = Annotated[Path, _of(read_path)]
 ListenAddress = Annotated[Address, _of(read_address)]
+NodeName = Annotated[str, _of(read_node_name)]
 Workers = Annotated[int, _of(read_workers)]
 NamespaceName = Annotated[str, _of(read_namespace_name)]
 PasswordHash = Annotated[Secret, _of(read_password_hash)]

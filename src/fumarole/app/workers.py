@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fumarole.app.broker import Broker, CannotServeError, serve
+from fumarole.app.broker import Broker, CannotServeError, made_up_name, serve, stopping_signals
 from fumarole.app.settings import Doors, Settings
-from fumarole.app.values import Address
+from fumarole.app.values import Address, worker_count
 from fumarole.doors.placement import Placement
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,6 @@ LOOK = 0.05
 """Seconds between two looks at the workers."""
 RESTART = 0.5
 """Seconds before a worker that has died is started again."""
-STOPPING = (signal.SIGINT, signal.SIGTERM)
-
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 """An event loop, from its beginning to its end."""
@@ -57,18 +55,13 @@ class Worker(NamedTuple):
         return f"unix:{self.folder / str(number)}"
 
 
-def count_of(settings: Settings) -> int:
-    """How many there are to be."""
-    return settings.workers or len(os.sched_getaffinity(0))
-
-
 def serve_with_workers(settings: Settings, run: Run, announce: Callable[[Broker], None]) -> None:
-    """Runs them until SIGINT or SIGTERM. `announce` is called, in the first worker, when all let clients in."""
+    """Runs them until asked to stop. `announce` is called, in the last to be ready, when all let clients in."""
     folder = Path(tempfile.mkdtemp(prefix="fumarole-"))
     try:
         with _held(settings.doors) as doors:
-            settings = msgspec.structs.replace(settings, doors=doors, node=settings.node or f"fumarole-{os.getpid()}")
-            with contextlib.closing(Placement(count_of(settings))) as placement:
+            settings = msgspec.structs.replace(settings, doors=doors, node=settings.node or made_up_name())
+            with contextlib.closing(Placement(worker_count(settings.workers))) as placement:
                 _Watch(settings, folder, placement, run, announce).watch()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -76,7 +69,7 @@ def serve_with_workers(settings: Settings, run: Run, announce: Callable[[Broker]
 
 @contextlib.contextmanager
 def _held(doors: Doors) -> Iterator[Doors]:
-    """The same doors, each with a port that nobody else can have meanwhile."""
+    """The same doors, each with a port that nobody else listens on. Raises CannotServeError."""
     held: list[socket.socket] = []
     found: dict[str, tuple[Address, ...]] = {}
     try:
@@ -86,8 +79,9 @@ def _held(doors: Doors) -> Iterator[Doors]:
                 family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
                 holder = socket.socket(family, socket.SOCK_STREAM)
                 held.append(holder)
+                # Workers have SO_REUSEPORT too, and so share the port. With that, this would share it with workers of
+                # another broker; without, it is refused where anybody listens.
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 try:
                     holder.bind((address.host, address.port))
                 except OSError as error:
@@ -113,17 +107,18 @@ class _Watch:
         self._folder = folder
         self._run = run
         self._announce = announce
-        self._count = count_of(settings)
+        self._count = worker_count(settings.workers)
         self._placement = placement
         self._workers: dict[int, int] = {}
         """Number by process id."""
+        self._signals = stopping_signals()
         self._stopping = False
         self._failed = False
         self._ended, self._open = os.pipe()
         """Open at this end as long as this process is there. So workers see that it is gone, however it went."""
 
     def watch(self) -> None:
-        for each in STOPPING:
+        for each in self._signals:
             signal.signal(each, self._stop)
         for worker in range(self._count):
             self._start(worker)
@@ -139,7 +134,7 @@ class _Watch:
             if number is None:  # a child that was there before the broker, or in a container anybody's orphan
                 continue
             code = os.waitstatus_to_exitcode(status)
-            if not self._stopping and not (self._folder / f"ready-{number}").exists():
+            if not self._stopping and not self._ready(number).exists():
                 self._failed = True  # it says itself why it could not start, and the next would not do better
                 self._stop()
             elif not self._stopping:
@@ -158,17 +153,17 @@ class _Watch:
 
     def _start(self, number: int) -> None:
         # A request to stop waits until the new process is known here, and until there it means what it should.
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
         process = os.fork()
         if process:
             self._workers[process] = number
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
             return
         code = 1
         try:
-            for each in STOPPING:
+            for each in self._signals:
                 signal.signal(each, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
             os.close(self._open)
             worker = Worker(number, self._count, self._folder, self._placement)
             self._run(serve(self._settings, started=lambda broker: self._started(number, broker), worker=worker))
@@ -183,9 +178,20 @@ class _Watch:
 
     def _started(self, number: int, broker: Broker) -> None:
         asyncio.get_running_loop().add_reader(self._ended, self._go_too)
-        (self._folder / f"ready-{number}").touch()
-        if all((self._folder / f"ready-{each}").exists() for each in range(self._count)):
-            self._announce(broker)
+        ready = self._ready(number)
+        if ready.exists():  # in a former life: all is said
+            return
+        ready.touch()
+        if all(self._ready(each).exists() for each in range(self._count)):
+            try:
+                self._announce(broker)
+            except CannotServeError:
+                ready.unlink()
+                raise
+
+    def _ready(self, number: int) -> Path:
+        """A file that is there once this worker has let clients in."""
+        return self._folder / f"ready-{number}"
 
     def _go_too(self) -> None:
         """Nobody would start this worker again, or stop it, and it would share the ports with those who come next."""

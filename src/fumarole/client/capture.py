@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fumarole.client.errors import ClientError
+from fumarole.client.errors import ClientError, RefusedError
 from fumarole.client.topics import encode_topic
 from fumarole.core import headers
 from fumarole.core.limits import MIB
+from fumarole.core.publication import FORGOTTEN
 from fumarole.protocols import columns, nats
 from fumarole.protocols.columns import Columns, Texts
 
@@ -32,22 +34,42 @@ MOST_BYTES = 16 * MIB
 WORTH_TAKING = MIB
 
 
-def sieve(protocol: nats.ClientProtocol, sid: bytes) -> columns.Sieve | CompiledSieve:
+def sieve(protocol: nats.ClientProtocol, sid: bytes, also: bytes | None) -> columns.Sieve | CompiledSieve:
     """The compiled one where it was built and FUMAROLE_PURE is not set."""
     if not os.environ.get("FUMAROLE_PURE"):
         with contextlib.suppress(ImportError):
             from fumarole.fastpath.capture import Sieve as CompiledSieve
 
-            return CompiledSieve(protocol, sid)
-    return columns.Sieve(protocol, sid)
+            return CompiledSieve(protocol, sid, also)
+    return columns.Sieve(protocol, sid, also)
+
+
+class Gathering:
+    """Messages that are objects already, on their way into columns."""
+
+    def __init__(self) -> None:
+        self._gathered = columns.Gathered()
+
+    @property
+    def rows(self) -> int:
+        """Messages that wait to be taken."""
+        return self._gathered.rows
+
+    def add(self, topic: str, payload: bytes, pairs: Iterable[tuple[str, str]], now: int) -> None:
+        """One more message, with its headers, and when it came."""
+        self._gathered.add(nats.Message(encode_topic(topic), b"", b"", headers.build(pairs), payload), now)
+
+    def take(self) -> Columns:
+        """All of them; from here on it gathers anew."""
+        return self._gathered.take()
 
 
 def gather(messages: Iterable[tuple[str, bytes, Iterable[tuple[str, str]]]], now: int) -> Columns:
-    """Messages that are objects already, as columns: topics, payloads and headers."""
-    gathered = columns.Gathered()
+    """Messages that came at once, as columns: topics, payloads and headers."""
+    gathering = Gathering()
     for topic, payload, pairs in messages:
-        gathered.add(nats.Message(encode_topic(topic), b"", b"", headers.build(pairs), payload), now)
-    return gathered.take()
+        gathering.add(topic, payload, pairs, now)
+    return gathering.take()
 
 
 def microseconds() -> int:
@@ -55,11 +77,36 @@ def microseconds() -> int:
     return time.time_ns() // 1_000
 
 
+@dataclass(slots=True, eq=False)
+class Farewells:
+    """What the broker says of producers that are forgotten: a second subscription, for the same sieve."""
+
+    sid: bytes
+    group: bytes
+    pattern: bytes = FORGOTTEN.encode()
+
+    def remaining(self) -> int:
+        return 0
+
+    def deliver(self, messages: list[nats.Message]) -> None:
+        """Before there is a sieve, and when it is gone, they are nobody's."""
+
+    def end(self, error: ClientError | None) -> None:
+        """The capture goes on without."""
+
+
 class Capture:
     """`await capture.filled(1.0)`, then `capture.take()`. `client.capture` makes one."""
 
     def __init__(
-        self, link: Link, pattern: bytes, group: bytes, most_bytes: int, clock: Callable[[], int] = microseconds
+        self,
+        link: Link,
+        pattern: bytes,
+        group: bytes,
+        most_bytes: int,
+        clock: Callable[[], int] = microseconds,
+        *,
+        farewells: bool = False,
     ) -> None:
         self.sid = link.new_sid()
         self.pattern = pattern
@@ -67,6 +114,7 @@ class Capture:
         self.ended = False
         """Nothing more will come."""
         self._link = link
+        self._farewells = Farewells(link.new_sid(), group) if farewells else None
         self._most_bytes = most_bytes
         self._worth_taking = min(WORTH_TAKING, most_bytes)
         self._clock = clock
@@ -107,12 +155,25 @@ class Capture:
             self._connection.resume_reading()
         return taken
 
+    async def open(self) -> None:
+        """Returns when the broker has confirmed it. Raises what a subscribe raises."""
+        try:
+            if self._farewells is not None:
+                with contextlib.suppress(RefusedError):  # who may not hear them captures without
+                    await self._link.subscribe(self._farewells)
+            await self._link.subscribe(self)
+        except BaseException:
+            self.end(None)
+            raise
+
     async def drain(self) -> None:
         """Unsubscribes, and waits until everything that was sent before has arrived. It can still be taken."""
         self._draining = True
         if self._connection is not None:
             self._connection.resume_reading()
         try:
+            if self._farewells is not None:
+                await self._link.drain(self._farewells)
             await self._link.drain(self)
         finally:
             self.end(None)
@@ -128,7 +189,8 @@ class Capture:
         """Messages will come on this connection."""
         self._leave()
         self._connection = connection
-        self._sieve = sieve(connection.protocol, self.sid)
+        also = None if self._farewells is None else self._farewells.sid
+        self._sieve = sieve(connection.protocol, self.sid, also)
         connection.receive = self._receive
 
     def remaining(self) -> int:
@@ -142,6 +204,8 @@ class Capture:
             self.ended = True
             self._error = error
             self._link.capture = None
+            if self._farewells is not None:
+                self._link.unsubscribe(self._farewells)
             self._leave()
             self._filled.set()
 

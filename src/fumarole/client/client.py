@@ -197,6 +197,8 @@ class Client:
         """
         if (limit is not None and limit < 1) or buffer < 1 or buffer_bytes < 1:
             raise ValueError("limit, buffer and buffer_bytes are at least 1")
+        if limit is not None and limit > nats.MOST_AWAITED:
+            raise ValueError(f"limit is at most {nats.MOST_AWAITED}; without one, a subscription goes on for ever")
         encoded_group = encode_pattern(group) if group else b""
         link, encoded = self._link, encode_pattern(pattern)
 
@@ -207,22 +209,22 @@ class Client:
 
         return Opening(open_subscription())
 
-    def capture(self, pattern: str = ">", *, group: str = "", most_bytes: int = MOST_BYTES) -> Opening[Capture]:
+    def capture(
+        self, pattern: str = ">", *, group: str = "", most_bytes: int = MOST_BYTES, farewells: bool = False
+    ) -> Opening[Capture]:
         """A subscription whose messages become columns, many at a time: for an archive, not for a person.
 
-        A client has one at most. With `most_bytes` waiting to be taken, nothing more is read from the broker.
+        A client has one at most. With `most_bytes` waiting to be taken, nothing more is read from the broker. With
+        `farewells`, what it says of producers that are forgotten comes too, on `_FORGOTTEN`, each in its place.
         """
         if self._link.capture is not None:
             raise ClientError("this client captures already; connect another one")
         link, encoded = self._link, encode_pattern(pattern)
-        capture = link.capture = Capture(link, encoded, encode_pattern(group) if group else b"", most_bytes)
+        encoded_group = encode_pattern(group) if group else b""
+        capture = link.capture = Capture(link, encoded, encoded_group, most_bytes, farewells=farewells)
 
         async def open_capture() -> Capture:
-            try:
-                await link.subscribe(capture)
-            except BaseException:
-                capture.end(None)
-                raise
+            await capture.open()
             return capture
 
         return Opening(open_capture())
@@ -291,7 +293,8 @@ class Client:
         return found[:most]
 
     async def all_producers(self, query: str = "", timeout: float = 5.0) -> AsyncIterator[list[ProducerInfo]]:
-        """However many there are, about a thousand at a time. Those that come or go meanwhile may be missed."""
+        """However many there are, up to a thousand at a time. Those that come or go meanwhile may be missed; where the
+        connection is lost meanwhile, and the broker is another one then, others too."""
         skip: int | None = 0
         while skip is not None:
             page, skip = await self._some_producers(query, skip, timeout)
@@ -312,17 +315,28 @@ class Client:
         """A source of readings that describes itself by metadata. It chooses its identity, a UUID, unless given one."""
         return Producer(self, self._link, metadata or {}, topic, identity)
 
-    def where(self, query: str, *, topic: str = ">", group: str = "", buffer: int = BUFFER) -> Opening[Readings]:
+    def where(
+        self,
+        query: str,
+        *,
+        topic: str = ">",
+        group: str = "",
+        buffer: int = BUFFER,
+        buffer_bytes: int = BUFFER_BYTES,
+        farewells: bool = False,
+    ) -> Opening[Readings]:
         """The readings of the producers that a query selects, and the changes of that set: `async with` or `await`.
 
         With `topic`, only readings on topics of this pattern; with `group`, its members share them. Up to `buffer`
-        readings wait to be taken; then the oldest is dropped. Raises QueryRefusedError when opened.
+        readings, of together `buffer_bytes`, wait to be taken; then the oldest is dropped. With `farewells`, each
+        producer that is forgotten, also one that was not selected, has a last reading on `_FORGOTTEN` which takes back
+        all that it had said of itself. Raises QueryRefusedError when opened.
         """
-        if buffer < 1:
-            raise ValueError("buffer is at least 1")
+        if buffer < 1 or buffer_bytes < 1:
+            raise ValueError("buffer and buffer_bytes are at least 1")
 
         async def open_readings() -> Readings:
-            readings = Readings(self._link, self, query, topic, group, buffer)
+            readings = Readings(self._link, self, query, topic, group, buffer, buffer_bytes, farewells=farewells)
             await readings.open()
             return readings
 
@@ -357,21 +371,28 @@ class Client:
 
     async def drain(self, timeout: float = 10.0) -> None:
         """Ends all subscriptions, waits until what arrived has been dealt with, and closes. At most so many seconds."""
-        subscriptions = [one for one in self._link.subscribers() if isinstance(one, Subscription)]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await asyncio.gather(*(subscription.drain() for subscription in subscriptions))
-                await asyncio.gather(*(subscription.finished() for subscription in subscriptions))
-        await self.close()
+        everything = (*self._link.subscribers(), *self._link.followers)
+        taken = [each for each in everything if isinstance(each, Subscription | Readings)]
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await asyncio.gather(*(each.drain() for each in taken))
+                    await asyncio.gather(*(each.finished() for each in taken))
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """Sends what was published, and closes. Subscriptions end; what has arrived can still be taken from them."""
-        if self._link.connected:
-            # A socket closed with something unread in it may take back what was just written: read until all is heard.
-            with contextlib.suppress(ClientError, TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._link.confirm()
-        await self._link.stop(CLOSE_SECONDS)
+        seconds = 0.0  # who is cancelled waits for nobody
+        try:
+            if self._link.connected:
+                # A socket closed with something unread may take back what was just written: read until all is heard.
+                with contextlib.suppress(ClientError, TimeoutError):
+                    async with asyncio.timeout(CLOSE_SECONDS):
+                        await self._link.confirm()
+            seconds = CLOSE_SECONDS
+        finally:
+            await self._link.stop(seconds)
 
     def _frame(self, topic: str, payload: Payload, headers: Headers | None, reply: str) -> bytes:
         data = payload if type(payload) is bytes else _bytes(payload)

@@ -110,6 +110,7 @@ class Connection(asyncio.Protocol):
         hearers: Mapping[bytes, Hearer],
         refused: Callable[[str], None],
         writable: Callable[[], None],
+        informed: Callable[[Connection], None],
         lost: Callable[[Connection], None],
     ) -> None:
         self.server = server
@@ -122,6 +123,7 @@ class Connection(asyncio.Protocol):
         self._hearers = hearers
         self._refused = refused
         self._writable = writable
+        self._informed = informed
         self._lost = lost
         self._loop = asyncio.get_running_loop()
         self.protocol = nats.ClientProtocol(LIMITS)
@@ -209,10 +211,15 @@ class Connection(asyncio.Protocol):
 
     def ask(self, *before: bytes) -> asyncio.Future[None]:
         """Sends frames and a PING. The answer means that the server has done all that; it may be a RefusedError."""
-        question = _Question(self._loop.create_future())
-        self._questions.append(question)
-        self.write(b"".join((*before, nats.PING)))
-        return question.answer
+        (answer,) = self.ask_each([b"".join(before)])
+        return answer
+
+    def ask_each(self, several: list[bytes]) -> list[asyncio.Future[None]]:
+        """The same with a PING behind each of several, all in one write."""
+        questions = [_Question(self._loop.create_future()) for _ in several]
+        self._questions += questions
+        self.write(b"".join([frames + nats.PING for frames in several]))
+        return [question.answer for question in questions]
 
     def keep_alive(self, interval: float) -> None:
         """From now on a server that is silent for this long is asked for a sign of life, and left if it gives none."""
@@ -228,10 +235,12 @@ class Connection(asyncio.Protocol):
         if not self.closed:
             self.reason = "it was closed here"
             self._transport.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await asyncio.shield(self._gone)
-            self._transport.abort()
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await asyncio.shield(self._gone)
+            finally:
+                self._transport.abort()
             await self._gone
 
     # The rest of what a server says.
@@ -244,6 +253,7 @@ class Connection(asyncio.Protocol):
                 self._answer()
             case nats.Info():
                 self.info = event.options
+                self._informed(self)
             case nats.Refusal():
                 self._refusal(event.text)
             case _:
@@ -275,7 +285,8 @@ class Connection(asyncio.Protocol):
             self.abort("it gives no sign of life")
             return
         else:
-            self._unanswered += 1
+            # The server is to know that this client is alive. While nothing is read here, its own silence is no fault.
+            self._unanswered += self._reading
             self.ask()
         self.keep_alive(interval)
 
@@ -321,7 +332,8 @@ class Connection(asyncio.Protocol):
             # Whoever asked for TLS must never be served without.
             raise ClientError(f"{self.server} does not offer TLS, which this client was told to use")
         context = context or ssl.create_default_context()
-        transport = await self._loop.start_tls(self._transport, self, context, server_hostname=self.server.host)
+        name = self.server.certified or self.server.host
+        transport = await self._loop.start_tls(self._transport, self, context, server_hostname=name)
         if transport is None:
             raise ConnectionResetError
         self.connection_made(transport)
@@ -334,13 +346,14 @@ async def open_connection(
     hearers: Mapping[bytes, Hearer],
     refused: Callable[[str], None],
     writable: Callable[[], None],
+    informed: Callable[[Connection], None],
     lost: Callable[[Connection], None],
 ) -> Connection:
     """A connection on which the client was let in. Raises OSError, TimeoutError or ClientError."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(seconds):
         _, connection = await loop.create_connection(
-            lambda: Connection(server, hearers, refused, writable, lost), server.host, server.port
+            lambda: Connection(server, hearers, refused, writable, informed, lost), server.host, server.port
         )
         try:
             await connection.greet(identity)

@@ -1,7 +1,7 @@
 """The link to a broker: one connection at a time, replaced when it breaks, with the subscriptions carried over.
 
 connected ──lost──▶ reconnecting: each server in turn, then a pause, longer each time ──▶ connected
-    │                    │
+    │     sent away      │
     └──────stop──────────┴──▶ ended: for good
 """
 
@@ -20,13 +20,16 @@ from fumarole.client.backoff import delays
 from fumarole.client.connection import Connection, Deliver, Identity, failure_text, open_connection
 from fumarole.client.errors import AuthorizationError, ClientError, ClosedError, DisconnectedError, NoServerError
 from fumarole.client.sender import Sender
-from fumarole.client.servers import Server
+from fumarole.client.servers import Server, Servers
 from fumarole.core.limits import MIB
 from fumarole.protocols import nats
 
 log = logging.getLogger("fumarole.client")
 
 CLOSED = "the client is closed; connect again"
+SENT_AWAY = "it is about to stop, and sent its clients away"
+AT_ONCE = 500
+"""Subscriptions on their way. A node of a cluster that has to keep very many answers for one client cuts it off."""
 
 
 class Disconnected(NamedTuple):
@@ -128,12 +131,14 @@ class Link:
         """Connections that were lost: what was said before the last of these may be unknown to the server."""
         self.followers: set[Follower] = set()
         self.capture: Capturing | None = None
-        self._servers = servers
-        self._current = 0
+        self._servers = Servers(servers)
+        self._last: Server | None = None
+        """The one that let the client in last."""
         self._subscribers: dict[bytes, Subscriber] = {}
         self._last_sid = 0
         self._ended = ""
         self._connected = asyncio.Event()
+        self._subscribing = asyncio.Semaphore(AT_ONCE)
         self._reconnecting: asyncio.Task[None] | None = None
 
     @property
@@ -146,15 +151,14 @@ class Link:
 
     async def stop(self, seconds: float) -> None:
         """Ends the link. What was written gets this long to leave."""
-        if self._reconnecting is not None:
-            self._reconnecting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reconnecting
         connection, self.connection = self.connection, None
         # Whoever comes while the socket closes finds the end already.
         self._end(CLOSED, None)
         if connection is not None:
             await connection.close(seconds)
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            await asyncio.wait([self._reconnecting])
 
     async def wait_connected(self) -> Connection:
         """The connection, as soon as there is one. Raises ClosedError where there will be none."""
@@ -180,17 +184,18 @@ class Link:
 
     async def subscribe(self, *subscribers: Subscriber) -> None:
         """Returns when the server has confirmed them (D5). Raises RefusedError, DisconnectedError or ClosedError."""
-        connection = await self.wait_connected()
-        if self.capture is not None and self.capture in subscribers:
-            self.capture.begin(connection)
-        self._subscribers |= {subscriber.sid: subscriber for subscriber in subscribers}
-        frames = [frame for subscriber in subscribers for frame in _frames(subscriber)]
-        try:
-            await connection.ask(self.sender.take(), *frames)
-        except BaseException:
-            for subscriber in subscribers:
-                self.unsubscribe(subscriber)
-            raise
+        async with self._subscribing:
+            connection = await self.wait_connected()
+            if self.capture is not None and self.capture in subscribers:
+                self.capture.begin(connection)
+            self._subscribers |= {subscriber.sid: subscriber for subscriber in subscribers}
+            frames = [frame for subscriber in subscribers for frame in _frames(subscriber)]
+            try:
+                await connection.ask(self.sender.take(), *frames)
+            except BaseException:
+                for subscriber in subscribers:
+                    self.unsubscribe(subscriber)
+                raise
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Nothing more for this one."""
@@ -216,9 +221,7 @@ class Link:
     async def _any_server(self) -> Connection:
         failures: dict[str, str] = {}
         refusals: list[AuthorizationError] = []
-        for turn in range(len(self._servers)):
-            at = (self._current + turn) % len(self._servers)
-            server = self._servers[at]
+        for server in self._servers.in_turn(self._last):
             try:
                 connection = await open_connection(
                     server,
@@ -227,6 +230,7 @@ class Link:
                     self._subscribers,
                     self._refused,
                     self.sender.writable,
+                    self._informed,
                     self._lost,
                 )
             except AuthorizationError as error:
@@ -234,29 +238,28 @@ class Link:
                 failures[str(server)] = "it refused the credentials"
             except TimeoutError as error:
                 failures[str(server)] = f"{failure_text(error)} within {self.options.timeout:g} s"
-            except (OSError, ClientError) as error:
+            except (OSError, ValueError, ClientError) as error:  # ValueError: what no name of a host can be
                 failures[str(server)] = failure_text(error)
             else:
-                self._current = at
+                self._last = server
+                connection.keep_alive(self.options.ping_interval)
                 return connection
         if len(refusals) == len(failures):
             raise refusals[0]
         raise NoServerError(failures)
 
-    def _begin(self, connection: Connection) -> list[asyncio.Future[None]]:
-        """Takes a connection into use; the answers to the subscriptions that are made again on it."""
+    def _begin(self, connection: Connection) -> None:
+        """Takes a connection into use."""
         self.connection = connection
         self.max_payload = int(connection.info.get("max_payload", MIB))
-        if self.capture is not None:
-            self.capture.begin(connection)
-        answers = []
-        for subscriber in self.subscribers():
-            answer = connection.ask(*_frames(subscriber))
-            answer.add_done_callback(partial(self._subscribed_again, subscriber))
-            answers.append(answer)
-        connection.keep_alive(self.options.ping_interval)
+        self._servers.learn(connection.server, connection.info.get("connect_urls"))
         self.sender.begin(connection)
         self._connected.set()
+
+    def _subscribe_again(self, connection: Connection, several: list[Subscriber]) -> list[asyncio.Future[None]]:
+        answers = connection.ask_each([b"".join(_frames(subscriber)) for subscriber in several])
+        for subscriber, answer in zip(several, answers, strict=True):
+            answer.add_done_callback(partial(self._subscribed_again, subscriber))
         return answers
 
     def _subscribed_again(self, subscriber: Subscriber, answer: asyncio.Future[None]) -> None:
@@ -266,34 +269,71 @@ class Link:
             subscriber.end(error)
             self.options.on_notice(Refused(str(error)))
 
+    def _informed(self, connection: Connection) -> None:
+        """The server says where else its clients may go, and perhaps that they should go there now."""
+        if connection is self.connection:
+            self._servers.learn(connection.server, connection.info.get("connect_urls"))
+            if connection.info.get("ldm") and self.options.reconnect and len(self._servers) > 1:
+                connection.reason = SENT_AWAY
+                self._go_on_without(connection)
+
     def _lost(self, connection: Connection) -> None:
-        if connection is not self.connection:
-            return
+        if connection is self.connection:
+            self._go_on_without(connection)
+
+    def _go_on_without(self, connection: Connection) -> None:
         self.connection = None
         self.losses += 1
         self._connected.clear()
         self.sender.pause()
-        for follower in tuple(self.followers):
-            follower.lost()
         if self.options.reconnect:
-            self._current = (self._current + 1) % len(self._servers)
-            self._reconnecting = asyncio.create_task(self._reconnect())
+            self._reconnecting = asyncio.create_task(self._reconnect(connection))
             self.options.on_notice(Disconnected(str(connection.server), connection.reason))
         else:
             reason = f"the connection to {connection.server} was lost ({connection.reason}); connect again"
             self._end(reason, ClosedError(reason))
 
-    async def _reconnect(self) -> None:
+    async def _reconnect(self, last: Connection) -> None:
+        await self._hear_out(last)
+        for follower in tuple(self.followers):
+            follower.lost()
         for delay in delays(random.random):
             await asyncio.sleep(delay)
-            with contextlib.suppress(NoServerError, AuthorizationError):
+            with contextlib.suppress(NoServerError, AuthorizationError, DisconnectedError):
                 connection = await self._any_server()
                 await self._begin_again(connection)
                 return
 
+    async def _hear_out(self, connection: Connection) -> None:
+        """Who was sent away takes along what the server has for it already, and leaves nothing unsaid."""
+        if not connection.closed:
+            try:
+                with contextlib.suppress(ClientError):
+                    await connection.ask()
+            finally:
+                await connection.close(self.options.timeout)
+
     async def _begin_again(self, connection: Connection) -> None:
+        """Makes the subscriptions again, and then takes the connection into use. Raises DisconnectedError."""
+        if self.capture is not None:
+            self.capture.begin(connection)
+        subscribers = self.subscribers()
+        answers: list[asyncio.Future[None]] = []
+        try:
+            for first in range(0, len(subscribers), AT_ONCE):
+                if answers:
+                    await asyncio.wait(answers)
+                if connection.closed:
+                    raise DisconnectedError(str(connection.server), connection.reason)
+                answers = self._subscribe_again(connection, subscribers[first : first + AT_ONCE])
+        except BaseException:
+            connection.abort("it was given up")
+            raise
+        for subscriber in subscribers:
+            if subscriber.sid not in self._subscribers:  # it was closed meanwhile
+                connection.write(nats.unsubscribe(subscriber.sid))
         self._reconnecting = None
-        answers = self._begin(connection)
+        self._begin(connection)
         if answers:
             await asyncio.wait(answers)
         if self.connection is connection:

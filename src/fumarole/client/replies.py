@@ -66,15 +66,18 @@ class Replies:
         """Returns when replies can arrive. Raises what a subscribe raises."""
         if self._subscribing is None:
             self._subscribing = asyncio.create_task(self._link.subscribe(self))
+            self._subscribing.add_done_callback(self._subscribed)
         try:
             # Several requests may wait for the same subscribe; the end of one must not be the end of all.
             await asyncio.shield(self._subscribing)
         except RefusedError as error:
-            self._subscribing = None
             raise RefusedError(f"this user may not hear answers, and needs `_INBOX.>` for that ({error})") from None
-        except ClientError:
+
+    def _subscribed(self, subscribing: asyncio.Task[None]) -> None:
+        # Nobody may be waiting for it any more, and that is no fault. Who comes next tries anew.
+        failed = subscribing.cancelled() or subscribing.exception() is not None
+        if failed and self._subscribing is subscribing:
             self._subscribing = None
-            raise
 
     @contextmanager
     def collect(self, topic: str, wanted: int | None) -> Iterator[Collector]:
@@ -104,5 +107,6 @@ class Replies:
                 collector.add(Message(event, self._publisher))
 
     def end(self, error: ClientError | None) -> None:
+        self._subscribing = None
         for collector in self._collectors.values():
             collector.fail(error or ClientError("the client was closed while it waited for a reply"))

@@ -6,8 +6,11 @@ nats://token@broker.example            a token
 tls://broker.example                   TLS, or nothing
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import contextlib
+import ipaddress
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote, urlsplit
 
 from fumarole.client.errors import ServerAddressError
@@ -27,6 +30,8 @@ class Server:
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    certified: str = ""
+    """The name in its certificate, where that is not the host."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -47,6 +52,7 @@ def parse_server(text: str) -> Server:
     try:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as whoever looks it up does: it knows the lengths that a name may have
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if parts.scheme not in SCHEMES or not host or port == 0 or parts.path.strip("/") or parts.query or parts.fragment:
@@ -60,3 +66,54 @@ def parse_server(text: str) -> Server:
     if user is not None and password is None:
         return Server(host, port or DEFAULT_PORT, tls, token=user)
     return Server(host, port or DEFAULT_PORT, tls, user=user, password=password)
+
+
+class Servers:
+    """The servers of a client: those it was given, and after them those it was told of.
+
+    A node of a cluster tells where else a client may go. The telling goes on, so what it says last is what holds.
+    """
+
+    def __init__(self, given: list[Server]) -> None:
+        self._given = given
+        self._told: list[Server] = []
+
+    def __len__(self) -> int:
+        return len(self._given) + len(self._told)
+
+    def in_turn(self, last: Server | None) -> list[Server]:
+        """All of them, as they are to be tried: the one that was connected last comes last."""
+        known = [*self._given, *self._told]
+        first = known.index(last) + 1 if last in known else 0
+        return known[first:] + known[:first]
+
+    def learn(self, teller: Server, addresses: object) -> None:
+        """What a server says in `connect_urls`. Who says nothing may have lost the others for a moment only."""
+        if not isinstance(addresses, list) or not addresses:
+            return
+        places = {(each.host, each.port) for each in self._given}
+        told = [teller, *(_neighbour(teller, place) for place in _places(addresses))]
+        told = [each for each in dict.fromkeys(told) if (each.host, each.port) not in places]
+        new = [each for each in told if each not in self._told]
+        random.shuffle(new)  # the clients of a node that stops do not all go to the same one
+        self._told = [each for each in self._told if each in told] + new
+
+
+def _places(addresses: list[object]) -> Iterator[tuple[str, int]]:
+    for address in addresses:
+        with contextlib.suppress(ServerAddressError):
+            server = parse_server(address if isinstance(address, str) else "")
+            yield server.host, server.port
+
+
+def _neighbour(teller: Server, place: tuple[str, int]) -> Server:
+    """Another server of a cluster: one login for all, and one authority, whose certificates are seldom for numbers."""
+    host, port = place
+    name = teller.certified or teller.host
+    return replace(teller, host=host, port=port, certified=name if _is_number(host) and not _is_number(name) else "")
+
+
+def _is_number(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(host))
+    return False

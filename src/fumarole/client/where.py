@@ -2,7 +2,8 @@
 
 The broker is asked (`$FUM.where`) and answers with the set and two topics, one for readings and one for changes. Both
 are subscribed to, into one buffer. A broker keeps these topics only while somebody listens, so when the connection was
-lost it is asked again, and the difference between the two sets is one change.
+lost it is asked again, and the difference between the two sets is one change. Who wants to hear of producers that are
+forgotten has a third subscription, into the same buffer.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from fumarole.client.connection import Deliver
-from fumarole.client.errors import ClientError, RequestTimeoutError
+from fumarole.client.errors import ClientError, RefusedError, RequestTimeoutError
 from fumarole.client.link import Link
 from fumarole.client.topics import encode_pattern
+from fumarole.core.publication import FORGOTTEN
 from fumarole.core.query.tree import Value
-from fumarole.protocols import nats
+from fumarole.protocols import columns, nats
 
 WHERE = "$FUM.where"
+FAREWELLS = FORGOTTEN.encode()
 
 
 class Reading(NamedTuple):
@@ -51,7 +54,7 @@ class Asking(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Ear:
-    """One of the two subscriptions."""
+    """One of the subscriptions."""
 
     sid: bytes
     pattern: bytes
@@ -75,22 +78,41 @@ class Readings:
     When the buffer is full the oldest reading goes, and `dropped` counts it; changes are joined, and never go.
     """
 
-    def __init__(self, link: Link, broker: Asking, query: str, topic: str, group: str, buffer: int) -> None:
+    def __init__(
+        self,
+        link: Link,
+        broker: Asking,
+        query: str,
+        topic: str,
+        group: str,
+        buffer: int,
+        buffer_bytes: int,
+        *,
+        farewells: bool = False,
+    ) -> None:
         self.query = query
         self.dropped = 0
         """Readings that were not taken in time and had to make room."""
         self._link = link
         self._broker = broker
         self._question = json.dumps({"where": query, "topic": topic, "group": group})
+        self._group = group
+        self._farewells = farewells
         self._most = buffer
+        self._most_bytes = buffer_bytes
         self._members: frozenset[str] = frozenset()
         self._items: deque[nats.Message | Change] = deque()
+        self._bytes = 0
+        """Headers and payloads of these."""
         self._ears: tuple[_Ear, ...] = ()
         self._diffs = b""
         self._asking: asyncio.Task[None] | None = None
         self._ended = False
         self._error: ClientError | None = None
         self._arrived = asyncio.Event()
+        self._settled = asyncio.Event()
+        """Nothing has come since somebody last came for more and found nothing."""
+        self._settled.set()
 
     @property
     def producers(self) -> frozenset[str]:
@@ -107,17 +129,25 @@ class Readings:
 
     async def __anext__(self) -> Reading | Change:
         while not self._items:
+            self._settled.set()
             if self._ended:
                 raise self._error or StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
         item = self._items.popleft()
-        return item if isinstance(item, Change) else _reading(item)
+        if isinstance(item, Change):
+            return item
+        self._bytes -= _size(item)
+        return _reading(item)
 
     async def open(self) -> None:
         """Returns when the broker has confirmed it all. Raises QueryRefusedError and what a subscribe raises."""
         losses = self._link.losses
-        await self._ask()
+        try:
+            await self._ask()
+        except BaseException:
+            await self.close()
+            raise
         self._link.followers.add(self)
         if self._link.losses != losses:
             self.lost()
@@ -140,6 +170,10 @@ class Readings:
         finally:
             self.end(None)
 
+    async def finished(self) -> None:
+        """Waits until everything that arrived was taken, and whoever took it has come back for more."""
+        await self._settled.wait()
+
     async def _ask(self) -> None:
         answer = await self._broker.ask_broker(WHERE, self._question, self.query)
         # Changes may come together with the confirmation: the set they change must be there before.
@@ -149,6 +183,12 @@ class Readings:
         topics = (self._diffs, encode_pattern(answer["topic"]))
         self._ears = tuple(_Ear(self._link.new_sid(), topic, self) for topic in topics)
         await self._link.subscribe(*self._ears)
+        if self._farewells:
+            group = encode_pattern(self._group) if self._group else b""
+            ear = _Ear(self._link.new_sid(), FAREWELLS, self, group)
+            with contextlib.suppress(RefusedError):  # who may not hear them goes on without
+                await self._link.subscribe(ear)
+                self._ears = (*self._ears, ear)
 
     async def _ask_again(self) -> None:
         while True:
@@ -172,20 +212,28 @@ class Readings:
         if change.new or change.gone:
             self._members = (self._members - set(change.gone)) | set(change.new)
             self._items.append(change)
-            self._arrived.set()
+            self._come()
+
+    def _come(self) -> None:
+        self._settled.clear()
+        self._arrived.set()
 
     # What the link calls.
 
     def deliver(self, messages: list[nats.Message]) -> None:
+        newest = 0
         for message in messages:
             if message.topic == self._diffs:
                 said = json.loads(message.payload)
                 self._change(said["New"], said["Del"])
-            else:
+            elif message.topic != FAREWELLS or columns.said(message.headers).producer is not None:
                 self._items.append(message)
-        while len(self._items) > self._most:
+                newest = _size(message)
+                self._bytes += newest
+        # The newest reading is kept, however large; where only changes came, there are no more bytes than before.
+        while len(self._items) > self._most or (newest and self._bytes > max(self._most_bytes, newest)):
             self._make_room()
-        self._arrived.set()
+        self._come()
 
     def lost(self) -> None:
         if self._asking is not None:
@@ -216,6 +264,7 @@ class Readings:
         with contextlib.suppress(IndexError):
             while isinstance(item := self._items.popleft(), Change):
                 joined = item if joined is None else _joined(joined, item)
+            self._bytes -= _size(item)
             self.dropped += 1
         if joined is not None and any(joined):
             self._items.appendleft(joined)
@@ -233,6 +282,13 @@ def _joined(first: Change, then: Change) -> Change:
     return Change(tuple(new), tuple(gone))
 
 
+def _size(message: nats.Message) -> int:
+    return len(message.headers) + len(message.payload)
+
+
 def _reading(message: nats.Message) -> Reading:
+    if message.topic == FAREWELLS:
+        producer, gone, _ = columns.said(message.headers)
+        return Reading(producer or "", json.loads(gone or "{}"), message.payload.decode(errors="replace"), FORGOTTEN)
     said = json.loads(message.payload)
     return Reading(said["id"], said["metadata"], said["value"], said["topic"])

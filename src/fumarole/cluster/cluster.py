@@ -19,8 +19,10 @@ heard of; whoever is dialed dials back.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
+from itertools import count, tee
 from typing import Any, Protocol
 
 from fumarole.cluster.contacts import Contact, Contacts, seen_from_here
@@ -102,7 +104,9 @@ class Cluster:
         """Peers that are gone, and whose consumers are not all forgotten yet."""
         self._ticket = 0
         self._reached = 0
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        """A heap by ticket, since those of different clients may cross; of one ticket, who came first goes first."""
+        self._arrivals = count()
         self._last_tick = now
         self._next_beat = now
         self._next_count = now
@@ -125,19 +129,14 @@ class Cluster:
         if ticket <= self._reached:
             call()
         else:
-            self._waiting.append((ticket, call))
+            heappush(self._waiting, (ticket, next(self._arrivals), call))
 
     def advance(self) -> None:
         """The last who had not has confirmed something, or is not waited for any more."""
         known = [peer.known for peer in self.peers.values() if peer.known is not None]
         self._reached = max(self._reached, min(known, default=self._ticket))
-        # Tickets are waited for in nearly the order in which they were given: those of different clients may cross.
-        for _ in range(len(self._waiting)):
-            ticket, call = self._waiting.popleft()
-            if ticket <= self._reached:
-                call()
-            else:
-                self._waiting.append((ticket, call))
+        while self._waiting and self._waiting[0][0] <= self._reached:
+            heappop(self._waiting)[2]()
 
     def _watch(self, exchange: Exchange, consumer: Consumer, by: int) -> None:
         entry = self.own.change(exchange, consumer, by)
@@ -326,8 +325,8 @@ class Cluster:
             for peer in self.peers.values():
                 peer.beat(now)
         if self._gone:
-            self.metadata.tell_again(self._gone)
-            self._gone.clear()
+            self._tell_again(self._gone)
+            self._gone = set()
         self.metadata.tick(now)
         if self._siblings and now >= self._next_count:
             self._next_count = now + COUNT_EVERY
@@ -337,6 +336,13 @@ class Cluster:
             self._leftovers.pop(0)
         if not self._leaving:
             self._contacts.dial(now)
+
+    def _tell_again(self, gone: set[str]) -> None:
+        """What these have said, to each of the others, who may not have heard it. Each frame is made once for all."""
+        others = [peer for peer in self.peers.values() if (True, DATA) in peer.lanes]
+        said = (b"" if some is None else frame(some) for some in self.metadata.said_by(gone))
+        for peer, frames in zip(others, tee(said, len(others)), strict=True):
+            peer.say_in_time(frames)
 
     def wake(self, now: float) -> None:
         """Something happens at this time; to be called before anything that has come is looked at."""

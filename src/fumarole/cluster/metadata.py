@@ -32,7 +32,8 @@ knows better, and says all that the producer has said of itself once more.
     all      {"Room": "kitchen"}         had somebody told b to forget it, it would be forgotten
 
 Each node tells all others what it was told itself, and nothing that it has heard. Only when a node is gone, which may
-have been before it could tell everybody, the others tell each other what they have heard from it lately.
+have been before it could tell everybody, the others tell each other what they have heard from it lately: as much at a
+time as each takes, for it may be very much.
 
 Readings go only to the nodes that have somebody for them, like all messages, and on the same ordered connection: so a
 node knows the new metadata before the reading that brought it (M5).
@@ -40,11 +41,13 @@ node knows the new metadata before the reading that brought it (M5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
 from heapq import nlargest
-from itertools import groupby
+from itertools import groupby, islice
+from operator import itemgetter
 from sys import intern
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -63,10 +66,15 @@ HEARD_EVERY = 1.0
 SAID_KEPT = 100_000
 """Producers whose keys have versions of their own."""
 SAID_SECONDS = 60.0
+PART = 2_000
+"""Producers that are looked through at a time: as many as keep nobody waiting."""
 
 MOST_CHANGES = 1 << 48
 """Of one producer. Nobody gets there: whoever says so is wrong, and is not learned from."""
 
+Key = tuple[str, str]
+"""A namespace, and the identity of a producer there."""
+Value = TypeVar("Value")
 Version = tuple[int, str]
 KEPT: Version = (0, "")
 """Of a producer that is known from a disk, and has said nothing new since."""
@@ -98,8 +106,8 @@ class Metadata:
         self._author = author
         """Who gives versions here: a node, in one of its lives. Should it live again, it has other ones to give."""
         self._say = say
-        self._graves: dict[tuple[str, str], Grave] = {}
-        self._said: dict[tuple[str, str], tuple[dict[str, Version], float]] = {}
+        self._graves: dict[Key, Grave] = {}
+        self._said: dict[Key, tuple[dict[str, Version], float]] = {}
         """Of producers that were described lately: each key that was said, with its version, and when."""
         self._told_heard = 0.0
         self.now = 0.0
@@ -131,24 +139,38 @@ class Metadata:
         for exchange in list(self._namespaces):
             for some in slices(self._describe(exchange, producer) for producer in list(exchange.producers)):
                 yield Producers(exchange.name, some)
-        for namespace, graves in groupby(list(self._graves.items()), key=lambda grave: grave[0][0]):
-            for gone in slices(grave.describe(identity) for (_, identity), grave in graves):
-                yield Producers(namespace, gone)
+        yield from _describe_graves(list(self._graves.items()))
 
     def _describe(self, exchange: Exchange, producer: Producer) -> Described:
         said = self._said_of(exchange, producer.identity)
         return Described(producer.identity, *producer.version, producer.metadata, said, producer.since)
 
-    def tell_again(self, gone: set[str]) -> None:
-        """These nodes are gone. All that they have said lately, and that may not have reached everybody, we say."""
-        for (namespace, identity), (said, _) in list(self._said.items()):
+    def said_by(self, gone: Collection[str]) -> Iterator[Producers | None]:
+        """These nodes are gone: all that they have said lately, and that may not have reached everybody.
+
+        It is looked for among all that anybody has said, a part at a time; None comes at the end of each part.
+        """
+        is_gone = cache(lambda author: _giver(author) in gone)
+        lately = self.now - SAID_SECONDS
+        said, graves = _parts(self._said), _parts(self._graves)
+        for part in said:
+            keys = (key for key, (stamps, _) in part if any(is_gone(by) for _, by in stamps.values()))
+            for namespace, of_it in groupby(keys, key=itemgetter(0)):
+                for some in slices(self._describe_known(of_it)):
+                    yield Producers(namespace, some)
+            yield None
+        for buried in graves:
+            yield from _describe_graves(
+                (key, grave) for key, grave in buried if is_gone(grave.version[1]) and grave.at > lately
+            )
+            yield None
+
+    def _describe_known(self, keys: Iterable[Key]) -> Iterator[Described]:
+        for namespace, identity in keys:
             exchange = self._namespaces.get(namespace)
             producer = None if exchange is None else exchange.producers.get(identity)
-            if exchange is not None and producer is not None and any(_giver(stamp) in gone for stamp in said.values()):
-                self._say(Producers(namespace, (self._describe(exchange, producer),)))
-        for (namespace, identity), grave in list(self._graves.items()):
-            if _giver(grave.version) in gone and grave.at > self.now - SAID_SECONDS:
-                self._say(Producers(namespace, (grave.describe(identity),)))
+            if exchange is not None and producer is not None:  # it may have been forgotten meanwhile
+                yield self._describe(exchange, producer)
 
     def tick(self, now: float) -> None:
         """Now and then says who has published here: others must not forget them for their silence."""
@@ -329,9 +351,21 @@ def author(node: str, incarnation: int) -> str:
     return f"{node}@{incarnation:x}"
 
 
-def _giver(version: Version) -> str:
-    """The node that gave it."""
-    return version[1].rpartition("@")[0]
+def _giver(author: str) -> str:
+    """The node that gives versions in this name."""
+    return author.rpartition("@")[0]
+
+
+def _parts(table: dict[Key, Value]) -> Iterator[list[tuple[Key, Value]]]:
+    """What it holds when this is called, a part at a time."""
+    rest = zip(list(table), list(table.values()), strict=True)
+    return iter(lambda: list(islice(rest, PART)), [])
+
+
+def _describe_graves(graves: Iterable[tuple[Key, Grave]]) -> Iterator[Producers]:
+    for namespace, of_it in groupby(graves, key=lambda each: each[0][0]):
+        for some in slices(grave.describe(identity) for (_, identity), grave in of_it):
+            yield Producers(namespace, some)
 
 
 def _said_after(then: Version, described: Described) -> Described:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ from fumarole.protocols.link import (
 if TYPE_CHECKING:
     from fumarole.cluster.cluster import Cluster
 
-SNAPSHOT_AHEAD = 1024 * 1024
+SAID_AHEAD = 1024 * 1024
 """Bytes of a snapshot that wait in the outbox; the rest waits where it is."""
 
 
@@ -93,7 +93,8 @@ class Peer:
         self.counted: dict[str, dict[str, int | dict[str, int]]] = {}
         """By namespace, what it has counted; only workers of one node tell each other."""
         self.resting: dict[tuple[str, str], float] = {}
-        self._snapshot: Iterator[Frame] | None = None
+        self._in_time: deque[Iterator[bytes]] = deque()
+        """Frames that are made as there is room for them: the snapshot, and what follows it."""
 
     # An outlet of the exchange.
 
@@ -149,22 +150,33 @@ class Peer:
         lane.outbox = self.outbox
         owner.adopt(self.outbox)
         self.outbox.push(frame(Mark(self.cluster.now)))
-        self._snapshot = self.cluster.everything()
+        self.say_in_time(self._snapshot())
+
+    def _snapshot(self) -> Iterator[bytes]:
+        yield from map(frame, self.cluster.everything())
+        # From here on it is waited for: what changes now may reach it only after it has let clients in. What has
+        # changed before, it knows by then.
+        self.known = self.cluster.ticket()
+        yield frame(Whole(self.known))
+
+    def say_in_time(self, frames: Iterator[bytes]) -> None:
+        """On our data lane, after what is said there in time already: what may be too much to be said at once.
+
+        An empty frame says that to look for the next is work as well, and may wait for another time.
+        """
+        self._in_time.append(frames)
         self.advance()
 
-    def advance(self) -> bool:
-        """Goes on with the snapshot while there is room. True: there is more."""
-        while self._snapshot is not None and self.outbox.size < SNAPSHOT_AHEAD:
-            some = next(self._snapshot, None)
-            if some is not None:
-                self.say(some)
+    def advance(self) -> None:
+        """Goes on with it while there is room."""
+        while self._in_time and self.outbox.size < SAID_AHEAD and (True, DATA) in self.lanes:
+            said = next(self._in_time[0], None)
+            if said is None:
+                self._in_time.popleft()
+            elif said:
+                self.outbox.push(said)
             else:
-                self._snapshot = None
-                self.say(Whole(self.cluster.ticket()))
-                # From here on it is waited for: what changes now may reach it only after it has let clients in. What
-                # has changed before, it knows by then.
-                self.known = self.cluster.ticket()
-        return self._snapshot is not None
+                break
 
     def say(self, what: Frame) -> None:
         """On our data lane, if there is one."""

@@ -119,11 +119,7 @@ class Others:
             if entry.count == 0:
                 self._remove(key, consumer)
             elif entry.count != consumer.count and consumer.group:
-                exchange, standing = self._exchange(key), consumer.standing
-                exchange.unsubscribe(consumer)  # plans are made anew: the choice is balanced by the count
-                consumer.count = entry.count
-                query = None if standing is None else standing.query
-                exchange.subscribe(consumer, query, pattern=parse_wildcards(entry.pattern))
+                self._exchange(key).recount(consumer, entry.count)
             else:
                 consumer.count = entry.count
         elif entry.count > 0:

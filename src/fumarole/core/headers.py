@@ -24,17 +24,29 @@ def build(pairs: Iterable[tuple[str, str]], status: str = "") -> bytes:
     return LINE_END.join(lines) + LINE_END + LINE_END
 
 
-def parse(block: bytes) -> list[tuple[str, str]]:
+def parse(block: bytes, most: int = -1) -> list[tuple[str, str]]:
     """The names and values of a block, in order. Lines without a colon are passed over, odd bytes replaced.
 
-    A name is what stands before the colon, spaces too: `Producer ` is not `Producer`.
+    A name is what stands before the colon, spaces too: `Producer ` is not `Producer`. Of very many lines only so many
+    are looked at as are asked for.
     """
     pairs = []
-    for line in block.split(LINE_END)[1:]:
+    lines = block.split(LINE_END) if most < 0 else block.split(LINE_END, most + 1)[: most + 1]
+    for line in lines[1:]:
         name, colon, value = line.decode("utf-8", "replace").partition(":")
         if colon and name:
             pairs.append((name, value.strip()))
     return pairs
+
+
+def last(block: bytes, name: str) -> str | None:
+    """The last value that `parse` would find under this name; None: there is none. Other lines are not looked at."""
+    before = LINE_END + name.encode() + b":"
+    at = block.rfind(before)
+    if at < 0:
+        return None
+    value, _, _ = block[at + len(before) :].partition(LINE_END)
+    return value.decode("utf-8", "replace").strip()
 
 
 def status(block: bytes) -> str:

@@ -12,10 +12,12 @@ through the trie word by word, all the nodes it can be at moving together, so no
 
 A MANY node (`#`) stays where it is at every word, and is entered without taking one. The nodes form a set at each
 step, so the cost of a topic is at most its words times the nodes, however many `#` there are (T7), and recursion
-never comes into it.
+never comes into it. What it was is counted in `looked_at`: patterns can be so made that one topic runs along very many,
+and whoever has many new topics must not keep others waiting.
 
-Words with `*` inside are found by what is fixed about them: `Globs` keeps them by the lengths of their prefix and
-suffix, so that `sensor-1*` … `sensor-99999*` are one look-up, not a scan.
+Words with `*` inside are found by what is fixed about them: `Globs` keeps them by their prefix, their suffix and an
+anchor between, so that `sensor-1*` … `sensor-99999*` are one look-up, and `*-1-*` … `*-99999-*` one for each place in
+the word, not a scan.
 
 Of a million patterns most stand alone: a node with one child, a value on its own. So an only child is kept without
 a dict, and few values in a tuple.
@@ -39,6 +41,10 @@ FEW = 8
 """Values of a node that a tuple holds; beyond, removing one by one would take long."""
 IDLE_KEPT = 64
 """Patterns without a value that keep their nodes."""
+ANCHOR = 8
+"""Characters of a glob's longest inner part that it is found by."""
+LETTERS_AT_ONCE = 16
+"""Letters of a word that take about as long to search as a node to look at."""
 
 
 class Node:
@@ -63,12 +69,15 @@ class Node:
 
 
 class Globs:
-    """The children of a node whose words have `*` inside, by (prefix, suffix), by the lengths of both."""
+    """The children of a node whose words have `*` inside, by (prefix, suffix, anchor), by the lengths of the three.
+
+    The anchor is the beginning of the longest part between two `*`; where there is none, it is empty.
+    """
 
     __slots__ = ("shapes",)
 
     def __init__(self) -> None:
-        self.shapes: dict[tuple[int, int], dict[tuple[str, str], dict[tuple[str, ...], Node]]] = {}
+        self.shapes: dict[tuple[int, int, int], dict[tuple[str, str, str], dict[tuple[str, ...], Node]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.shapes)
@@ -79,33 +88,60 @@ class Globs:
                 yield from bucket.values()
 
     def get(self, glob: Glob) -> Node | None:
-        bucket = self.shapes.get((len(glob.prefix), len(glob.suffix)), {}).get((glob.prefix, glob.suffix))
+        shape, fixed = _fixed(glob)
+        bucket = self.shapes.get(shape, {}).get(fixed)
         return bucket.get(glob.middle) if bucket else None
 
     def add(self, glob: Glob, node: Node) -> None:
-        table = self.shapes.setdefault((len(glob.prefix), len(glob.suffix)), {})
-        table.setdefault((glob.prefix, glob.suffix), {})[glob.middle] = node
+        shape, fixed = _fixed(glob)
+        self.shapes.setdefault(shape, {}).setdefault(fixed, {})[glob.middle] = node
 
     def remove(self, glob: Glob) -> None:
-        shape, ends = (len(glob.prefix), len(glob.suffix)), (glob.prefix, glob.suffix)
+        shape, fixed = _fixed(glob)
         table = self.shapes[shape]
-        del table[ends][glob.middle]
-        if not table[ends]:
-            del table[ends]
+        del table[fixed][glob.middle]
+        if not table[fixed]:
+            del table[fixed]
         if not table:
             del self.shapes[shape]
 
-    def match(self, word: str, following: list[Node]) -> None:
-        """Adds to `following` the nodes whose word matches."""
+    def match(self, word: str, following: list[Node]) -> int:
+        """Adds to `following` the nodes whose word matches. How much was looked at."""
         length = len(word)
-        for (before, after), table in self.shapes.items():
+        looked_at = len(self.shapes)
+        for (before, after, size), table in self.shapes.items():
             end = length - after
-            if before <= end:
-                bucket = table.get((word[:before], word[end:]))
-                if bucket is not None:
-                    for middle, node in bucket.items():
-                        if not middle or _in_order(middle, word, before, end):
+            places = end - before - size + 1
+            if places <= 0:
+                continue
+            head, tail = word[:before], word[end:]
+            if not size:
+                candidates = [(head, tail, "")]
+            elif len(table) <= places:
+                candidates = list(table)
+            else:
+                candidates = list(
+                    dict.fromkeys([(head, tail, word[at : at + size]) for at in range(before, before + places)])
+                )
+            looked_at += len(candidates)
+            for fixed in candidates:
+                bucket = table.get(fixed)
+                if bucket is None or fixed[0] != head or fixed[1] != tail:
+                    continue
+                for middle, node in bucket.items():
+                    if not middle:
+                        following.append(node)
+                    else:
+                        looked_at += 1 + (end - before) // LETTERS_AT_ONCE
+                        if _in_order(middle, word, before, end):
                             following.append(node)
+        return looked_at
+
+
+def _fixed(glob: Glob) -> tuple[tuple[int, int, int], tuple[str, str, str]]:
+    """Prefix, suffix and anchor, after the lengths of the three."""
+    anchor = max(glob.middle, key=len, default="")[:ANCHOR]
+    return (len(glob.prefix), len(glob.suffix), len(anchor)), (glob.prefix, glob.suffix, anchor)
 
 
 def _in_order(parts: Sequence[str], word: str, start: int, end: int) -> bool:
@@ -121,7 +157,7 @@ def _in_order(parts: Sequence[str], word: str, start: int, end: int) -> bool:
 class Index:
     """Patterns and what they stand for. `match` gives the nodes whose `values` apply."""
 
-    __slots__ = ("_idle", "_repeating", "_root", "_size", "version")
+    __slots__ = ("_idle", "_repeating", "_root", "_size", "looked_at", "version")
 
     def __init__(self) -> None:
         self._root = Node()
@@ -130,6 +166,8 @@ class Index:
         self._idle: dict[Pattern, None] = {}
         self.version = 0
         """Grows with every change."""
+        self.looked_at = 0
+        """Grows with every match, by the nodes that it looked at; and by values, where somebody goes through those."""
 
     def __len__(self) -> int:
         return self._size
@@ -213,6 +251,7 @@ class Index:
             at = _settled(at)
         for word in words:
             following: list[Node] = []
+            self.looked_at += len(at)
             for node in at:
                 if node.some is not None:
                     found.append(node.some)
@@ -226,7 +265,7 @@ class Index:
                 if node.one is not None:
                     following.append(node.one)
                 if node.globs is not None:
-                    node.globs.match(word, following)
+                    self.looked_at += node.globs.match(word, following)
                 if node.repeats:
                     following.append(node)
             if not following:

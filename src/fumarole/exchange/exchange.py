@@ -104,10 +104,10 @@ class Exchange:
         """A new subscription, not yet in force."""
         return self._parts.consumer(outlet, pattern, group, key, sees)
 
-    def subscribe(self, consumer: Consumer, query: Query | None = None, *, pattern: Pattern | None = None) -> list[str]:
+    def subscribe(self, consumer: Consumer, query: Query | None = None, *, pattern: Pattern | None = None) -> None:
         """From here on the consumer gets what is published (D5), with a query only from the producers it selects.
 
-        Those that it selects now are the answer. `pattern` is the consumer's, if it was parsed already.
+        Which these are, `producers.when_whole` says. `pattern` is the consumer's, if it was parsed already.
         """
         if pattern is None:
             pattern = parse_pattern(consumer.pattern, self.grammar)
@@ -116,9 +116,8 @@ class Exchange:
             if group is None:
                 group = self._groups[consumer.group] = self._parts.group(consumer.group)
             group.size += 1
-        selected: list[str] = []
         if query is not None:
-            selected = self.producers.watch(consumer, pattern, query)
+            self.producers.watch(consumer, pattern, query)
             self.watched_elsewhere += consumer.courier is not None
         else:
             is_new = self.index.add(pattern, consumer)
@@ -131,7 +130,6 @@ class Exchange:
                     plans.touch(prefix)
         if self.watch is not None and consumer.courier is None:
             self.watch(self, consumer, 1)
-        return selected
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """From here on it gets nothing. Unsubscribing twice is harmless."""
@@ -153,6 +151,16 @@ class Exchange:
             group.size -= 1
             if not group.size:
                 del self._groups[consumer.group]  # G5
+
+    def recount(self, consumer: Consumer, count: int) -> None:
+        """It stands for so many now. Plans are made anew: the choice is balanced by that."""
+        if consumer.standing is not None:
+            consumer.count = count
+            self.producers.generation += 1
+        else:
+            self.unsubscribe(consumer)
+            consumer.count = count
+            self.subscribe(consumer, pattern=parse_wildcards(consumer.pattern))
 
     def plans(self, permissions: Permissions | None = None) -> Plans:
         """The plans for publishers with these permissions."""
@@ -181,6 +189,7 @@ class Exchange:
         """Makes a plan right again after somebody came or went. False: it cannot be, and `plan` makes another."""
         version = self.index.version
         if plan.version != version:
+            self.index.looked_at += len(plan.nodes)
             if any(node.version > plan.version for node in plan.nodes):
                 return self._fill(plan, plan.topic)
             plan.version = version
@@ -202,6 +211,8 @@ class Exchange:
         Kept with the producer, which mostly publishes on one topic, until either may have changed.
         """
         plan = plans.find(topic)
+        if self.producers.filling:
+            self.producers.settle(producer)
         if not producer.standings:
             return plan
         made_from = (plan, plan.filled, topic, self.producers.generation)
@@ -257,6 +268,17 @@ class Exchange:
         counters.forwarded += len(far)
         return routed + len(far)
 
+    def say(self, plan: Plan, publication: Publication) -> None:
+        """The same for what the node says by itself, to somebody: nobody has published it, so it was not received. What
+        cannot be dropped is not counted as delivered either."""
+        counters = self.counters
+        routed = counters.routed
+        self.publish(plan, publication)
+        counters.received -= 1
+        counters.received_bytes -= publication.size()
+        if publication.vital:
+            counters.routed = routed
+
     def deliver(
         self, plan: Plan, publication: Publication, groups: Collection[str], tired: Tired = lambda *_: None
     ) -> int:
@@ -290,7 +312,7 @@ class Exchange:
         if not reaches_nobody(plan):
             gone = json.dumps(dict.fromkeys(producer.metadata))
             block = headers.build([("Producer", producer.identity), ("Metadata", gone)])
-            self.publish(plan, Publication(FORGOTTEN, producer.identity.encode(), "", block))
+            self.say(plan, Publication(FORGOTTEN, producer.identity.encode(), "", block))
 
     def count_unheard(self, size: int, count: int = 1) -> None:
         """So many publications, together of this size, reached nobody (D3)."""
@@ -306,6 +328,7 @@ class Exchange:
         plan.topic = topic if is_private else None
         for node in plan.nodes:
             consumers = node.values or ()
+            self.index.looked_at += len(consumers)
             if is_private:
                 consumers = [consumer for consumer in consumers if consumer.pattern == topic]
             if sorted_in.add(consumers, topic):

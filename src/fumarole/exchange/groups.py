@@ -31,7 +31,7 @@ class Group:
         if (outlet is not origin or outlet.echo) and not member.resting and outlet.has_room(weight):
             return member
         others = tuple(member for member in members if may_hear(member, origin))
-        healthy = tuple(member for member in others if _has_room(member, weight))
+        healthy = tuple(member for member in others if has_room(member, weight))
         # G3: the healthy share what the others cannot take; where none is healthy, the policy of D6 decides.
         return self._pointed_at(healthy or others) if others else None
 
@@ -46,7 +46,8 @@ def turns(group: Group, members: int, messages: int) -> list[int]:
     return [turn % FULL_TURN * members // FULL_TURN for turn in range(first, first + STEP * messages, STEP)]
 
 
-def _has_room(member: Consumer, weight: int) -> bool:
+def has_room(member: Consumer, weight: int) -> bool:
+    """Is it healthy (G3)?"""
     return not member.resting and member.outlet.has_room(weight)
 
 

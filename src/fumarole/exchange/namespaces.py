@@ -8,6 +8,7 @@ from functools import partial
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
+from fumarole.exchange.chores import Chores
 from fumarole.exchange.exchange import PURE, Exchange, Parts, Watch
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
@@ -64,6 +65,8 @@ class Namespaces:
         self._parts = parts
         self._are_kept = are_kept
         """Does somebody write down what producers say of themselves?"""
+        self.chores = Chores()
+        """What takes long in any of them."""
         self._watch: Watch | None = None
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
@@ -127,7 +130,9 @@ class Namespaces:
         rules = self._rules.get(name) or default_rules(name)
         limits = self._limits
         outbox = limits.outbox if rules.outbox is None else rules.outbox
-        producers = Producers(limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept)
+        producers = Producers(
+            limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.chores
+        )
         exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)
         self._let_watch(exchange)
         return exchange

@@ -16,6 +16,9 @@ from the nodes of the index that it was made from: once for all the topics that 
 
 Plans hold on to the consumers in them, those who have left included. So after as many changes as there are plans, all
 are forgotten: that is less work than the changes were.
+
+A plan that has to be worked out or renewed may be one of very many patterns or consumers. The index counts what is
+looked at, and whoever asks for plan after plan stops where that has become too much.
 """
 
 from __future__ import annotations
@@ -97,7 +100,7 @@ class Plans:
         self._exchange = exchange
         self._index = exchange.index
         self._permissions = permissions
-        self._right: dict[bytes, Plan] = {}
+        self.right: dict[bytes, Plan] = {}
         """Those that were found since somebody last came or went: nothing about them needs to be looked at."""
         self._known: dict[bytes, tuple[Plan, int]] = {}
         self._known_bytes = 0
@@ -108,7 +111,7 @@ class Plans:
 
     def age(self) -> None:
         """Somebody came or went."""
-        self._right.clear()
+        self.right.clear()
         self._changes += 1
         if self._changes >= len(self._known):
             self._known.clear()
@@ -121,24 +124,30 @@ class Plans:
 
     def find(self, topic: bytes) -> Plan:
         """The plan of a topic. Raises TopicError or Denied where it may not be published."""
-        plan = self._right.get(topic)
+        plan = self.right.get(topic)
         if plan is None:
             known = self._known.get(topic)
             plan = None if known is None else self._made_right(topic, *known)
             if plan is None:
                 return self._learn(topic)
-            self._right[topic] = plan
+            self.right[topic] = plan
         return plan
 
-    def find_many(self, topics: list[bytes]) -> list[Plan | None]:
-        """The plan of each topic; None where it may not be published, and `find` would say why."""
-        plans = list(map(self._right.get, topics))
+    def find_many(self, topics: list[bytes], most: int) -> list[Plan | None]:
+        """The plan of each topic; None where it is up to `find`: it may not be published, or by then more than `most`
+        was looked at.
+        """
+        plans = list(map(self.right.get, topics))
         if None in plans:
+            end = self._index.looked_at + most
             missing = dict.fromkeys([topic for topic, plan in zip(topics, plans, strict=True) if plan is None])
-            found = self._learn_many([topic for topic in missing if topic not in self._known])
-            for topic in missing.keys() - found.keys():
-                with suppress(FumaroleError):
-                    found[topic] = self.find(topic)
+            found = self._learn_many([topic for topic in missing if topic not in self._known], end)
+            for topic in missing:
+                if self._index.looked_at > end:
+                    break
+                if topic not in found:
+                    with suppress(FumaroleError):
+                        found[topic] = self.find(topic)
             plans = [found.get(topic) if plan is None else plan for topic, plan in zip(topics, plans, strict=True)]
         return plans
 
@@ -159,14 +168,19 @@ class Plans:
         self._keep({topic: plan}, len(topic))
         return plan
 
-    def _learn_many(self, topics: list[bytes]) -> dict[bytes, Plan]:
-        """The plans of those that are new, if there is nothing about any that has to be looked at closely."""
+    def _learn_many(self, topics: list[bytes], end: int) -> dict[bytes, Plan]:
+        """The plans of those that are new, if there is nothing about any that has to be looked at closely; of the first
+        of them, if the index comes to this end."""
         together = b"".join(topics)
         is_free = self._permissions is None and self._exchange.grammar is Grammar.STRICT
         if not topics or not is_free or not is_strict(together):
             return {}
-        plan = self._exchange.plan
-        plans = {topic: plan(text) for topic, text in zip(topics, b" ".join(topics).decode().split(" "), strict=True)}
+        plan, index = self._exchange.plan, self._index
+        plans = {}
+        for topic, text in zip(topics, b" ".join(topics).decode().split(" "), strict=True):
+            plans[topic] = plan(text)
+            if index.looked_at > end:
+                break
         self._keep(plans, len(together))
         return plans
 
@@ -174,7 +188,7 @@ class Plans:
         self._known_bytes += size
         if len(self._known) + len(plans) > PLANS_KEPT or self._known_bytes > TOPICS_KEPT:
             self._known.clear()
-            self._right.clear()
+            self.right.clear()
             self._known_bytes = size
         self._known.update(zip(plans, zip(plans.values(), repeat(self._generation)), strict=False))
 

@@ -4,23 +4,32 @@ A producer is there from its first reading until it is forgotten, connected or n
 readings that bring some; each change is put to the query index, which knows the few queries it can matter to. What
 comes out is for each query whether the producer entered its set or left it, and the consumers that stand on the query
 are told before the reading is forwarded (M5).
+
+A new query has to be put to everybody. Where that takes long it is done bit by bit, in the order in which producers
+became known, and others have their turn in between:
+
+    looked at: 1 2 3      not yet: 4 5 6      known only since: 7
+
+Who says something before it was looked at is looked at first: so what it says goes to whom it should, and its metadata
+never changes unseen. Who stands on the query is told nothing until the set is whole, and then all of it.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from math import inf
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 from fumarole.core.errors import FumaroleError
-from fumarole.core.query.canonical import canonical
-from fumarole.core.query.compile import closure
 from fumarole.core.query.index import QueryIndex, Standing
-from fumarole.core.query.tree import Query, Value
+from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.topic import Pattern, fits, split
 from fumarole.core.values import wrong_number, wrong_text, wrong_value
+from fumarole.exchange.chores import Chores
 from fumarole.exchange.consumer import Consumer, Watcher
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied
@@ -32,6 +41,10 @@ HEARSAY = 3.0
 """Seconds until all nodes know that a producer has published to one of them, though that one be slow (C4)."""
 EXPIRE_AT_ONCE = 1_000
 """Ten milliseconds or so, in producers looked at for their silence and consumers told of it."""
+LOOKED_AT_ONCE = 200
+"""About a tenth of a millisecond, in producers to which a query of one simple test is put."""
+TEXT_KEPT = 256
+"""Characters of a latest reading that is text: to show what it is. Whoever wants all of it subscribes."""
 NUMBER_BYTES = 8
 """What a number or a truth value counts for in the size of metadata."""
 
@@ -112,10 +125,23 @@ def check_metadata(metadata: object) -> Mapping[str, Value | None]:
 class Producer:
     """One source of readings."""
 
-    __slots__ = ("heard", "heard_of", "identity", "metadata", "plan", "since", "standings", "value", "version")
+    __slots__ = (
+        "heard",
+        "heard_of",
+        "identity",
+        "metadata",
+        "number",
+        "plan",
+        "since",
+        "standings",
+        "value",
+        "version",
+    )
 
-    def __init__(self, identity: str) -> None:
+    def __init__(self, identity: str, number: int) -> None:
         self.identity = identity
+        self.number = number
+        """Greater than those of all that were known here before it, and never given again."""
         self.metadata: dict[str, Value] = {}
         """Replaced when it changes, never altered: whoever holds on to it has it as it was."""
         self.standings: dict[Standing, None] = {}
@@ -134,7 +160,9 @@ class Producer:
         """The version at which it was last forgotten: all that it says of itself was said after that."""
 
     def take(self, value: float | str, topic: str | None) -> None:
-        """This is its latest reading, on this topic; None: on its own."""
+        """This is its latest reading, on this topic; None: on its own. Of a long text only the beginning is kept."""
+        if isinstance(value, str) and len(value) > TEXT_KEPT:
+            value = f"{value[:TEXT_KEPT]}…"
         self.value = value if topic is None or topic == reading_topic(self.identity) else Elsewhere(topic, value)
 
     def last_heard(self) -> float:
@@ -151,17 +179,52 @@ def may_know(user: User | None, producer: Producer) -> bool:
     return user is None or user.subscribe is None or user.subscribe.allows(producer.latest()[0])
 
 
+class Filling:
+    """The set of a query that has just begun to stand, until all are in it who should be."""
+
+    __slots__ = ("_early", "_last", "reached", "standing", "whole")
+
+    def __init__(self, standing: Standing, last: int) -> None:
+        self.standing = standing
+        self.reached = 0
+        """The number of the last producer that was looked at in its turn."""
+        self._last = last
+        """Who has a greater number was not there when it began, and is found as it comes."""
+        self._early: set[Producer] = set()
+        """Who was looked at before its turn."""
+        self.whole: list[Callable[[], None]] = []
+        """To be called when it is."""
+
+    def take_early(self, producer: Producer) -> bool:
+        """Is it to be looked at now? That is once, and only before its turn."""
+        if not self.reached < producer.number <= self._last or producer in self._early:
+            return False
+        self._early.add(producer)
+        return True
+
+
 class Producers:
     """The producers of one namespace, the queries that stand there, and who stands on them."""
 
     def __init__(
-        self, most_keys: int = 64, most_bytes: int = 8 * 1024, ttl: float | None = None, is_kept: bool = True
+        self,
+        most_keys: int = 64,
+        most_bytes: int = 8 * 1024,
+        ttl: float | None = None,
+        is_kept: bool = True,
+        chores: Chores | None = None,
     ) -> None:
         self.known: dict[str, Producer] = {}
-        """By identity. Others only look."""
+        """By identity, in the order of their numbers. Others only look."""
+        self._appeared = 0
+        """How many have been known."""
         self._queries = QueryIndex()
         self._members: dict[Standing, dict[Producer, None]] = {}
         self._watches: dict[Standing, dict[Consumer, Pattern]] = {}
+        self._chores = Chores() if chores is None else chores
+        self.filling: dict[Standing, Filling] = {}
+        """Queries whose sets are not whole yet. While there are any, a producer has to `settle` before it is asked in
+        which sets it is."""
         self._most_keys = most_keys
         self._most_bytes = most_bytes
         self._ttl = ttl
@@ -299,7 +362,8 @@ class Producers:
             self.unsaved[identity] = None
 
     def _appear(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
-        producer = Producer(identity)
+        self._appeared += 1
+        producer = Producer(identity, self._appeared)
         producer.metadata = metadata
         self.known[identity] = producer
         if self._ttl is not None and identity not in self._awaited:
@@ -312,6 +376,8 @@ class Producers:
 
     def _change(self, producer: Producer, after: dict[str, Value], keys: Iterable[str]) -> bool:
         """The metadata is another now, under these keys at most. False: it is the same as before."""
+        if self.filling:
+            self.settle(producer)
         before = producer.metadata
         changed = [key for key in keys if not _same(before.get(key), after.get(key))]
         if not changed:
@@ -335,6 +401,8 @@ class Producers:
     def _tell(self, entered: Iterable[Standing], left: Iterable[Standing], identity: str) -> None:
         for standings, new, gone in ((entered, (identity,), ()), (left, (), (identity,))):
             for standing in standings:
+                if standing in self.filling:
+                    continue
                 # Whoever is told may be found too slow and be gone.
                 for consumer in list(self._watches.get(standing, ())):
                     cast(Watcher, consumer.outlet).tell(consumer, new, gone)
@@ -354,27 +422,67 @@ class Producers:
             raise ReadingError(f"more than {self._most_bytes} bytes of metadata")
         return after
 
-    def selected(self, query: Query) -> Iterator[Producer]:
-        """The producers that a query selects, whoever stands on it or not."""
-        selects = closure(canonical(query))
-        return (producer for producer in self if selects(producer.metadata))
+    def after(self, number: int) -> list[Producer]:
+        """Those with greater numbers, in their order."""
+        everybody = list(self)
+        return everybody[bisect_right(everybody, number, key=attrgetter("number")) :]
 
     # Queries.
 
-    def watch(self, consumer: Consumer, pattern: Pattern, query: Query) -> list[str]:
-        """The consumer stands on the query from now on. Its set as it is now (M4)."""
+    def watch(self, consumer: Consumer, pattern: Pattern, query: Query) -> None:
+        """The consumer stands on the query from now on. When its set is whole, `when_whole` says."""
         standing = self._queries.add(query)
-        if standing not in self._members:
-            selects = standing.selects
-            members = {producer: None for producer in self if selects(producer.metadata)}
-            self._members[standing] = members
+        is_new = standing not in self._members
+        if is_new:
+            self._members[standing] = {}
             self._watches[standing] = {}
-            for producer in members:
-                producer.standings[standing] = None
         self._watches[standing][consumer] = pattern
         consumer.standing = standing
         self.generation += 1
-        return [producer.identity for producer in self._members[standing]]
+        if is_new:
+            filling = self.filling[standing] = Filling(standing, self._appeared)
+            self._chores.begin(self._fill(filling))
+
+    def _fill(self, filling: Filling) -> Iterator[None]:
+        """Puts a new query to all producers, a few at each step."""
+        standing = filling.standing
+        few = max(1, LOOKED_AT_ONCE // cost(standing.query))
+        everybody = list(self)
+        for begin in range(0, len(everybody), few):
+            if begin:
+                yield
+            if self.filling.get(standing) is not filling:
+                return  # nobody stands on it any more
+            for producer in everybody[begin : begin + few]:
+                if self.known.get(producer.identity) is producer:
+                    self._look_at(producer, standing)
+                filling.reached = producer.number
+        del self.filling[standing]
+        for call in filling.whole:
+            call()
+
+    def settle(self, producer: Producer) -> None:
+        """The producer is about to say something: queries that were not put to it yet are, now."""
+        for filling in self.filling.values():
+            if filling.take_early(producer):
+                self._look_at(producer, filling.standing)
+
+    def _look_at(self, producer: Producer, standing: Standing) -> None:
+        if standing not in producer.standings and standing.selects(producer.metadata):
+            producer.plan = None
+            self._enter(producer, (standing,))
+
+    def is_whole(self, consumer: Consumer) -> bool:
+        """Are all in the set of its query who should be?"""
+        return consumer.standing not in self.filling
+
+    def when_whole(self, consumer: Consumer, call: Callable[[], None]) -> None:
+        """Calls back once they are: at once, if they are already, or if it has no query."""
+        standing = consumer.standing
+        if standing is None or standing not in self.filling:
+            call()
+        else:
+            self.filling[standing].whole.append(call)
 
     def unwatch(self, consumer: Consumer) -> None:
         """The consumer stands on its query no more."""
@@ -384,6 +492,7 @@ class Producers:
         del self._watches[standing][consumer]
         self.generation += 1
         if self._queries.remove(standing):
+            self.filling.pop(standing, None)
             del self._watches[standing]
             for producer in self._members.pop(standing):
                 del producer.standings[standing]

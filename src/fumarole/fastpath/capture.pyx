@@ -2,7 +2,7 @@
 """Messages from the read buffer to columns, a whole buffer at a time and without an object for any of them.
 
 It is the fused copy of protocols/nats.py (parsing MSG and HMSG) and protocols/columns.py (what goes into which column), and is held
-equal to them. What is no message of the one subscription goes on to the protocol as it stands, and so do all faults: from a
+equal to them. What is no message of its subscriptions goes on to the protocol as it stands, and so do all faults: from a
 broken operation on, everything is the protocol's.
 """
 
@@ -63,6 +63,10 @@ cdef inline bint is_text(Slice text, const char* other, Py_ssize_t length) noexc
     return text.length == length and memcmp(text.at, other, length) == 0
 
 
+cdef inline bint is_sid(Slice text, bytes sid) noexcept:
+    return is_text(text, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid))
+
+
 cdef inline bint is_ascii(Slice text) noexcept:
     cdef Py_ssize_t at = 0
     cdef uint64_t eight
@@ -91,10 +95,10 @@ cdef inline Py_ssize_t size_of(Slice word) noexcept:
 
 
 cdef class Sieve:
-    """Stands before a connection's protocol and takes the messages of one subscription out, into columns."""
+    """Stands before a connection's protocol and takes the messages of a subscription, or two, out, into columns."""
 
     cdef object protocol
-    cdef bytes sid
+    cdef bytes sid, also
     cdef Py_ssize_t line_limit, payload_limit
     cdef readonly Py_ssize_t rows
     cdef Bytes pending          # the beginning of an operation whose end has not come yet
@@ -106,10 +110,11 @@ cdef class Sieve:
     cdef list metadata, events
     cdef int64_t latest         # the time of the row before
 
-    def __init__(self, protocol, bytes sid):
+    def __init__(self, protocol, bytes sid, bytes also=None):
         cdef bytes rest = protocol.reclaim()
         self.protocol = protocol
         self.sid = sid
+        self.also = also
         self.line_limit = protocol.limits.control_line
         self.payload_limit = protocol.payload_limit
         self.broken = protocol.close_expected()
@@ -226,13 +231,13 @@ cdef class Sieve:
         cdef Py_ssize_t count = 0, headers = 0, total
         cdef bint with_headers
         if line_end == NULL:
-            return INCOMPLETE if end - at <= self.line_limit else BROKEN
-        if line_end - at > self.line_limit:
-            return BROKEN
+            return INCOMPLETE if end - at <= self.line_limit + 1 else BROKEN
         frame.length = line_end + 1 - at
         p = at
         if line_end > at and (line_end - 1)[0] == c"\r":
             line_end -= 1
+        if line_end - at > self.line_limit:
+            return BROKEN
         while count < 7:
             space = <const char*>memchr(p, c" ", line_end - p)
             words[count].at = p
@@ -256,7 +261,7 @@ cdef class Sieve:
             return INCOMPLETE
         if p[total] != c"\r" or p[total + 1] != c"\n":
             return BROKEN
-        if not is_text(words[2], PyBytes_AS_STRING(self.sid), PyBytes_GET_SIZE(self.sid)):
+        if not is_sid(words[2], self.sid) and (self.also is None or not is_sid(words[2], self.also)):
             return OTHER
         frame.topic = words[1]
         frame.headers.at = p

@@ -16,8 +16,11 @@ cdef class Node:
 
 cdef class Globs:
     cdef public dict shapes
-    @cython.locals(length=Py_ssize_t, before=Py_ssize_t, after=Py_ssize_t, end=Py_ssize_t, table=dict, bucket=dict)
-    cpdef match(self, str word, list following)
+    @cython.locals(
+        length=Py_ssize_t, looked_at=Py_ssize_t, before=Py_ssize_t, after=Py_ssize_t, size=Py_ssize_t, end=Py_ssize_t,
+        places=Py_ssize_t, at=Py_ssize_t, table=dict, candidates=list, fixed=tuple, bucket=dict, head=str, tail=str,
+    )
+    cpdef Py_ssize_t match(self, str word, list following) except -1
 
 cdef class Index:
     cdef public Node _root
@@ -25,6 +28,7 @@ cdef class Index:
     cdef public Py_ssize_t _repeating
     cdef public dict _idle
     cdef public long long version
+    cdef public long long looked_at
     @cython.locals(node=Node, child=Node)
     cpdef bint add(self, tuple pattern, object value) except -1
     @cython.locals(node=Node, child=Node)

@@ -45,8 +45,10 @@ cdef extern from *:
     #define ITEMS 4096
     #define WORK_AT_ONCE 50000
     #define WORK_OF_A_HAND_OVER 50
+    #define WORK_OF_THE_SESSION 3
     """
-    const Py_ssize_t INCOMPLETE, ODD, IDENTITY, HEAD, PREFIX, LONGEST, SHORT, ITEMS, WORK_AT_ONCE, WORK_OF_A_HAND_OVER
+    const Py_ssize_t INCOMPLETE, ODD, IDENTITY, HEAD, PREFIX, LONGEST, SHORT, ITEMS, WORK_AT_ONCE
+    const Py_ssize_t WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION
 
 assert reading_topic("") == "readings."
 
@@ -239,7 +241,7 @@ cdef class MsgPackReader:
             self.counters = self.exchange.counters
             self.plans = session.plans
             self.echo = session.echo
-        return True
+        return not self.producers.filling  # until all sets are whole, each producer is looked at first
 
     cdef int consume(self, const char* data, Py_ssize_t length) except -1:
         """Everything that is whole; what is left is kept."""
@@ -262,8 +264,8 @@ cdef class MsgPackReader:
                 if size != INCOMPLETE or not beginning(at, end):
                     if size == INCOMPLETE or size == ODD:
                         size = end - at  # all of it: the session finds out what it is
-                    self.work += WORK_OF_A_HAND_OVER
                     self.session.receive_data(PyBytes_FromStringAndSize(<const char*>at, size))
+                    self.work += WORK_OF_A_HAND_OVER + <Py_ssize_t>self.session.spent * WORK_OF_THE_SESSION
                     at += size
                     if self.session.unfinished or self.session.pending:
                         self.take_back()

@@ -205,11 +205,14 @@ cdef class NatsReader:
         return at - data
 
     cdef Plan learn(self, Operation* operation):
-        """The plan of a new topic; None: it may not be published, and the session says why."""
+        """The plan of a new topic, or one that has to be renewed; None: it may not be published, and the session says why."""
+        cdef long long looked_at = self.plans.index.looked_at
         try:
             return self.plans.learn(operation.topic, operation.topic_length)
         except FumaroleError:
             return None
+        finally:
+            self.work += self.plans.index.looked_at - looked_at
 
     cdef Py_ssize_t parse(self, const char* at, const char* end, Operation* operation) noexcept:
         """A PUB or HPUB in its usual form: its length, INCOMPLETE, or ODD."""
@@ -262,6 +265,7 @@ cdef class NatsReader:
         cdef tuple share
         cdef Consumer consumer
         cdef object publication = None
+        cdef long long looked_at
         # A plan may be renewed while its messages are handed out; what it was then is what counts.
         cdef tuple consumers = plan.consumers, groups = plan.groups, couriers = plan.couriers
         cdef dict chosen = None     # nodes that serve a group, and the key of the one copy that each gets
@@ -309,9 +313,11 @@ cdef class NatsReader:
         if routed + forwarded == 0:
             self.counters.unheard += 1
             if operation.reply_length:
+                looked_at = self.plans.index.looked_at
                 self.session.nobody_heard(
                     operation.topic[:operation.topic_length], (<bytes>operation.reply[:operation.reply_length]).decode()
                 )
+                self.work += self.plans.index.looked_at - looked_at
         if self.verbose:
             self.session.okay()
             self.closed = self.session.state is CLOSED
@@ -374,7 +380,7 @@ cdef class NatsReader:
         cdef const char* line_end = <const char*>memchr(at, c"\n", end - at)
         cdef Py_ssize_t length, wanted
         if line_end == NULL:
-            if end - at <= self.control_line:
+            if end - at <= self.control_line + 1:  # the last of these may be half a line end
                 return INCOMPLETE
             line_end = end - 1
         length = line_end + 1 - at

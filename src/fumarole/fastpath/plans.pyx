@@ -19,6 +19,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from fumarole.fastpath.index cimport Index, Node
 
+from contextlib import suppress
+
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import PRIVATE
 from fumarole.core.topic import Grammar, check_topic
@@ -34,6 +36,7 @@ cdef extern from *:
     #define SHARED_PLANS_KEPT 4096
     #define FIRST_CAPACITY 256
     #define STAMPS 8192
+    #define FEW_NODES 64
     #define STEP 0x9E3779B1u
 
     static uint64_t fumarole_seed = 0x9E3779B97F4A7C15ull;
@@ -60,7 +63,7 @@ cdef extern from *:
         return fumarole_mix(hash, 0x589965CC75374CC3ull);
     }
     """
-    const Py_ssize_t PLANS_KEPT, TOPICS_KEPT, SHARED_PLANS_KEPT, FIRST_CAPACITY, STAMPS
+    const Py_ssize_t PLANS_KEPT, TOPICS_KEPT, SHARED_PLANS_KEPT, FIRST_CAPACITY, STAMPS, FEW_NODES
     const uint32_t STEP
     uint64_t fumarole_seed
     uint64_t fumarole_hash(const char* text, Py_ssize_t length) nogil
@@ -125,6 +128,20 @@ cdef class Plan:
         self.version = self.filled = -1
 
 
+cdef inline Entry* place(Plans plans, const char* topic, Py_ssize_t length, uint64_t hash) noexcept:
+    """The entry of a topic, or the free one that would be its. NULL: there are none at all."""
+    cdef Py_ssize_t at = hash & (plans.capacity - 1)
+    cdef Entry* entry = NULL
+    while plans.capacity:
+        entry = &plans.entries[at]
+        if entry.plan == NULL:
+            break
+        if entry.hash == hash and entry.length == length and memcmp(plans.keys + entry.key, topic, length) == 0:
+            break
+        at = (at + 1) & (plans.capacity - 1)
+    return entry
+
+
 cdef class Plans:
     def __cinit__(self):
         self.stamps = <uint64_t*>calloc(STAMPS, sizeof(uint64_t))
@@ -138,6 +155,7 @@ cdef class Plans:
         self.grammar = exchange.grammar
         self.strict = exchange.grammar is Grammar.STRICT
         self.permissions = permissions
+        self.right = {}
 
     def __dealloc__(self):
         self.clear()
@@ -164,44 +182,42 @@ cdef class Plans:
         """The plan of a topic. Raises TopicError or Denied where it may not be published."""
         return self.known(topic, len(topic)) or self.learn(topic, len(topic))
 
-    def find_many(self, list topics):
-        """The plan of each topic; None where it may not be published, and `find` would say why."""
+    def find_many(self, list topics, long long most):
+        """The plan of each topic; None where it is up to `find`: it may not be published, or by then more than `most` was
+        looked at."""
+        cdef long long end = self.index.looked_at + most
         plans = []
         for topic in topics:
-            try:
-                plans.append(self.find(topic))
-            except FumaroleError:
-                plans.append(None)
+            plan = None
+            if self.index.looked_at <= end:
+                with suppress(FumaroleError):
+                    plan = self.find(topic)
+            plans.append(plan)
         return plans
 
     cdef Plan known(self, const char* topic, Py_ssize_t length):
-        """The plan of a topic that was asked for before, if it still holds; else None."""
-        cdef uint64_t hash = fumarole_hash(topic, length)
-        cdef Entry* entry
-        cdef Py_ssize_t at
+        """The plan of a topic that was asked for before, if it is still right as it is; else None, and `learn` sees to it."""
+        cdef Entry* entry = place(self, topic, length, fumarole_hash(topic, length))
         cdef Plan plan
-        if self.capacity:
-            at = hash & (self.capacity - 1)
-            while True:
-                entry = &self.entries[at]
-                if entry.plan == NULL:
-                    break
-                if entry.hash == hash and entry.length == length and memcmp(self.keys + entry.key, topic, length) == 0:
-                    if entry.made != self.generation:
-                        if not self.still_holds(topic, length, entry.made):
-                            break
-                        entry.made = self.generation
-                    plan = <Plan>entry.plan
-                    if plan.version == self.index.version or self.renew(plan):
-                        return plan
-                    break
-                at = (at + 1) & (self.capacity - 1)
-        return None
+        if entry == NULL or entry.plan == NULL:
+            return None
+        if entry.made != self.generation:
+            if not self.still_holds(topic, length, entry.made):
+                return None
+            entry.made = self.generation
+        plan = <Plan>entry.plan
+        return plan if plan.version == self.index.version or self.unchanged(plan) else None
 
     cdef Plan learn(self, const char* topic, Py_ssize_t length):
-        """Works a plan out and keeps it, in place of an older one of the same topic."""
+        """Works out the plan of a topic that is not `known`, or renews it, and keeps it."""
         cdef uint64_t hash = fumarole_hash(topic, length)
+        cdef Entry* entry = place(self, topic, length, hash)
+        cdef Plan plan
         cdef str text
+        if entry != NULL and entry.plan != NULL and entry.made == self.generation:
+            plan = <Plan>entry.plan
+            if self.exchange.renew(plan):
+                return plan
         if self.strict and all_strict(topic, length):
             text = PyUnicode_DecodeASCII(topic, length, NULL)
         else:
@@ -210,22 +226,18 @@ cdef class Plans:
         if self.permissions is not None and not self.permissions.allows(text):
             raise Denied(text)
         cdef uint64_t made = self.generation
-        cdef Plan plan = self.exchange.plan(text) if is_private(topic, length) else self.work_out(text)
+        plan = self.exchange.plan(text) if is_private(topic, length) else self.work_out(text)
         if self.used >= PLANS_KEPT or self.keys_used + length > TOPICS_KEPT:
             self.clear()
         if 4 * self.used >= 3 * self.capacity:
             self.grow()
-        cdef Py_ssize_t at = hash & (self.capacity - 1)
-        cdef Entry* entry = &self.entries[at]
-        while entry.plan != NULL:
-            if entry.hash == hash and entry.length == length and memcmp(self.keys + entry.key, topic, length) == 0:
-                Py_INCREF(plan)
-                Py_XDECREF(<PyObject*>entry.plan)
-                entry.plan = <void*>plan
-                entry.made = made
-                return plan
-            at = (at + 1) & (self.capacity - 1)
-            entry = &self.entries[at]
+        entry = place(self, topic, length, hash)
+        if entry.plan != NULL:
+            Py_INCREF(plan)
+            Py_XDECREF(<PyObject*>entry.plan)
+            entry.plan = <void*>plan
+            entry.made = made
+            return plan
         if self.keys_used + length > self.keys_capacity:
             size = max(2 * self.keys_capacity, self.keys_used + length, 4096)
             keys = <char*>realloc(self.keys, size)
@@ -257,9 +269,10 @@ cdef class Plans:
         found = tuple(nodes)
         key = nodes[0] if len(nodes) == 1 else found
         plan = self.shared.get(key)
-        if plan is not None and (plan.version == self.index.version or self.renew(plan)):
+        if plan is not None and (plan.version == self.index.version or self.unchanged(plan) or self.exchange.renew(plan)):
             return plan
         for node in nodes:
+            self.index.looked_at += len(node.values or ())
             for consumer in node.values or ():
                 if consumer.sees is not None or consumer.group:
                     return self.exchange.plan(topic)
@@ -274,12 +287,14 @@ cdef class Plans:
         self.shared[key] = plan
         return plan
 
-    cdef bint renew(self, Plan plan) except -1:
-        """Makes the plan right again if somebody came or went at one of its nodes. False: it cannot be."""
-        cdef Py_ssize_t each
-        for each in range(PyTuple_GET_SIZE(plan.nodes)):
+    cdef bint unchanged(self, Plan plan) noexcept:
+        """Has nobody come or gone at any of its nodes? Very many are not looked at here: that is work to be counted."""
+        cdef Py_ssize_t each, nodes = PyTuple_GET_SIZE(plan.nodes)
+        if nodes > FEW_NODES:
+            return False
+        for each in range(nodes):
             if (<Node>PyTuple_GET_ITEM(plan.nodes, each)).version > plan.version:
-                return self.exchange.renew(plan)
+                return False
         plan.version = self.index.version
         return True
 

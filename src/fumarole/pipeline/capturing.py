@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from fumarole.client import Change, Client, ClientError, Reading, Readings
-from fumarole.client.capture import Capture, Columns, gather, microseconds
+from fumarole.client.capture import Capture, Columns, Gathering, microseconds
 
 INTERVAL = 0.2
 """Seconds in which what has come is taken, if it is not enough before."""
@@ -23,6 +23,8 @@ class Wanted:
     topic: str = ">"
     where: str = ""
     group: str = ""
+    farewells: bool = False
+    """Also what the broker says of producers that are forgotten, on a topic of its own."""
 
 
 def captured(
@@ -44,7 +46,7 @@ def captured(
 async def _messages(
     client: Client, wanted: Wanted, stop: asyncio.Event, on_ready: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[Columns]:
-    async with client.capture(wanted.topic, group=wanted.group) as capture:
+    async with client.capture(wanted.topic, group=wanted.group, farewells=wanted.farewells) as capture:
         await on_ready()
         stopping = asyncio.create_task(_drain_after(stop, capture))
         try:
@@ -72,43 +74,43 @@ async def _readings(
     on_ready: Callable[[], Awaitable[None]],
     on_dropped: Callable[[int], None],
 ) -> AsyncIterator[Columns]:
-    async with client.where(wanted.where, topic=wanted.topic, group=wanted.group) as readings:
+    async with client.where(
+        wanted.where, topic=wanted.topic, group=wanted.group, farewells=wanted.farewells
+    ) as readings:
         await on_ready()
         stopping = asyncio.create_task(_drain_after(stop, readings))
+        gathering = Gathering()
         told = 0
         try:
-            while (batch := await _some(readings)) is not None:
+            while await _some(readings, gathering):
                 if readings.dropped > told:
                     on_dropped(readings.dropped - told)
                     told = readings.dropped
-                if batch:
-                    yield columns_of(batch, microseconds())
+                if gathering.rows:
+                    yield gathering.take()
         finally:
             stopping.cancel()
 
 
-async def _some(readings: Readings) -> list[Reading] | None:
-    """The readings that have come, or that come within a moment. With none left: None, or it raises what ended them."""
-    batch: list[Reading] = []
+async def _some(readings: Readings, gathering: Gathering) -> bool:
+    """Gathers what has come, or comes within a moment. With none left: False, or it raises what ended them.
+
+    As if each were a message: the payload is the value as text, the headers say whose it is (M8).
+    """
     try:
         async with asyncio.timeout(INTERVAL):
-            while len(batch) < READINGS_AT_ONCE:
+            while gathering.rows < READINGS_AT_ONCE:
                 item = await anext(readings)
                 if not isinstance(item, Change):
-                    batch.append(item)
+                    gathering.add(item.topic, str(item.value).encode(), _headers(item), microseconds())
     except TimeoutError:
         pass
     except StopAsyncIteration:
-        return batch or None
+        return gathering.rows > 0
     except ClientError:
-        if not batch:
+        if not gathering.rows:
             raise
-    return batch
-
-
-def columns_of(readings: Iterable[Reading], now: int) -> Columns:
-    """As if each were a message: the payload is the value as text, the headers say whose it is (M8)."""
-    return gather(((each.topic, str(each.value).encode(), _headers(each)) for each in readings), now)
+    return True
 
 
 def _headers(reading: Reading) -> list[tuple[str, str]]:

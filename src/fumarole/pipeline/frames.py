@@ -26,7 +26,7 @@ CHUNK = 128 * KIB
 """Bytes that are sent together: whole frames, always."""
 MOST_AT_ONCE = 256 * 1024 * KIB
 """Arrow counts the bytes of a column in 32 bits."""
-MARK = b"Fumarole-Row: "
+MARK = "Fumarole-Row"
 _NOT_IN_TOPIC = r"[\s\x00-\x20\x7f*>]"
 _NOT_IN_NAME = r"[\r\n\x00: ]|^$"
 _NOT_IN_LINE = r"[\r\n\x00]"
@@ -35,16 +35,18 @@ _NOT_IN_LINE = r"[\r\n\x00]"
 def frames(rows: pa.Table | pa.RecordBatch, max_payload: int, marks: pa.Array | None = None) -> pa.Array:
     """A publication for each row: `topic`, `payload`; and `producer`, `headers`, `changes` where these columns are.
 
-    With `marks`, the header `Fumarole-Row` has that of the row, by which a consumer knows one that comes again. Headers
-    that are `unfit` are left out. Raises TopicError for a topic that is none, RowError, PayloadTooLargeError.
+    With `marks`, the header `Fumarole-Row` has that of the row, by which a consumer knows one that comes again, and no
+    other: what a row was marked with where it was read is left out. So are headers that are `unfit`. Raises TopicError
+    for a topic that is none, RowError, PayloadTooLargeError.
     """
     topics = _whole(rows, "topic", pa.string())
     _check_topics(topics)
     topics = pc.if_else(pc.equal(pc.binary_length(topics), 0), EMPTY.decode(), topics).cast(pa.binary())
     payloads = pc.fill_null(_whole(rows, "payload", pa.binary()), b"")
-    lines = [line for line in (_producers(rows), _metadata(rows), _others(rows)) if line is not None]
+    left_out = None if marks is None else MARK
+    lines = [line for line in (_producers(rows), _metadata(rows), _others(rows, left_out)) if line is not None]
     if marks is not None:
-        lines.append(_join(MARK, marks.cast(pa.binary()), b"\r\n"))
+        lines.append(_join(f"{MARK}: ".encode(), marks.cast(pa.binary()), b"\r\n"))
     if not lines:
         _check_sizes(pc.binary_length(payloads), max_payload)
         return _join(b"PUB ", topics, b" ", _text(pc.binary_length(payloads)), b"\r\n", payloads, b"\r\n")
@@ -82,11 +84,13 @@ def chunks(made: pa.Array) -> Iterator[tuple[int, bytes]]:
 
 
 def slices(rows: pa.Table) -> Iterator[pa.Table]:
-    """The same rows in parts whose frames Arrow can count."""
-    parts = max(1, -(-rows.nbytes // MOST_AT_ONCE))
-    length = -(-rows.num_rows // parts)
-    for begin in range(0, rows.num_rows, max(length, 1)):
-        yield rows.slice(begin, length)
+    """The same rows in parts whose frames Arrow can count: halves of halves, as large rows may all be at one end."""
+    if rows.nbytes <= MOST_AT_ONCE or rows.num_rows == 1:
+        yield rows
+    else:
+        half = rows.num_rows // 2
+        yield from slices(rows.slice(0, half))
+        yield from slices(rows.slice(half))
 
 
 def _whole(rows: pa.Table | pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
@@ -127,7 +131,7 @@ def _metadata(rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
     return pa.array(lines, pa.binary())
 
 
-def _others(rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
+def _others(rows: pa.Table | pa.RecordBatch, left_out: str | None) -> pa.Array | None:
     headers = _headers(rows)
     if headers is None:
         return None
@@ -135,7 +139,10 @@ def _others(rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
     if texts.null_count:  # joined with the rest it would make all of its message nothing
         raise RowError("headers: a text is null")
     lines = _join(names.cast(pa.binary()), b": ", texts.cast(pa.binary()), b"\r\n")
-    lines = pc.if_else(_are_unfit(names, texts), pa.scalar(b"", pa.binary()), lines)
+    unsent = _are_unfit(names, texts)
+    if left_out is not None:
+        unsent = pc.or_(unsent, pc.equal(names, left_out))
+    lines = pc.if_else(unsent, pa.scalar(b"", pa.binary()), lines)
     lists = headers.items
     ends = pa.array(np.concatenate([[0], np.cumsum(pc.fill_null(pc.list_value_length(lists), 0))]), pa.int32())
     by_row = pa.ListArray.from_arrays(ends.take(headers.offsets), lines)

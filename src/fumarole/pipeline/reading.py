@@ -28,6 +28,7 @@ _EXACT: Final = {
     "__globPaths__": "false",  # `*` or `[1]` in the name of a folder is a name, not a pattern
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",  # a bit that has changed may be read as another value
 }
 
 

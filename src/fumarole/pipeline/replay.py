@@ -7,8 +7,10 @@ tells. Those that overlap are at hand together, and everything up to the time at
     12:00 ├── a ──┤├── b ──┤ 12:10       1. a and c are read; their rows up to the end of a go
           ├──── c ────┤                  2. b is read; the rows of b and c up to the end of c go; and so on
 
-What was known of producers at the beginning of a range was said before it, so it is looked up in the archive and told
-to the exchange first, without readings.
+What was known of producers at the first message was said before it, so it is looked up in the archive and told to the
+exchange first, without readings. From there on messages bring what is new, but for what a recorder asked for when it
+was started again or had lost its connection. That is told at its time, as far as the exchange does not know it by now;
+and what the exchange was told before that is not in it is taken back.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,23 +32,28 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fumarole.client import Client
+from fumarole.client.errors import NoResponders, RequestTimeoutError
 from fumarole.client.producer import FORGET
+from fumarole.core.limits import KIB
 from fumarole.core.publication import FORGOTTEN
 from fumarole.core.query.tree import Value
-from fumarole.core.topic import matches, parse_pattern, split
+from fumarole.core.topic import fits, parse_pattern, split
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.schema import ANEW, TIME
 from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.errors import ArchiveError
 from fumarole.pipeline.frames import chunks, frames, slices, unfit
 from fumarole.pipeline.patterns import grammar_of
-from fumarole.pipeline.rows import value_of
+from fumarole.pipeline.rows import held, value_of
 
 DESCRIBE = "$FUM.describe"
-DESCRIBED_AT_ONCE = 64
-"""A producer may have 8 KiB of metadata, a message 1 MiB."""
+MOST_PRODUCERS, MOST_BYTES = 100, 256 * KIB
+"""What a broker takes in one request; less where its limit for payloads is lower."""
+ANSWER_SECONDS = 10.0
 STEP = 0.005
 """Messages less than so many seconds apart are sent together."""
+NEVER = (1 << 63) - 1
+"""Later than any time."""
 ORDER = [("time", "ascending"), ("epoch", "ascending"), ("recorder", "ascending"), ("sequence", "ascending")]
 
 
@@ -64,6 +72,14 @@ class Replayed(NamedTuple):
     messages: int
     left_out: int
     """Headers that they had and that cannot be sent."""
+
+
+class Snapshot(NamedTuple):
+    """All that was known of a producer when a recorder began to listen, or to listen again."""
+
+    time: int
+    producer: str
+    metadata: dict[str, Value]
 
 
 class _Group(NamedTuple):
@@ -98,8 +114,14 @@ class _OpenGroup:
 def messages(root: str | os.PathLike[str] | Root, namespace: str, wanted: Range) -> Iterator[pa.Table]:
     """The rows of a range in order of time. Raises ArchiveError, PatternError."""
     place = open_root(root)
-    selects = _selector(wanted)
     files = [file for file in sealed(place, namespace, wanted.since, wanted.until) if file.kind == "messages"]
+    return _in_order(place, namespace, files, _selector(wanted))
+
+
+def _in_order(
+    place: Root, namespace: str, files: Iterable[SealedFile], selects: Callable[[pa.Table], pa.Table]
+) -> Iterator[pa.Table]:
+    """The rows of files that are selected, in order of time. Those of one time are not cut apart."""
     waiting = sorted((group for file in files for group in _groups(place, namespace, file)), reverse=True)
     opened: list[_OpenGroup] = []
     while waiting or opened:
@@ -141,29 +163,146 @@ def known_at(root: str | os.PathLike[str] | Root, namespace: str, moment: dateti
     return known
 
 
-async def describe(client: Client, known: Mapping[str, Mapping[str, Value]]) -> None:
+def snapshots(
+    root: str | os.PathLike[str] | Root, namespace: str, after: datetime, until: datetime | None = None
+) -> Iterator[Snapshot]:
+    """What recorders asked for after a time, in order. No message tells it. Raises ArchiveError."""
+    place = open_root(root)
+    files = [file for file in sealed(place, namespace, None, until) if file.kind == "changes"]
+
+    def select(rows: pa.Table) -> pa.Table:
+        anew = pc.and_(pc.equal(rows["kind"], ANEW), pc.greater(rows["time"], pa.scalar(after, TIME)))
+        return rows.filter(pc.is_in(rows["time"], rows["time"].filter(anew)))
+
+    for rows in _in_order(place, namespace, files, select):
+        said: dict[tuple[int, str], list[dict[str, Any]]] = {}
+        times = rows["time"].cast(pa.int64()).to_pylist()
+        for moment, each in zip(times, rows.drop_columns("time").to_pylist(), strict=True):
+            said.setdefault((moment, each["producer"]), []).append(each)
+        for (moment, producer), changes in said.items():
+            if any(each["kind"] == ANEW for each in changes):
+                yield Snapshot(moment, producer, held(changes))
+
+
+class Telling:
+    """What an exchange is told of producers, beside what messages tell it."""
+
+    def __init__(self, client: Client, upcoming: Iterator[Snapshot]) -> None:
+        self._client = client
+        self._upcoming = upcoming
+        self._next = next(upcoming, None)
+        self._told: dict[str, dict[str, Value]] = {}
+
+    @property
+    def due(self) -> int:
+        """When there is something to be told."""
+        return NEVER if self._next is None else self._next.time
+
+    async def begin(self, known: dict[str, dict[str, Value]]) -> None:
+        """Tells what is known at the beginning. Raises RefusedError."""
+        self._told = known
+        await describe(self._client, known)
+
+    async def go_on(self, until: int) -> None:
+        """Tells what is new by the snapshots up to this time. Raises RefusedError."""
+        news: dict[str, dict[str, Value | None]] = {}
+        while (snapshot := self._next) is not None and snapshot.time <= until:
+            new = _new(self._told.get(snapshot.producer, {}), snapshot.metadata)
+            if new:
+                news.setdefault(snapshot.producer, {}).update(new)
+            self._told[snapshot.producer] = snapshot.metadata
+            self._next = next(self._upcoming, None)
+        await describe(self._client, news)
+
+    def hear(self, rows: pa.Table) -> None:
+        """What these messages tell. After the last snapshot nobody needs to know."""
+        if self._next is None:
+            return
+        bring = rows.select(["producer", "changes"]).filter(rows["changes"].is_valid())
+        for each in bring.to_pylist():
+            told = self._told.setdefault(each["producer"], {})
+            for change in each["changes"]:
+                value = value_of(change)
+                if value is None:
+                    told.pop(change["key"], None)
+                else:
+                    told[change["key"]] = value
+
+
+def _new(before: Mapping[str, Value], after: Mapping[str, Value]) -> dict[str, Value | None]:
+    """What has to be said where one was told, so that the other holds."""
+    gone = dict.fromkeys(before.keys() - after.keys())
+    return gone | {key: value for key, value in after.items() if not _is_same(before.get(key), value)}
+
+
+def _is_same(one: Value | None, other: Value) -> bool:
+    """To Python `True` is 1; to a query it is not (M10)."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+async def describe(client: Client, news: Mapping[str, Mapping[str, Value | None]]) -> None:
     """Tells an exchange about producers, before their readings. Raises RefusedError."""
-    everyone = [{"id": producer, "metadata": metadata} for producer, metadata in known.items()]
-    for begin in range(0, len(everyone), DESCRIBED_AT_ONCE):
-        some = {"producers": everyone[begin : begin + DESCRIBED_AT_ONCE]}
-        await client.ask_broker(DESCRIBE, json.dumps(some))
+    for request in _requests(news, min(MOST_BYTES, client.max_payload)):
+        await _ask(client, request)
+
+
+def _requests(news: Mapping[str, Mapping[str, Value | None]], most_bytes: int) -> Iterator[bytes]:
+    """As many producers in each as it may have; one that is too large is in one by itself."""
+    some: list[str] = []
+    size = 0
+    for producer, metadata in news.items():
+        each = json.dumps({"id": producer, "metadata": metadata})
+        if some and (len(some) == MOST_PRODUCERS or size + len(", ") + len(each) > most_bytes):
+            yield _request(some)
+            some, size = [], 0
+        size += len(", ") + len(each) if some else len(_request([each]))
+        some.append(each)
+    if some:
+        yield _request(some)
+
+
+def _request(some: list[str]) -> bytes:
+    return f'{{"producers": [{", ".join(some)}]}}'.encode()
+
+
+async def _ask(client: Client, request: bytes) -> None:
+    """To be told twice is no harm: what a lost connection has taken is said again on the next."""
+    while True:
+        losses = client.losses
+        try:
+            await client.ask_broker(DESCRIBE, request, timeout=ANSWER_SECONDS)
+            return
+        except NoResponders:
+            return  # a server that is not ours knows no producers
+        except RequestTimeoutError:
+            if client.connected and losses == client.losses:
+                raise
 
 
 async def replay(
-    client: Client, parts: Iterator[pa.Table], speed: float, on_progress: Callable[[int, int], None]
+    client: Client,
+    root: str | os.PathLike[str] | Root,
+    namespace: str,
+    wanted: Range,
+    speed: float,
+    on_progress: Callable[[int, int], None],
 ) -> Replayed:
-    """Publishes rows `speed` times as fast as they came; 0: as fast as possible.
+    """Publishes the messages of a range `speed` times as fast as they came; 0: as fast as possible.
 
-    `on_progress` is told the time of the last one that went, and how many have. Raises TopicError, RowError,
-    PayloadTooLargeError.
+    `on_progress` is told the time of the last one that went, and how many have. Raises ArchiveError, PatternError,
+    TopicError, RowError, PayloadTooLargeError, RefusedError.
     """
+    parts = messages(root, namespace, wanted)
+    head = next(parts, None)
+    if head is None:
+        return Replayed(0, 0)
+    moment = head["time"][0].as_py()
+    telling = Telling(client, snapshots(root, namespace, moment, wanted.until))
+    await telling.begin(known_at(root, namespace, moment))
     count = left_out = 0
-    began: float | None = None
-    first = 0
-    for part in parts:
+    began, first = time.monotonic(), int(head["time"][0].cast(pa.int64()).as_py())
+    for part in chain([head], parts):
         times = np.asarray(part["time"].cast(pa.int64()))
-        if began is None:
-            began, first = time.monotonic(), int(times[0])
         at = 0
         while at < len(times):
             if speed:
@@ -173,7 +312,11 @@ async def replay(
                 end = max(at + 1, int(np.searchsorted(times, reached, side="right")))
             else:
                 end = len(times)
-            for piece in slices(_with_requests(part.slice(at, end - at))):
+            await telling.go_on(int(times[at]))
+            end = min(end, int(np.searchsorted(times, telling.due)))
+            rows = part.slice(at, end - at)
+            telling.hear(rows)
+            for piece in slices(_with_requests(rows)):
                 await client.publish_frames(chunks(frames(piece, client.max_payload)))
                 left_out += unfit(piece)
             count += end - at
@@ -198,7 +341,8 @@ def _with_requests(rows: pa.Table) -> pa.Table:
 def _opened(root: Root, namespace: str, file: SealedFile) -> Iterator[pq.ParquetFile]:
     """A file of the archive. What keeps it from being read, here or there, is an ArchiveError."""
     try:
-        with pq.ParquetFile(root.at(namespace, file.path), filesystem=root.system) as source:
+        path = root.at(namespace, file.path)
+        with pq.ParquetFile(path, filesystem=root.system, page_checksum_verification=True) as source:
             yield source
     except FileNotFoundError:
         raise ArchiveError(
@@ -226,6 +370,8 @@ def _groups(root: Root, namespace: str, file: SealedFile) -> Iterator[_Group]:
 def _read(root: Root, namespace: str, group: _Group) -> pa.Table:
     with _opened(root, namespace, group.file) as source:
         rows = source.read_row_group(group.number)
+    if group.file.kind == "changes":
+        return rows
     # Arrow counts the bytes of a column in 32 bits. Payloads may have more, where all rows are brought in order.
     at = rows.schema.get_field_index("payload")
     return rows.set_column(at, "payload", rows["payload"].cast(pa.large_binary()))
@@ -242,7 +388,7 @@ def _selector(wanted: Range) -> Callable[[pa.Table], pa.Table]:
         if wanted.topic != ">":
             # Many messages, few topics: each is looked at once.
             known = pc.unique(rows["topic"])
-            right = [topic for topic in known.to_pylist() if matches(pattern, split(topic))]
+            right = [topic for topic in known.to_pylist() if fits(pattern, split(topic))]
             rows = rows.filter(pc.is_in(rows["topic"], pa.array(right, pa.string())))
         return rows
 

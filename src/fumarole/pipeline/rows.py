@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fumarole.client.capture import Columns, Texts
 from fumarole.core.query.tree import Value
@@ -46,12 +47,25 @@ def message_table(columns: Columns) -> pa.Table:
 def change_table(columns: Columns) -> pa.Table:
     """What the readings among them said that is new about their producers, in order."""
     times = memoryview(columns.times).cast("q")
-    ends = memoryview(columns.producers.offsets).cast("i")
     rows: list[dict[str, Any]] = []
-    for row, text in columns.metadata:
-        producer = columns.producers.data[ends[row] : ends[row + 1]].decode()
+    for producer, (row, text) in zip(told_of(columns), columns.metadata, strict=True):
         rows += changes_of(producer, times[row], _said(text))
     return pa.Table.from_pylist(rows, CHANGE_ROWS)
+
+
+def told_of(columns: Columns) -> Iterator[str]:
+    """The producers of the readings among them that said something new, in order."""
+    ends = memoryview(columns.producers.offsets).cast("i")
+    for row, _ in columns.metadata:
+        yield columns.producers.data[ends[row] : ends[row + 1]].decode()
+
+
+def count_of(columns: Columns, topic: str) -> int:
+    """How many messages among them are on this topic."""
+    if topic.encode() not in columns.topics.data:  # mostly, and seen at once
+        return 0
+    found: int = pc.sum(pc.equal(_texts(columns.topics, pa.string()), topic)).as_py()
+    return found
 
 
 def snapshot_table(producers: Iterable[tuple[str, Mapping[str, Value]]], time: int) -> pa.Table:

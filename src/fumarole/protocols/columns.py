@@ -209,12 +209,12 @@ def _bits(flags: list[bool]) -> bytes:
 
 
 class Sieve:
-    """Stands before a connection's protocol and takes the messages of one subscription out, into columns."""
+    """Stands before a connection's protocol and takes the messages of a subscription, or two, out, into columns."""
 
-    def __init__(self, protocol: nats.ClientProtocol, sid: bytes) -> None:
+    def __init__(self, protocol: nats.ClientProtocol, sid: bytes, also: bytes | None = None) -> None:
         self._gathered = Gathered()
         self._protocol = protocol
-        self._sid = sid
+        self._sids = {sid, also}
 
     @property
     def rows(self) -> int:
@@ -231,7 +231,7 @@ class Sieve:
         self._protocol.receive_data(data)
         others = []
         for event in self._protocol.events_received():
-            if type(event) is nats.Message and event.sid == self._sid:
+            if type(event) is nats.Message and event.sid in self._sids:
                 self._gathered.add(event, now)
             else:
                 others.append(event)

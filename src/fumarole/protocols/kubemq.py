@@ -79,6 +79,9 @@ STOOD_STILL: Final = "this node stood still, and what was said to it before may 
 NO_ACCESS: Final = "Error 412: access denied to resource"
 NOT_AUTHENTICATED: Final = "Error 421: authentication verification failed, "
 
+MOST_TAGS: Final = 1_000
+"""Of one message. In a megabyte there is room for a hundred thousand, and others would wait until all are headers. So
+many headers of a message that came through another door are looked at, too."""
 _SPACE: Final = re.compile(r"\s")
 
 
@@ -87,6 +90,7 @@ def check_event(event: Event) -> None:
     _check_sender(event.ClientID, event.Channel)
     if not event.Body and not event.Metadata:
         raise Fault(EMPTY_MESSAGE)
+    _check_tags(event)
 
 
 def check_request(request: Request) -> None:
@@ -100,6 +104,7 @@ def check_request(request: Request) -> None:
         raise Fault(EMPTY_REQUEST)
     if request.CacheKey and request.CacheTTL <= 0:
         raise Fault(NO_CACHE_TTL)
+    _check_tags(request)
 
 
 def check_response(response: Response) -> None:
@@ -107,6 +112,7 @@ def check_response(response: Response) -> None:
     _check_sender(response.ClientID, response.ReplyChannel)
     if not response.RequestID:
         raise Fault(NO_REQUEST_ID)
+    _check_tags(response)
 
 
 def check_subscribe(subscribe: Subscribe) -> None:
@@ -114,6 +120,11 @@ def check_subscribe(subscribe: Subscribe) -> None:
     _check_channel(subscribe.ClientID, subscribe.Channel)
     if subscribe.EventsStoreTypeData:
         raise Fault(STORE_OPTIONS)
+
+
+def _check_tags(message: Event | Request | Response) -> None:
+    if len(message.Tags) > MOST_TAGS:
+        raise Fault(f"the message has more than {MOST_TAGS} tags, the limit here", EXHAUSTED)
 
 
 def _check_sender(client: str, channel: str) -> None:
@@ -188,7 +199,7 @@ def to_headers(message: Message, fields: Mapping[str, str]) -> bytes:
 
 def from_headers(block: bytes, message: Message, fields: Mapping[str, str]) -> None:
     """Sets these fields and the tags by what the block says."""
-    for name, value in headers.parse(block):
+    for name, value in headers.parse(block, MOST_TAGS + len(fields)):
         if name == TAG:
             tag, _, text = value.partition("=")
             message.Tags[unquote(tag)] = unquote(text)

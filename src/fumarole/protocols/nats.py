@@ -102,6 +102,8 @@ class Fault(Exception):
     """The peer broke the protocol; the text is what it is told before it is cut off."""
 
 
+MOST_AWAITED = 10**LONGEST_SIZE - 1
+"""The largest count of an UNSUB."""
 UNKNOWN_OPERATION = "Unknown Protocol Operation"
 LINE_TOO_LONG = "Maximum Control Line Exceeded"
 CARRIAGE_RETURN = ord("\r")
@@ -185,9 +187,9 @@ class Protocol(ABC):
         length = len(data)
         limit = self.limits.control_line
         while (end := data.find(b"\n", at)) >= 0:
-            if end - at > limit:
-                raise Fault(LINE_TOO_LONG)
             line = data[at : end - 1] if end > at and data[end - 1] == CARRIAGE_RETURN else data[at:end]
+            if len(line) > limit:
+                raise Fault(LINE_TOO_LONG)
             end += 1
             said = self._heads.get(line) or self._first_seen(line)
             if not isinstance(said, Head):
@@ -207,7 +209,7 @@ class Protocol(ABC):
                 words = (*words[:-1], data[end:middle])
             self._add(kind, words, data[middle:last], events)
             at = last + 2
-        if length - at > limit:
+        if length - at > limit + 1:  # the last of these may be half a line end
             raise Fault(LINE_TOO_LONG)
         self._needed = length - at + 1
         return at
@@ -216,7 +218,7 @@ class Protocol(ABC):
         """The usual beginning of a buffer, all at once; where it gets unusual, the loop above goes on."""
         if not self._may_sweep():
             return 0
-        usual = Usual(*self._usual_form, self.limits.control_line - 1, self.payload_limit)
+        usual = Usual(*self._usual_form, self.limits.control_line, self.payload_limit)
         columns, payloads, used = sweep(data, usual)
         if payloads:
             self._usual(columns, payloads, events)
@@ -272,10 +274,20 @@ LONGEST_HEAD_KEPT = 256
 """Every connection has heads of its own, and there may be very many connections."""
 
 
+def _is_size(text: bytes) -> bool:
+    """Of bytes: ASCII digits, and nothing else that int() would take."""
+    return text.isdigit() and len(text) <= LONGEST_SIZE
+
+
 def _size(text: bytes) -> int:
-    if not text.isdigit() or len(text) > LONGEST_SIZE:  # of bytes: ASCII digits, and nothing else that int() would take
+    if not _is_size(text):
         raise Fault("Parser Error: a size is one to nine digits")
     return int(text)
+
+
+def _count(text: bytes) -> int:
+    """How many messages are left to an UNSUB. What is not one to nine digits is none, as it is to nats-server."""
+    return int(text) if _is_size(text) else 0
 
 
 def _options(line: bytes) -> dict[str, Any]:
@@ -351,7 +363,7 @@ class ServerProtocol(Protocol):
         if verb == b"SUB" and count in (2, 3) and len(words[-1]) <= SID_LIMIT:
             return Subscribe(words[0], words[1] if count == 3 else b"", words[-1])
         if verb == b"UNSUB" and count in (1, 2) and len(words[0]) <= SID_LIMIT:
-            return Unsubscribe(words[0], _size(words[1]) if count == 2 else 0)
+            return Unsubscribe(words[0], _count(words[1]) if count == 2 else 0)
         raise Fault(f"Parser Error: {verb.decode()} does not have the right number of words")
 
 

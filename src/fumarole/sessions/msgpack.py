@@ -18,6 +18,7 @@ no room is kept, joined with those that follow, and sent before the next reading
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fumarole.core.errors import FumaroleError, PatternError, TopicError
@@ -69,10 +70,15 @@ class MsgPackSession(StreamSession):
         self._stream = Stream(Bounds(length=node.limits.msgpack_value, depth=node.limits.msgpack_depth))
         self.publishes = False
         """It has said a reading, and may go on with more of them."""
+        self.spent = 0
+        """Work that what came last was."""
         self._late = Diff()
         """What the subscriber has not been told yet, for want of room."""
         self._confirmed = False
         """Has the subscriber been told its set? Before that it is told nothing else (D5)."""
+        self._early: list[Publication] = []
+        """What a member of a group was chosen for before that, by nodes that knew of it already; told afterwards."""
+        self._early_bytes = 0
 
     def receive_data(self, data: bytes) -> None:
         self.heard = True
@@ -121,17 +127,37 @@ class MsgPackSession(StreamSession):
 
     # An outlet of the exchange.
 
+    def has_room(self, weight: int) -> bool:
+        """Not before the subscriber knows its set: until then others of its group are chosen (G3). Late diffs go before
+        all else, and need their room too."""
+        return self._confirmed and self.outbox.has_room(weight + self._late.size() if self._late else weight)
+
     def accept(self, consumer: Consumer, publication: Publication) -> None:
+        if not self._confirmed:
+            self._keep(consumer, publication)
+        elif self._late and not self._catch_up():
+            self._drop(consumer)
+        else:
+            form = publication.form
+            if form is None or form[0] is not FORM:
+                form = publication.form = FORM, _frame(publication)
+            consumer.accepted += 1
+            self.outbox.push(form[1], consumer)
+
+    def _keep(self, consumer: Consumer, publication: Publication) -> None:
+        """Until the subscriber knows its set; but who has no group has no right to it yet (D5), and nobody loses it."""
+        weight = publication.weight()
+        if consumer.group and self.outbox.has_room(self._early_bytes + weight):
+            self._early.append(publication)
+            self._early_bytes += weight
+        else:
+            self._drop(consumer)
+
+    def _drop(self, consumer: Consumer) -> None:
         consumer.accepted += 1
-        if not self._confirmed or (self._late and not self._catch_up()):
-            consumer.dropped += 1
-            assert self.exchange is not None
-            self.exchange.counters.overflowed += 1
-            return
-        form = publication.form
-        if form is None or form[0] is not FORM:
-            form = publication.form = FORM, _frame(publication)
-        self.outbox.push(form[1], consumer)
+        consumer.dropped += 1
+        assert self.exchange is not None
+        self.exchange.counters.overflowed += 1
 
     def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
         if self._confirmed:
@@ -159,17 +185,17 @@ class MsgPackSession(StreamSession):
     def _advance(self) -> None:
         """Goes through what has come. Where that is very much work, the rest is put off: others want their turn."""
         self.unfinished = False
-        work = WORK_AT_ONCE
+        self.spent = 0
         while self.state is not State.CLOSED and self.claim is None:
             events = self._stream.events_received()
             for following, event in enumerate(events, 1):
                 if isinstance(event, End):
                     self.close()
                     return
-                work -= self._value(event) + len(event.raw)
+                self.spent += self._value(event) + len(event.raw)
                 if self.close_expected():
                     return
-                self.unfinished = work <= 0 and (following < len(events) or self._stream.pending > 0)
+                self.unfinished = self.spent >= WORK_AT_ONCE and (following < len(events) or self._stream.pending > 0)
                 if self.unfinished or self.claim:
                     self._stream.put_back(events[following:])
                     return
@@ -179,7 +205,7 @@ class MsgPackSession(StreamSession):
                 return
 
     def _value(self, event: Value) -> int:
-        """How much work it was: to how many it went."""
+        """How much work it was: to how many it went, and what was looked at to find them."""
         data = event.data
         try:
             kind = self._kind(data)
@@ -250,8 +276,9 @@ class MsgPackSession(StreamSession):
         self._consumers[KEY] = consumer
         self.outbox.late = True
         self.exchange.subscribe(consumer, query, pattern=parsed)
-        confirmations = self.node.confirmations
-        confirmations.after(confirmations.ticket(), lambda: self._confirm(consumer))
+        confirmations, producers = self.node.confirmations, self.exchange.producers
+        is_whole = partial(producers.when_whole, consumer, lambda: self._confirm(consumer))
+        confirmations.after(confirmations.ticket(), is_whole)
 
     def _confirm(self, consumer: Consumer) -> None:
         """The subscription is in force everywhere (C2): its set, as it is now."""
@@ -265,6 +292,17 @@ class MsgPackSession(StreamSession):
             self.fail(f"{len(members)} producers match, which is more than can be listed; narrow the query")
         else:
             self.outbox.push(first)
+            if self._early:
+                self._tell_early(consumer, set(members))
+
+    def _tell_early(self, consumer: Consumer, members: set[str]) -> None:
+        """What was kept, but for readings of producers that have left the set since (M5)."""
+        early, self._early = self._early, []
+        for publication in early:
+            if consumer.standing is None or publication.reading.producer in members:
+                self.accept(consumer, publication)
+            else:
+                self._drop(consumer)
 
     def _read(self, data: list[Any] | dict[str, Any], raw: bytes) -> int:
         assert self.exchange is not None
@@ -279,8 +317,8 @@ class MsgPackSession(StreamSession):
         name = check_identity(identity)
         reading = Reading(name, check_metadata(metadata), check_number(value), raw if identity == name else b"")
         publication = published(reading, reading_topic(name) if topic is None else topic)
-        producers = self.exchange.producers
-        told = producers.told
+        producers, index = self.exchange.producers, self.exchange.index
+        told, looked_at = producers.told, index.looked_at
         try:
             if topic is not None:
                 check_length(topic, self.node.limits.control_line)
@@ -291,7 +329,7 @@ class MsgPackSession(StreamSession):
         except (Denied, TopicError):
             self.exchange.counters.refused += 1
             raise
-        return routed + (producers.told - told) * WORK_OF_A_DIFF
+        return routed + (producers.told - told) * WORK_OF_A_DIFF + index.looked_at - looked_at
 
     def _forget(self, identity: object) -> None:
         assert self.exchange is not None

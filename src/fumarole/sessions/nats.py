@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from itertools import groupby
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import chain, groupby
 from operator import is_not
 from typing import Any
 
@@ -30,6 +32,7 @@ PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
 DOLLAR = ord("$")
 TOO_MUCH_WAITS = "Too Many Unconfirmed Operations"
+NO_ROOM = "the answer has {} bytes, and with what waits for you already that is more than your outbox holds"
 WORK_AT_ONCE = 20_000
 """Twenty milliseconds or so, in messages put into outboxes; and what operations take besides, in the same."""
 WORK_OF_A_PUBLISH = 3
@@ -286,14 +289,16 @@ class NatsSession(StreamSession):
         # Where each is answered, or may be for the node itself, no two are alike.
         if self.verbose or exchange.grammar is not Grammar.STRICT or len(topics) < SHORTEST_RUN:
             return self._publish_each(topics, payloads, work)
-        found = plans.find_many(topics)
+        looked_at = exchange.index.looked_at
+        found = plans.find_many(topics, work)
+        work -= exchange.index.looked_at - looked_at
         if sum(map(is_not, found, found[1:])) * SHORTEST_RUN > len(topics):
             return self._publish_each(topics, payloads, work)
         done = 0
         for plan, same in groupby(found):
             length = len(list(same))
             each = WORK_OF_A_PUBLISH if plan is None else WORK_OF_A_PUBLISH + len(plan.consumers) + len(plan.groups)
-            end = done + min(length, 1 + work // each)
+            end = done + min(length, 1 + max(work, 0) // each)
             run = Run(topics[done:end], payloads[done:end])
             if plan is not None and publish_run(exchange.counters, plan, run, self):
                 went, work = len(run), work - each * len(run)
@@ -307,13 +312,16 @@ class NatsSession(StreamSession):
     def _publish_each(self, topics: list[bytes], payloads: list[bytes], work: int) -> tuple[int, int]:
         """One by one."""
         exchange, plans = self._joined()
-        find, publish, verbose = plans.find, exchange.publish, self.verbose
+        right, find, publish, verbose = plans.right.get, plans.find, exchange.publish, self.verbose
+        index = exchange.index
         done = unheard = unheard_bytes = 0
         for topic, payload in zip(topics, payloads, strict=True):
-            try:
-                plan = find(topic)
-            except FumaroleError:
-                plan = None
+            plan = right(topic)
+            if plan is None:
+                looked_at = index.looked_at
+                with suppress(FumaroleError):
+                    plan = find(topic)
+                work -= index.looked_at - looked_at
             if plan is None or verbose or topic[0] == DOLLAR:
                 work -= self._publish(Publish(topic, b"", b"", payload))
                 if self.close_expected():
@@ -334,12 +342,12 @@ class NatsSession(StreamSession):
         return done, work
 
     def _publish(self, event: Publish) -> int:
-        """How much work it was: to how many entities it went."""
+        """How much work it was: to how many entities it went, and what was looked at to find them."""
         exchange, plans = self.exchange, self.plans
         if exchange is None or plans is None:
             exchange, plans = self._joined()
         topic, raw_reply, block, payload = event
-        reply = ""
+        reply, looked_at = "", exchange.index.looked_at
         try:
             if raw_reply:
                 reply = decode_topic(raw_reply)
@@ -357,7 +365,8 @@ class NatsSession(StreamSession):
             self.okay()
             return WORK_OF_A_REPORT
         if block and PRODUCER in block:
-            return self._read(exchange, plans, event, reply)
+            routed = self._read(exchange, plans, event, reply)
+            return routed + exchange.index.looked_at - looked_at
         if reaches_nobody(plan):
             exchange.count_unheard(len(payload) + len(block))
             routed = 0
@@ -368,7 +377,7 @@ class NatsSession(StreamSession):
             self.nobody_heard(topic, reply)
         if self.verbose:
             self.okay()
-        return routed
+        return routed + exchange.index.looked_at - looked_at
 
     def _own_topic(self, event: Publish) -> bytes:
         """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""
@@ -381,28 +390,35 @@ class NatsSession(StreamSession):
         raise Denied(_shown(event.topic))
 
     def nobody_heard(self, topic: bytes, reply: str) -> None:
-        """R1: a request that nobody can hear is answered at once."""
-        if self._no_responders:
-            self._answer(reply, b"", headers.build([("Nats-Subject", topic.decode())], status="503"))
+        """R1: a request that nobody can hear is answered at once. No group hears of it, and no UNSUB counts it."""
+        if self._no_responders and self.exchange is not None:
+            consumers = self.exchange.plan(reply).consumers
+            self.exchange.index.looked_at += len(consumers)
+            listening = self._listening(consumers)
+            if listening is not None:
+                block = headers.build([("Nats-Subject", topic.decode())], status="503")
+                self.outbox.push(nats.message(reply.encode(), listening.key, b"", headers=block))
 
     def _serve(self, event: Publish) -> bool:
         """Lets the node answer. False: it has no such service."""
         assert self.exchange is not None
         payload = event.payload.decode("utf-8", "replace")
         request = services.Request(self.node, self.exchange, self._user, payload, self.now, self.client_id)
-        answer = services.answer(_shown(event.topic), request)
-        if answer is not None and event.reply:
-            reply, text = event.reply.decode(), json.dumps(answer).encode()
-            confirmations = self.node.confirmations
-            confirmations.after(confirmations.ticket(), lambda: self._answer(reply, text))
-        return answer is not None
+        reply, confirmations = event.reply.decode(), self.node.confirmations
+
+        def say(answer: dict[str, Any]) -> None:
+            if reply:
+                text = json.dumps(answer).encode()
+                confirmations.after(confirmations.ticket(), lambda: self._answer(reply, text))
+
+        return services.answer(_shown(event.topic), request, say)
 
     def _read(self, exchange: Exchange, plans: Plans, event: Publish, reply: str) -> int:
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
         text = event.topic.decode() if event.topic[0] != DOLLAR else ""
         publication = Publication(text, event.payload, reply, event.headers)
         try:
-            publication.reading = reading_of(publication)
+            publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
             check_speaks_for(self._user, publication.reading.producer)
             routed = exchange.read(publication, plans, self.now, self)
         except ReadingError as error:
@@ -418,16 +434,24 @@ class NatsSession(StreamSession):
         self.okay()
         return routed
 
-    def _answer(self, reply: str, payload: bytes, block: bytes = b"") -> None:
+    def _answer(self, reply: str, payload: bytes) -> None:
         """An answer of the node's own: to the one who asked, and to nobody else."""
         if self.exchange is None:
             return  # the client has gone meanwhile
         plan = self.exchange.plan(reply)
-        own = [c for c in plan.consumers if c.outlet is self]
-        own += [c for _, _, members in plan.groups for c in members if c.outlet is self]
-        if own:
-            # Who listens to everything as well waits for the answer where it asked for it.
-            self.accept(max(own, key=lambda consumer: len(consumer.pattern)), Publication(reply, payload, "", block))
+        listening = self._listening(plan.consumers, *[members for _, _, members in plan.groups])
+        if listening is None:
+            return
+        publication = Publication(reply, payload)
+        if self.outbox.size + publication.weight() > 2 * self.exchange.outbox_limit:
+            publication.payload = json.dumps({"error": NO_ROOM.format(len(payload))}).encode()
+        publication.vital = True
+        self.accept(listening, publication)
+
+    def _listening(self, *consumers: Iterable[Consumer]) -> Consumer | None:
+        """Where the client waits for an answer: who listens to everything as well, does so where it asked for it."""
+        own = [consumer for consumer in chain(*consumers) if consumer.outlet is self]
+        return max(own, key=lambda consumer: len(consumer.pattern), default=None)
 
     def okay(self) -> None:
         """What the client asked for was done; it is told so if it wants to be."""

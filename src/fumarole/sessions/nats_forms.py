@@ -13,6 +13,10 @@ EMPTY = "$EMPTY"
 """How this door writes the empty topic (T9)."""
 FORM = object()
 """Marks what this door has made of a publication: what stands before and after the sid, with headers and without."""
+LONGEST_IN_JSON = 16
+"""No metadata is so many times as long in JSON as it counts for: a letter can be written as `\\u0061`, and as much may
+be taken back as is new."""
+NUMBER_BEGINS = tuple("-0123456789")
 
 
 def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
@@ -35,16 +39,28 @@ def _reading_block(reading: Reading | None) -> bytes:
     return headers.build(pairs)
 
 
-def reading_of(publication: Publication) -> Reading:
-    """The reading that a message with a `Producer` is; `Metadata` may bring a JSON object."""
-    given = dict(headers.parse(publication.headers))
+def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
+    """The reading that a message with a `Producer` is; `Metadata` may bring a JSON object.
+
+    The message may be large, and most of it none of our business: nothing is parsed that cannot be right.
+    """
+    block = publication.headers
+    said, longest = headers.last(block, "Metadata"), LONGEST_IN_JSON * metadata_bytes
+    if said is not None and len(said) > longest:
+        raise ReadingError(f"the header `Metadata` is longer than {longest} characters")
     try:
-        metadata = json.loads(given.get("Metadata", "{}"))
+        metadata = {} if said is None else json.loads(said)
     except (ValueError, RecursionError):
         raise ReadingError("the header `Metadata` is not JSON") from None
-    text = publication.payload.decode("utf-8", "replace")
-    try:
-        value: int | float | str = check_number(json.loads(text))
-    except (ValueError, RecursionError, ReadingError):
-        value = text
-    return Reading(check_identity(given["Producer"]), check_metadata(metadata), value)
+    value = _value(publication.payload.decode("utf-8", "replace"))
+    return Reading(check_identity(headers.last(block, "Producer")), check_metadata(metadata), value)
+
+
+def _value(text: str) -> int | float | str:
+    """A number, if that is what the text is in JSON."""
+    if text.lstrip().startswith(NUMBER_BEGINS):
+        try:
+            return check_number(json.loads(text))
+        except (ValueError, ReadingError):
+            pass
+    return text

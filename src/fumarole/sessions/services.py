@@ -17,16 +17,20 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain
 from typing import Any, NamedTuple
 
 from fumarole.core.errors import FumaroleError
+from fumarole.core.limits import Limits
 from fumarole.core.publication import PRIVATE, Publication
+from fumarole.core.query.compile import Selects, compiled
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse
+from fumarole.core.query.tree import cost
 from fumarole.core.topic import check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.groups import has_room
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import reaches_nobody
@@ -37,8 +41,13 @@ PRODUCERS_SHOWN = 1_000
 PRODUCERS_DESCRIBED = 100
 """In one request: each may be told to very many subscribers, and others wait meanwhile."""
 PRODUCERS_BYTES = 512 * 1024
-"""An answer has so many producers, or so much metadata, or a little more; `next` is where the next one begins. Those
-that the user may not know of are passed over, and count."""
+"""An answer has at most so many producers and is about so long, or half as long as what the asker's outbox holds; but
+it has one. `next` is the number of the last one, for who asks for those that follow: it stays right, whoever is
+forgotten meanwhile. Those that the user may not know of are passed over, and count."""
+PRODUCERS_LOOKED_AT = 20_000
+"""For one answer, with a query of one simple test: then `next` is where looking goes on, whoever was found or not."""
+LONGEST_REQUEST = 256 * 1024
+"""Characters of JSON: parsing a megabyte of brackets takes long, and others wait meanwhile."""
 FIRST_LISTENER = 10.0
 """Seconds in which somebody must subscribe to such a topic."""
 
@@ -55,22 +64,33 @@ class Request(NamedTuple):
     """The id of the one who asks."""
 
 
+Say = Callable[[dict[str, Any]], None]
+"""Takes the answer."""
+Serve = Callable[[Request, Say], None]
+
+
 class RequestError(FumaroleError):
     """A request that cannot be answered as asked."""
 
 
-def answer(service: str, request: Request) -> dict[str, Any] | None:
-    """The answer, or None where there is no such service."""
+def answer(service: str, request: Request, say: Say) -> bool:
+    """Says the answer, at once or when it is known. False: there is no such service."""
     serve = SERVICES.get(service)
     if serve is None:
-        return None
+        return False
     try:
-        return serve(request)
+        serve(request, say)
     except QueryError as error:
         place = {"position": error.position, "found": error.found, "expected": error.expected}
-        return {"error": str(error), **place}
+        say({"error": str(error), **place})
     except FumaroleError as error:
-        return {"error": str(error)}
+        say({"error": str(error)})
+    return True
+
+
+def _at_once(serve: Callable[[Request], dict[str, Any]]) -> Serve:
+    """A service whose answer is known at once."""
+    return lambda request, say: say(serve(request))
 
 
 def _stats(request: Request) -> dict[str, Any]:
@@ -93,22 +113,31 @@ def _cluster(request: Request) -> dict[str, Any]:
 
 def _producers(request: Request) -> dict[str, Any]:
     producers = request.exchange.producers
-    where, skip = _producers_asked(request.payload)
-    found = iter(producers.selected(parse(where, request.node.limits)) if where.strip() else producers)
-    shown = []
-    looked_at = size = 0
-    for producer in islice(found, skip, skip + PRODUCERS_SHOWN):
-        looked_at += 1
-        if may_know(request.user, producer):
-            shown.append(producer)
-            size += sum(len(key) + len(str(value)) for key, value in producer.metadata.items())
-        if size > PRODUCERS_BYTES:
+    where, last = _producers_asked(request.payload)
+    selects, most = _selector(where, request.node.limits)
+    room, selected = min(PRODUCERS_BYTES, request.exchange.outbox_limit // 2), 0
+    told: list[dict[str, Any]] = []
+    following: int | None = None
+    for looked_at, producer in enumerate(producers.after(last)):
+        is_selected = selects(producer.metadata)
+        each = _told(producer, request.now) if is_selected and may_know(request.user, producer) else None
+        room -= 0 if each is None else len(json.dumps(each))
+        if selected == PRODUCERS_SHOWN or looked_at == most or (room < 0 and told):
+            following = last
             break
-    return {
-        "total": len(producers),
-        "next": skip + looked_at if next(found, None) is not None else None,
-        "producers": [_told(producer, request.now) for producer in shown],
-    }
+        last = producer.number
+        selected += is_selected
+        if each is not None:
+            told.append(each)
+    return {"total": len(producers), "next": following, "producers": told}
+
+
+def _selector(where: str, limits: Limits) -> tuple[Selects, int]:
+    """Whom a query selects, and how many producers it is put to in one request. Without one, everybody."""
+    if not where.strip():
+        return lambda _: True, PRODUCERS_LOOKED_AT
+    query = parse(where, limits)
+    return compiled(query), max(1, PRODUCERS_LOOKED_AT // cost(query))
 
 
 def _told(producer: Producer, now: float) -> dict[str, Any]:
@@ -118,12 +147,14 @@ def _told(producer: Producer, now: float) -> dict[str, Any]:
 
 
 def _producers_asked(payload: str) -> tuple[str, int]:
-    """A query, or a JSON object with one and how many to pass over."""
+    """A query, or a JSON object with one and the number of the last producer that was told already."""
     if not payload.lstrip().startswith("{"):
         return payload, 0
-    wanted = RequestError("expected a query, or a JSON object with `where`, a query, and `skip`, a count")
+    wanted = RequestError(
+        "expected a query, or a JSON object with `where`, a query, and `skip`, the `next` of an answer"
+    )
     try:
-        asked = json.loads(payload)
+        asked = _parsed(payload)
     except (ValueError, RecursionError):
         raise wanted from None
     where, skip = asked.get("where", ""), asked.get("skip", 0)
@@ -132,11 +163,18 @@ def _producers_asked(payload: str) -> tuple[str, int]:
     return where, skip
 
 
+def _parsed(payload: str) -> Any:
+    """JSON. Raises ValueError or RecursionError where it is none."""
+    if len(payload) > LONGEST_REQUEST:
+        raise RequestError(f"expected at most {LONGEST_REQUEST} characters in one request, found {len(payload)}")
+    return json.loads(payload)
+
+
 def _describe(request: Request) -> dict[str, Any]:
     """What is said is merged, as with a reading (M3); all of it, or up to the first that cannot be."""
     wanted = RequestError("expected a JSON object with `producers`, a list of objects with `id` and `metadata`")
     try:
-        said = [(each["id"], each["metadata"]) for each in json.loads(request.payload)["producers"]]
+        said = [(each["id"], each["metadata"]) for each in _parsed(request.payload)["producers"]]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise wanted from None
     if len(said) > PRODUCERS_DESCRIBED:
@@ -154,7 +192,7 @@ def _forget(request: Request) -> dict[str, Any]:
     return {"forgotten": request.exchange.producers.forget(producer)}
 
 
-def _where(request: Request) -> dict[str, Any]:
+def _where(request: Request, say: Say) -> None:
     where, pattern, group = _subscription(request.payload)
     query = parse(where, request.node.limits)
     exchange = request.exchange
@@ -171,9 +209,9 @@ def _where(request: Request) -> dict[str, Any]:
         raise RequestError(f"this connection has {most} such topics, and may have no more until one of them has ended")
     relay = Relay(request)
     consumer = exchange.consumer(relay, pattern, group, b"", sees)
-    members = exchange.subscribe(consumer, query, pattern=parsed)
+    exchange.subscribe(consumer, query, pattern=parsed)
     relay.begin(consumer)
-    return {"topic": relay.topic, "diffs": relay.diffs, "New": members, "Del": []}
+    exchange.producers.when_whole(consumer, lambda: say(relay.introduction()))
 
 
 def _subscription(payload: str) -> tuple[str, str, str]:
@@ -181,7 +219,7 @@ def _subscription(payload: str) -> tuple[str, str, str]:
     if not payload.lstrip().startswith("{"):
         return payload, ">", ""
     try:
-        asked = json.loads(payload)
+        asked = _parsed(payload)
     except (ValueError, RecursionError):
         raise RequestError("expected a query, or a JSON object with `where`, `topic` and `group`") from None
     given = [asked.get(key, other) for key, other in (("where", None), ("topic", ">"), ("group", ""))]
@@ -190,13 +228,13 @@ def _subscription(payload: str) -> tuple[str, str, str]:
     return given[0], given[1], given[2]
 
 
-SERVICES: dict[str, Callable[[Request], dict[str, Any]]] = {
-    f"{PREFIX}stats": _stats,
-    f"{PREFIX}consumers": _consumers,
-    f"{PREFIX}cluster": _cluster,
-    f"{PREFIX}producers": _producers,
-    f"{PREFIX}describe": _describe,
-    f"{PREFIX}forget": _forget,
+SERVICES: dict[str, Serve] = {
+    f"{PREFIX}stats": _at_once(_stats),
+    f"{PREFIX}consumers": _at_once(_consumers),
+    f"{PREFIX}cluster": _at_once(_cluster),
+    f"{PREFIX}producers": _at_once(_producers),
+    f"{PREFIX}describe": _at_once(_describe),
+    f"{PREFIX}forget": _at_once(_forget),
     f"{PREFIX}where": _where,
 }
 
@@ -226,16 +264,29 @@ class Relay:
         self._node.relays.append(self)
         self._node.relays_of[self._client] += 1
 
-    def has_room(self, weight: int) -> bool:  # noqa: ARG002 (those who listen have outboxes of their own)
-        """While nobody listens, as before the first and after the last, others of the group are chosen (G3)."""
-        return self._is_heard_on(self.topic)
+    def introduction(self) -> dict[str, Any]:
+        """What whoever asked for it is answered, once the set is whole; every change since is told on `diffs`."""
+        assert self._consumer is not None
+        members = list(self._exchange.producers.members(self._consumer))
+        return {"topic": self.topic, "diffs": self.diffs, "New": members, "Del": []}
+
+    def has_room(self, weight: int) -> bool:
+        """Has somebody who listens? While nobody does, as before the first and after the last, others of the group are
+        chosen (G3). As JSON a reading is longer than its weight: that is what the reserve is for here."""
+        plan = self._plans.find(self.topic.encode())
+        listeners = chain(plan.consumers, plan.couriers, *[members for _, members, _ in plan.groups])
+        room = weight + self._exchange.reserve
+        return any(has_room(listener, room) for listener in listeners)
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1
         self._tell()
-        reading = publication.reading
+        reading, counters = publication.reading, self._exchange.counters
         said = {"id": reading.producer, "metadata": dict(reading.metadata), "value": reading.value}
-        self._publish(self.topic, {**said, "topic": publication.topic})
+        counters.routed -= 1  # it is those who listen that get it, and they are counted
+        if not self._say(self.topic, {**said, "topic": publication.topic}):
+            consumer.dropped += 1
+            counters.unheard += 1
 
     def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
         for ids, is_member in ((gone, False), (new, True)):
@@ -251,11 +302,13 @@ class Relay:
         if self._untold and self._is_heard_on(self.diffs):
             told, self._untold = self._untold, {}
             new = [each for each, is_member in told.items() if is_member]
-            self._publish(self.diffs, {"New": new, "Del": [each for each in told if not told[each]]}, vital=True)
+            self._say(self.diffs, {"New": new, "Del": [each for each in told if not told[each]]}, vital=True)
 
     def tick(self, now: float) -> bool:
         """Time passes. False: nobody listens any more, and this is over."""
-        if self._is_heard():
+        if self._consumer is not None and not self._exchange.producers.is_whole(self._consumer):
+            self._end = now + FIRST_LISTENER  # nobody has been told of this topic yet
+        elif self._is_heard():
             self._end = 0.0
             self._tell()
         elif now > self._end:
@@ -276,9 +329,12 @@ class Relay:
     def _is_heard_on(self, topic: str) -> bool:
         return not reaches_nobody(self._plans.find(topic.encode()))
 
-    def _publish(self, topic: str, what: dict[str, Any], *, vital: bool = False) -> None:
+    def _say(self, topic: str, what: dict[str, Any], *, vital: bool = False) -> bool:
+        """False: nobody listens."""
         plan = self._plans.find(topic.encode())
-        if not reaches_nobody(plan):
-            publication = Publication(topic, json.dumps(what).encode())
-            publication.vital = vital
-            self._exchange.publish(plan, publication)
+        if reaches_nobody(plan):
+            return False
+        publication = Publication(topic, json.dumps(what).encode())
+        publication.vital = vital
+        self._exchange.say(plan, publication)
+        return True

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumarole.core.query.compile import compiled, like_test
-from fumarole.core.query.holds import holds, like
+from fumarole.core.query.compile import compiled
+from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Metadata, Query
 from tests.conformance.queries import CASES, Case
@@ -21,15 +21,3 @@ def test_equals_the_definition(query: Query, producers: list[Metadata]) -> None:
     selects = compiled(query)
     for producer in producers:
         assert selects(producer) is (holds(query, producer) is True)
-
-
-@given(st.text("aab%%__\n", max_size=7), st.lists(st.text("aab\n🌋", max_size=6), min_size=1, max_size=5))
-def test_like_equals_the_definition(pattern: str, texts: list[str]) -> None:
-    test = like_test(pattern)
-    assert [test(text) for text in texts] == [like(pattern, text) for text in texts]
-
-
-def test_many_wildcards_stay_cheap() -> None:
-    """Backtracking would not come through this."""
-    assert not like_test("%a" * 300 + "%b_%")("a" * 3000)
-    assert like_test("%a" * 300 + "%b_%")("a" * 3000 + "bc")

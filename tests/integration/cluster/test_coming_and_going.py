@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,6 +11,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import fumarole
+from fumarole.client import Disconnected, Reconnected
+from tests.client.brokers import Notices
 from tests.integration.cluster.clients import Client, ask
 from tests.integration.cluster.nodes import ROOT, NodeProcess, running
 
@@ -80,6 +84,34 @@ def test_who_leaves_sends_its_clients_away_and_loses_nothing(tmp_path: Path) -> 
         assert ask(nodes[0].host, nodes[0].port, b"cluster")["peers"] == []
         for client in (stayer, leaver):
             client.close()
+
+
+async def test_the_python_client_moves_by_itself(tmp_path: Path) -> None:
+    """It knows one node, and goes to the other when that one is stopped. Nothing that it published is lost."""
+    with running(tmp_path, 2) as nodes:
+        there, here = (f"nats://{node.host}:{node.port}" for node in nodes.nodes)
+        notices = Notices()
+        async with (
+            fumarole.connect(there) as stayer,
+            stayer.subscribe("from.it") as heard,
+            fumarole.connect(here, on_notice=notices) as client,
+            client.subscribe("to.it") as messages,
+        ):
+            stopping = asyncio.create_task(asyncio.to_thread(nodes[1].stop))
+            published = 0
+            while not any(isinstance(notice, Reconnected) for notice in notices.all):
+                await client.publish("from.it", b"%d" % published)
+                published += 1
+                await asyncio.sleep(0.001)
+            assert client.server == there
+            assert [type(notice) for notice in notices.all] == [Disconnected, Reconnected]
+            await stayer.publish("to.it", b"hello")
+            async with asyncio.timeout(10):
+                assert (await anext(messages)).payload == b"hello"
+            await client.flush()
+            await heard.drain()
+            assert [int(message.payload) async for message in heard] == list(range(published))
+            await stopping
 
 
 def test_each_worker_is_a_node_of_a_larger_cluster(tmp_path: Path) -> None:

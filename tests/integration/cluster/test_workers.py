@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,28 +25,39 @@ CLIENTS = 60
 """More than one worker keeps for itself."""
 
 
+SERVE = (sys.executable, "-m", "fumarole.app.cli", "serve")
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")} | {
+        "PYTHONPATH": str(ROOT / "src")
+    }
+
+
+def refused(folder: Path, *flags: str) -> str:
+    """What a broker says that cannot start."""
+    command = [*SERVE, "--data", str(folder / "refused"), *flags]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=20, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert "Traceback" not in ended.stderr
+    return ended.stderr
+
+
 class Workers:
-    def __init__(self, folder: Path, count: int, flags: tuple[str, ...] = (), beside: str = "") -> None:
+    def __init__(
+        self, folder: Path, count: int, flags: tuple[str, ...] = (), beside: str = "", port: int = 0, name: str = "many"
+    ) -> None:
         """`beside`: a command that a shell starts before it becomes the broker, whose child it then is."""
-        ready = folder / "ready"
+        self.ready = ready = folder / "ready"
+        ready.unlink(missing_ok=True)
         self.log = folder / "log"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
-        environment["PYTHONPATH"] = str(ROOT / "src")
-        command = [
-            sys.executable,
-            "-m",
-            "fumarole.app.cli",
-            "serve",
-            "--nats",
-            "127.0.0.1:0",
-            "--data",
-            str(folder / "data"),
-        ]
-        command += ["--workers", str(count), "--node", "many", "--ready-file", str(ready), *flags]
+        command = [*SERVE, "--nats", f"127.0.0.1:{port}", "--data", str(folder / "data")]
+        command += ["--workers", str(count), "--ready-file", str(ready), *flags]
+        command += ["--node", name] if name else []
         if beside:
             command = ["sh", "-c", f'{beside} & exec "$@"', "sh", *command]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
         deadline = time.monotonic() + 20
         while not ready.exists():
             assert self.process.poll() is None, self.log.read_text()
@@ -65,8 +77,8 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
 
 
 @contextlib.contextmanager
-def running(folder: Path, count: int, flags: tuple[str, ...] = (), beside: str = "") -> Iterator[Workers]:
-    started = Workers(folder, count, flags, beside)
+def running(folder: Path, count: int, flags: tuple[str, ...] = (), **more: Any) -> Iterator[Workers]:
+    started = Workers(folder, count, flags, **more)
     try:
         yield started
         started.process.terminate()
@@ -129,6 +141,64 @@ def test_a_worker_that_dies_is_started_again(workers: Workers) -> None:
         client.close()
 
 
+def test_a_worker_that_is_started_again_announces_nothing(workers: Workers) -> None:
+    """Where that could not be written any more, it would not be the end of all."""
+    workers.ready.unlink()
+    os.kill(workers.children()[1], signal.SIGKILL)
+    deadline = time.monotonic() + 15
+    while workers.log.read_text().count("hot path") < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    assert not workers.ready.exists()
+
+
+def test_a_port_that_others_share_is_not_shared_with_them(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as workers:
+        client = Client("127.0.0.1", workers.port)
+        for count in ("1", "2"):
+            said = refused(tmp_path, "--nats", f"127.0.0.1:{workers.port}", "--workers", count)
+            assert said.startswith(f"cannot listen on 127.0.0.1:{workers.port}: ")
+            assert said.lower().endswith("address already in use\n")
+        port = workers.port
+    client.close()
+    with running(tmp_path, 2, port=port):  # what is left of connections that were closed is no hindrance
+        Client("127.0.0.1", port).close()
+
+
+def test_a_ready_file_that_cannot_be_written_ends_all(tmp_path: Path) -> None:
+    file = tmp_path / "no" / "such" / "file"
+    said = refused(tmp_path, "--nats", "127.0.0.1:0", "--workers", "2", "--ready-file", str(file))
+    assert f"cannot write {file}: No such file or directory" in said
+    assert "started again" not in said
+
+
+def test_a_name_that_is_made_up_is_no_process_id(tmp_path: Path) -> None:
+    """In containers each broker may be process 1, and no two nodes of a cluster may have one name."""
+    with running(tmp_path, 2, name="") as workers:
+        client = Client("127.0.0.1", workers.port)
+        assert re.fullmatch("fumarole-[0-9a-f]{12}", client.info["server_name"])
+        client.close()
+
+
+def test_the_end_of_their_terminal_stops_all(workers: Workers) -> None:
+    workers.process.send_signal(signal.SIGHUP)
+    assert workers.process.wait(15) == 0
+    assert workers.log.read_text().count("to drain") == 3
+
+
+def test_they_may_be_started_to_outlive_their_terminal(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
+    try:
+        with running(tmp_path, 2) as workers:
+            for each in (workers.process.pid, *workers.children()):
+                os.kill(each, signal.SIGHUP)
+            time.sleep(0.5)
+            assert workers.process.poll() is None
+            assert "stopping" not in workers.log.read_text()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_all_stop_though_one_is_just_to_be_started_again(workers: Workers) -> None:
     """The fixture sees that they do."""
     os.kill(workers.children()[1], signal.SIGKILL)
@@ -164,9 +234,8 @@ serve_with_workers(load(None, {}, {"--nats": "127.0.0.1:0", "--workers": "2"}), 
 
 
 def test_a_worker_that_fails_says_why() -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     ended = subprocess.run(
-        [sys.executable, "-c", FAILING], env=environment, capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", FAILING], env=environment(), capture_output=True, text=True, timeout=20, check=False
     )
     assert ended.returncode == 1
     assert "worker 0 failed" in ended.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +18,8 @@ import pytest
 from fumarole.pipeline.archive import open_root, sealed, write_rows
 from fumarole.pipeline.archive.places import SEALED, Root
 from fumarole.pipeline.archive.seals import Seal, put_seal
-from fumarole.pipeline.archive.verifying import problem_of, recover, set_aside, verify
-from tests.pipeline.archives import damage
+from fumarole.pipeline.archive.verifying import Problem, read_whole, recover, set_aside, verify
+from tests.pipeline.archives import NOISE, alter, damage
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 ROWS = [{"time": NOON, "topic": "a", "payload": str(number).encode()} for number in range(10)]
@@ -56,7 +57,7 @@ def test_truncated(archive: Path) -> None:
     assert sorted(set_aside(archive, "default", problems)) == ["_sealed/r-1-000000000000.json", f"{FOLDER}/{path.name}"]
     assert [each.name for each in sealed(archive, "default")] == ["r-1-000000000010", "s-t-2-000000000000"]
     assert found(archive) == [("hole", "r-1")]
-    assert (archive / "default" / "_aside" / path.name).exists()
+    assert (archive / "default" / "_aside" / FOLDER / path.name).exists()
 
 
 def test_same_length_and_other_bytes(archive: Path) -> None:
@@ -90,15 +91,12 @@ def test_a_single_bit(archive: Path) -> None:
 
 def test_a_single_bit_of_a_file_that_was_found(archive: Path) -> None:
     """Its seal has no digest; its pages have checksums."""
-    noise = bytes(range(97, 123))
-    (seal,) = write_rows(archive, "default", [{"time": NOON, "topic": "a", "payload": noise}], recorder="u", epoch=3)
+    (seal,) = write_rows(archive, "default", [{"time": NOON, "topic": "a", "payload": NOISE}], recorder="u", epoch=3)
     (archive / "default" / SEALED / f"{seal.name}.json").unlink()
     assert [each.name for each in recover(open_root(archive), "default", "u").sealed] == [seal.name]
     path = archive / "default" / seal.path
-    data = bytearray(path.read_bytes())
-    data[data.index(noise) + 5] ^= 1
-    path.write_bytes(data)
-    assert pq.ParquetFile(path).read()["payload"].to_pylist() != [noise]
+    alter(path)
+    assert pq.ParquetFile(path).read()["payload"].to_pylist() != [NOISE]
     assert found(archive) == [("damaged", path.name)]
 
 
@@ -131,10 +129,10 @@ class Failing:
 
 def test_a_store_that_fails_in_the_middle_says_nothing_of_the_file(archive: Path) -> None:
     (seal,) = (each for each in sealed(archive, "default") if each.recorder == "s-t")
-    assert problem_of(open_root(archive), "default", seal) is None
+    assert not isinstance(read_whole(open_root(archive), "default", seal), Problem)
     system: Any = Failing(seal.bytes)
-    problem = problem_of(Root(system, "archive", "store://archive"), "default", seal)
-    assert problem is not None
+    problem = read_whole(Root(system, "archive", "store://archive"), "default", seal)
+    assert isinstance(problem, Problem)
     assert (problem.fault, problem.text) == ("unreadable", "the file system does not give it: 503 Slow Down")
 
 
@@ -190,6 +188,36 @@ def test_missing_foreign_and_what_is_no_seal(archive: Path) -> None:
     assert found(archive) == []
 
 
+def test_nothing_that_is_set_aside_takes_the_place_of_another(archive: Path) -> None:
+    """Files of the same name from two folders, and another one from the same place later."""
+    root = open_root(archive)
+    for number in (1, 2):
+        for hour in ("01", "02"):
+            folder = archive / "default" / f"date=2026-11-15/hour={hour}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "part-0.parquet").write_text(f"{hour} {number}")
+        assert len(set_aside(root, "default", verify(root, "default"))) == 2
+    kept = [path.read_text() for path in (archive / "default" / "_aside").rglob("part-*")]
+    assert sorted(kept) == ["01 1", "01 2", "02 1", "02 2"]
+    assert found(archive) == []
+
+
+def test_a_copy_of_a_sealed_file_in_another_hour(archive: Path) -> None:
+    """It has the name of a seal, and is none of the archive; the one that is stays in it."""
+    path = file(archive, "s-t-2-000000000000.parquet")
+    copy = archive / "default" / "date=2026-11-15/hour=13" / path.name
+    copy.parent.mkdir()
+    shutil.copy(path, copy)
+    os.utime(copy, (0, 0))
+    problems = verify(archive, "default")
+    assert [(problem.fault, problem.path) for problem in problems] == [
+        ("unsealed", f"date=2026-11-15/hour=13/{path.name}")
+    ]
+    assert set_aside(archive, "default", problems) == [f"date=2026-11-15/hour=13/{path.name}"]
+    assert found(archive) == []
+    assert len(sealed(archive, "default")) == 3
+
+
 def test_sealed_but_not_ours(archive: Path) -> None:
     """A file of the right length and name, with a seal, and other columns or another version."""
     path = file(archive, "z-1-000000000000.parquet")
@@ -236,6 +264,28 @@ def test_joined_files_have_their_holes_found_too(archive: Path) -> None:
     assert [str(problem) for problem in verify(archive, "default")] == ["r-1: messages 5 to 9 are missing (5)"]
 
 
+def test_rows_of_a_joined_file_may_be_in_any_order(archive: Path) -> None:
+    rows = pa.concat_tables([pq.read_table(each.uri, partitioning=None) for each in sealed(archive, "default")])
+    join(archive, [rows.take([number * 7 % 30 for number in range(30)])])
+    assert verify(archive, "default") == []
+    (archive / "default" / SEALED / "joined-1.json").unlink()
+    join(archive, [rows.take([*range(29, 4, -1), 10])])
+    assert sorted(str(problem) for problem in verify(archive, "default")) == [
+        "r-1: messages 0 to 4 are missing (5)",
+        "r-1: messages 10 to 10 are there twice (1)",
+    ]
+
+
+def test_columns_of_another_type(archive: Path) -> None:
+    """One bit of a footer makes milliseconds of microseconds, and other years of all times."""
+    rows = pa.concat_tables([pq.read_table(each.uri, partitioning=None) for each in sealed(archive, "default")])
+    other = rows["time"].cast(pa.timestamp("ms", "UTC"))
+    join(archive, [rows.set_column(0, pa.field("time", other.type, nullable=False), other)])
+    assert [str(problem) for problem in verify(archive, "default")] == [
+        f"{FOLDER}/joined-1.parquet: it has another type in the column time"
+    ]
+
+
 def test_what_is_there_twice_is_found(archive: Path) -> None:
     write_rows(archive, "default", [{**ROWS[0], "time": NOON.replace(hour=13)}] * 4, recorder="r", epoch=1, first=8)
     problems = verify(archive, "default")
@@ -268,3 +318,13 @@ def test_recovery_seals_what_is_whole_and_clears_what_is_not(archive: Path) -> N
     assert found(archive) == []
     assert recover(root, "default", "r") == ([], [], 1)
     assert recover(root, "default", "nobody").epoch == 0
+
+
+def test_a_recorder_whose_name_looks_like_a_seal_recovers_too(tmp_path: Path) -> None:
+    writing = tmp_path / "default" / "_writing"
+    writing.mkdir(parents=True)
+    for name in ("my.json-r-5-000000000000.parquet", "my.json-r-5-000000000000.json"):
+        (writing / name).write_bytes(b"half")
+    (writing / "my.json-5-000000000000.parquet").write_bytes(b"of another recorder, which runs")
+    assert len(recover(open_root(tmp_path), "default", "my.json-r").removed) == 2
+    assert [path.name for path in writing.iterdir()] == ["my.json-5-000000000000.parquet"]

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from fumarole.pipeline.archive import sealed
+from fumarole.pipeline.archive import sealed, writing
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.verifying import set_aside, verify
 from fumarole.pipeline.errors import ArchiveError, PipelineError
@@ -40,7 +40,7 @@ def test_a_damaged_file_is_named_and_nothing_replaced(tmp_path: Path) -> None:
     seals = [seal for second in (0, 1) for seal in recorder.seal([message(second)])]
     damaged = tmp_path / "default" / seals[1].path
     damaged.write_bytes(damaged.read_bytes()[:-10])
-    with pytest.raises(ArchiveError, match=rf"{damaged} cannot be read .*verify --set-aside"):
+    with pytest.raises(ArchiveError, match=rf"{damaged} cannot be joined \(it has .* bytes, .*verify --set-aside"):
         list(compact(root, now=LATER))
     assert [file.name for file in sealed(root, "default")] == [seal.name for seal in seals]
 
@@ -50,11 +50,69 @@ def test_a_damaged_file_holds_up_only_those_beside_it(tmp_path: Path) -> None:
     recorder, root = Recorder(tmp_path), open_root(tmp_path)
     seals = [seal for second in (0, 1, 2, 3600, 3601) for seal in recorder.seal([message(second)])]
     damage(tmp_path / "default" / seals[0].path)
-    with pytest.raises(DamagedError, match=rf"{seals[0].name}.parquet cannot be read .*verify --set-aside"):
+    with pytest.raises(DamagedError, match=rf"{seals[0].name}.parquet cannot be joined .*verify --set-aside"):
         list(compact(root, now=LATER))
     assert [len(file.replaces) for file in sealed(root, "default")] == [0, 0, 0, 2]
     assert len(set_aside(root, "default", verify(root, "default"))) == 2
     assert [step.files for step in compact(root, now=LATER + timedelta(seconds=1))] == [2]
+
+
+def test_one_bit_of_a_footer(tmp_path: Path) -> None:
+    """Names and types of columns are there: other times, or a column that is gone, must not become what was sealed."""
+    recorder, root = Recorder(tmp_path), open_root(tmp_path)
+    first, *_ = (seal for second in (0, 1, 3600, 3601) for seal in recorder.seal([message(second)]))
+    path = tmp_path / "default" / first.path
+    whole = path.read_bytes()
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    name = whole.index(b"topic", begin)
+    for moment, at in enumerate((name, *range(begin, len(whole), 151))):
+        data = bytearray(whole)
+        data[at] ^= 0x10
+        path.write_bytes(data)
+        with pytest.raises(DamagedError, match=rf"{first.name}.parquet cannot be joined"):
+            list(compact(root, now=LATER + timedelta(seconds=moment)))
+    assert [len(file.replaces) for file in sealed(root, "default")] == [0, 0, 2]
+    path.write_bytes(whole)
+    assert [step.files for step in compact(root, now=LATER)] == [2]
+    assert verify(root, "default") == []
+
+
+class Killed(BaseException):
+    """As if the process had ended here."""
+
+
+def kill(*_: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "where"), [(Root, "move", "_writing"), (writing, "put_seal", "date=2026-03-01/hour=12")]
+)
+def test_what_a_killed_compaction_left_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: object, name: str, where: str
+) -> None:
+    """But nothing that was sealed once, nor what others left."""
+    recorder, root = Recorder(tmp_path), open_root(tmp_path)
+    for second in (0, 1):
+        recorder.seal([message(second)])
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, kill)
+        with pytest.raises(Killed):
+            list(compact(root, now=LATER))
+    folder = tmp_path / "default"
+    hour = folder / "date=2026-03-01" / "hour=12"
+    (left,) = folder.rglob("compacted~*")
+    assert left.parent == folder / where
+    others = [folder / "_writing" / "s-1-000000000000.parquet", hour / "s-1-000000000000.parquet"]
+    others += [hour / f"compacted~-{number}-000000000000.parquet" for number in (1, 2)]
+    for path in others:
+        path.write_text("of others")
+    (folder / "_sealed" / "compacted~-1-000000000000.json").write_text("a seal that was damaged")
+    (folder / "_aside" / "_sealed").mkdir(parents=True)
+    (folder / "_aside" / "_sealed" / "compacted~-2-000000000000.json").write_text("a seal that was set aside")
+    (step,) = compact(root, now=LATER + timedelta(seconds=1))
+    assert [path for path in (left, *others) if path.exists()] == others
+    assert (folder / step.path).exists()
 
 
 def test_what_was_replaced_by_a_file_that_is_damaged_is_not_deleted(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from fumarole.pipeline.archive.seals import SealedFile, read_seals
 from fumarole.pipeline.jobs.compacting import DamagedError, compact, sweep
 from fumarole.pipeline.jobs.intake import Arrivals, Intake
 from fumarole.pipeline.jobs.log import Entry, State
-from tests.pipeline.archives import BEGIN, Recorder, change, damage, message
+from tests.pipeline.archives import BEGIN, NOISE, Recorder, alter, change, damage, message
 
 LATER = BEGIN + timedelta(days=1)
 
@@ -134,6 +134,14 @@ def test_a_file_that_is_set_aside_alone_is_not_looked_at_again(tmp_path: Path) -
     job = Job(tmp_path)
     assert job.catch_up() == [(0, 0)]
     assert job.catch_up() == []
+
+
+def test_a_single_bit_that_can_be_read_as_another(tmp_path: Path) -> None:
+    (seal,) = Recorder(tmp_path).seal([message(0) | {"payload": NOISE}])
+    alter(tmp_path / "default" / seal.path)
+    intake = Arrivals(open_root(tmp_path), "default").next(set(), set(), 1)
+    assert (intake.files, intake.names) == ([], [])
+    assert [(each.name, each.reason) for each in intake.aside] == [(seal.name, "it has other bytes than were sealed")]
 
 
 def test_changes_of_a_replaced_file_that_cannot_be_had_hide_no_others(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The standing job's log where nobody can be kept from starting a second job. The rest is in `test_standing`."""
 
+import os
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from pyarrow import fs
@@ -43,3 +45,19 @@ def test_a_batch_whose_folders_are_gone_does_not_count(log: Log) -> None:
     with pytest.raises(JobError, match=r"mock://bucket/out/readings/batch=000000000001-a is gone"):
         log.commit(Entry(number=1, seals=("r-1-0",), folders=(RUNNING,)))
     assert log.state().number == 0
+
+
+def test_names_of_folders_are_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is in the folder above: without it a power failure takes away what the log says is there."""
+    synced: set[Path] = set()
+
+    def sync(handle: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{handle}").readlink())
+
+    file = tmp_path / RUNNING.path / "date=2026-03-01" / "part-0.parquet"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"rows")
+    monkeypatch.setattr(os, "fsync", sync)
+    Log(tmp_path).sync([RUNNING.path])
+    folders = (file.parent, tmp_path / RUNNING.path, tmp_path / "readings", tmp_path)
+    assert synced == {file, *folders}

@@ -17,7 +17,7 @@ from fumarole.pipeline.jobs import standing
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.log import JobError, Log
 from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone
-from tests.pipeline.archives import BEGIN, Recorder, change, damage, message
+from tests.pipeline.archives import BEGIN, NOISE, Recorder, alter, change, damage, message
 from tests.pipeline.jobs.checks import check_exact
 
 
@@ -141,6 +141,22 @@ def test_files_that_are_damaged_inside_are_set_aside(spark: SparkSession, tmp_pa
     ]
     assert sorted(row["sequence"] for row in pipeline.output(spark, out, "readings").collect()) == [0, 2]
     assert catch_up(spark, archive, out) == []
+
+
+def test_a_bit_that_changes_in_a_file_of_changes_that_was_taken_in(spark: SparkSession, tmp_path: Path) -> None:
+    """It is read again with each batch, and its length, its footer and its form are as they were."""
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    recorder = Recorder(archive)
+    (said,) = recorder.seal(change(0, "p", {"Room": NOISE.decode()}), "changes")
+    (progress,) = catch_up(spark, archive, out)
+    assert (progress.rows, progress.lag, progress.watermark) == (0, None, None), "no message, no time to tell of"
+    alter(archive / "default" / said.path)
+    recorder.seal([message(1, "a", "p", 1.0)])
+    (progress,) = catch_up(spark, archive, out)
+    assert progress.aside == (f"{said.name}: it has other bytes than were sealed",)
+    assert progress.lag is not None
+    assert progress.watermark == BEGIN + timedelta(seconds=1 - 600)
+    assert metadata(spark, out) == {("r", 0): {}}
 
 
 def test_a_damaged_file_of_changes_brings_back_one_that_is_damaged_too(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from fumarole.pipeline.archive.places import sync_folder
 from fumarole.pipeline.live import buffer as buffers
 from fumarole.pipeline.live.buffer import Buffer, BufferError, read
+from fumarole.pipeline.locks import take
 
 
 def numbers(first: int, count: int) -> pa.Table:
@@ -34,7 +38,7 @@ class Buffering(RuleBasedStateMachine):
         self.buffer.open()
         self.begin = self.buffer.first
         self.written = 0
-        self.trimmed = 0
+        self.trimmed = self.done = 0
 
     def teardown(self) -> None:
         self.buffer.close()
@@ -56,18 +60,24 @@ class Buffering(RuleBasedStateMachine):
         self.trimmed = data.draw(st.integers(self.trimmed, self.written))
         self.buffer.trim(self.begin + self.trimmed)
 
+    @rule(data=st.data())
+    def deal_with(self, data: st.DataObject) -> None:
+        self.done = data.draw(st.integers(self.done, self.written))
+        self.buffer.done(self.begin + self.done)
+
     @rule()
     def restart(self) -> None:
         (Path(self._folder.name) / "0000000000009999-5.part").write_bytes(b"half")
         self.buffer.close()
         self.buffer = Buffer(Path(self._folder.name))
         self.buffer.open()
+        self.done = 0
 
     @invariant()
     def knows_where_it_is(self) -> None:
         assert self.buffer.end == self.begin + self.written
         assert self.buffer.first == self.begin + self.trimmed
-        assert (self.buffer.size > 0) == (self.written > self.trimmed)
+        assert (self.buffer.waiting > 0) == (self.written > max(self.trimmed, self.done))
 
 
 Buffering.TestCase.settings = settings(max_examples=30, stateful_step_count=15, deadline=None)
@@ -101,6 +111,62 @@ def test_two_queries_do_not_share_one(tmp_path: Path, monkeypatch: pytest.Monkey
     first.close()
     second.open()
     second.close()
+
+
+def test_a_closed_buffer_takes_no_rows(tmp_path: Path) -> None:
+    """A listener may outlive its query for a moment: the numbers are those of the next one then."""
+    buffer, other = Buffer(tmp_path), Buffer(tmp_path)
+    buffer.open()
+    begin = buffer.first
+    buffer.append(numbers(0, 10))
+    buffer.close()
+    other.open()
+    with pytest.raises(BufferError, match="is closed, and takes no more rows"):
+        buffer.append(numbers(100, 5))
+    other.append(numbers(10, 5))
+    assert values(other, begin, begin + 15) == list(range(15))
+    other.close()
+
+
+def test_a_buffer_is_not_closed_while_rows_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing, go_on = threading.Event(), threading.Event()
+
+    def slow(folder: Path) -> None:
+        writing.set()
+        assert go_on.wait(10)
+        sync_folder(folder)
+
+    buffer = Buffer(tmp_path)
+    buffer.open()
+    monkeypatch.setattr(buffers, "sync_folder", slow)
+    appending = threading.Thread(target=buffer.append, args=(numbers(0, 10),))
+    closing = threading.Thread(target=buffer.close)
+    appending.start()
+    assert writing.wait(10)
+    closing.start()
+    assert take(tmp_path / "lock") is None
+    go_on.set()
+    for thread in (appending, closing):
+        thread.join(10)
+    lock = take(tmp_path / "lock")
+    assert lock is not None
+    lock.close()
+
+
+def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that all may write to, it may lead to any folder of ours."""
+    (tmp_path / "ours").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "ours")
+    buffer = Buffer(link)
+    buffer.open()  # a link of our own is no harm
+    buffer.close()
+    if os.getuid() == 0:
+        os.lchown(link, 12_345, 12_345)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 12_345)
+    with pytest.raises(BufferError, match="is another user's; choose a folder by the option `buffer`"):
+        buffer.open()
 
 
 def test_a_checkpoint_that_is_ahead_of_its_buffer(tmp_path: Path) -> None:

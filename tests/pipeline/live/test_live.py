@@ -11,18 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
 
 import fumarole
+from fumarole.pipeline import capturing
 from fumarole.pipeline.capturing import Wanted
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.frames import chunks, frames
 from fumarole.pipeline.live.buffer import Buffer, BufferError
+from fumarole.pipeline.live.buffer import read as buffer_read
 from fumarole.pipeline.live.listener import Listener
 from fumarole.pipeline.live.publishing import publish as publish_batches
-from fumarole.pipeline.live.source import FumaroleSource, LiveReader, ReadOptions
+from fumarole.pipeline.live.source import FumaroleSource, LiveReader, ReadOptions, Rows
 from tests.integration.running import RunningBroker
 
 if TYPE_CHECKING:
@@ -141,6 +144,58 @@ def test_whatever_ends_the_listener_is_told(broker: RunningBroker, tmp_path: Pat
 
     wait_until(told)
     listener.stop()
+
+
+def test_a_full_buffer_has_room_again_when_its_rows_are_dealt_with(broker: RunningBroker, tmp_path: Path) -> None:
+    """Spark commits a batch when it plans the next; that there is a next one cannot wait for the commit."""
+    from pyspark.sql.types import StructType
+
+    reader = LiveReader(
+        ReadOptions.of({"servers": broker.url, "topic": "full", "buffer": str(tmp_path), "bufferBytes": "1"}),
+        StructType(),
+    )
+    begin = reader.initialOffset()["offset"]
+    for number in range(3):
+        publish(broker.url, [("full", str(number))])
+        wait_until(lambda: reader.reportLatestOffset()["offset"] > begin)
+    time.sleep(1)
+    assert reader.reportLatestOffset() == {"offset": begin + 1}  # the others wait in the client, and then in the broker
+    assert reader.latestOffset({"offset": begin}) == {"offset": begin + 1}
+    wait_until(lambda: reader.latestOffset({"offset": begin + 1}) == {"offset": begin + 3})
+    (rows,) = reader.partitions({"offset": begin}, {"offset": begin + 1})  # nothing goes before it is committed
+    assert isinstance(rows, Rows)
+    assert [batch["value"].to_pylist() for batch in buffer_read(rows.parts)] == [[0.0]]
+    reader.stop()
+
+
+def test_readings_that_are_lost_are_in_the_log(
+    broker: RunningBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L3: the broker has delivered them, and counts none. Published = in the buffer + said to be lost."""
+    monkeypatch.setattr(capturing, "READINGS_AT_ONCE", 500)
+    monkeypatch.setitem(cast("dict[str, Any]", fumarole.Client.where.__kwdefaults__), "buffer", 500)
+    readings = 5_000  # one batch is in the buffer, one waits for room, and 500 wait in the client
+    rows = pa.table({"topic": ["lost"] * readings, "payload": ["1"] * readings, "producer": [ONE] * readings})
+
+    async def publish_all() -> int:
+        async with fumarole.connect(broker.url) as client:
+            await client.producer({"Kind": "lost"}, identity=ONE).publish(0.0)
+            await client.publish_frames(chunks(frames(rows, client.max_payload)))
+            await client.flush()
+            return sum(each["dropped"] for each in (await client.consumers())["worst"])
+
+    buffer = Buffer(tmp_path)
+    buffer.open()
+    begin = buffer.first
+    listener = Listener(broker.url, Wanted(where="Kind = 'lost'"), buffer, 1)
+    listener.start()
+    dropped = asyncio.run(publish_all())
+    listener.stop()
+    listener.check()
+    buffer.close()
+    lost = [re.fullmatch(r"readings lost: (\d+); they came faster .*", each) for each in caplog.messages]
+    assert 1 <= len(lost) <= 2  # at once, and at the end
+    assert buffer.end - begin + sum(int(each[1]) for each in lost if each) + dropped == readings + 1
 
 
 def test_available_now_ends_by_itself(live_spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 import resource
@@ -172,6 +173,33 @@ async def test_a_forgotten_producer_has_no_metadata_from_then_on(
     assert found == {1.0: ["Floor", "Room"], 2.0: []}
 
 
+@pytest.mark.parametrize("flags", [("--topic", "readings.>"), ("--where", "HAS Region")], ids=["by topic", "by query"])
+async def test_the_forgotten_are_forgotten_between_what_they_said_before_and_after(
+    broker: RunningBroker, record: Record, tmp_path: Path, flags: tuple[str, str]
+) -> None:
+    recording = record(broker.url, tmp_path, *flags)
+    async with fumarole.connect(broker.url) as client:
+        going = [client.producer({"Region": "old"}) for _ in range(20)]
+        returning = [client.producer({"Region": "old"}) for _ in range(20)]
+        for producer in going:
+            await producer.publish(1)
+            producer.update(Room="410")
+            await producer.publish(2)
+            assert await producer.forget()
+        for producer in returning:
+            await producer.publish(1)
+            assert await producer.forget()
+            await producer.publish(2)
+        await client.flush()
+        recording.wait_until(lambda: recording.messages == 80)
+    assert recording.stop() == 0
+    known = known_at(tmp_path, "default", datetime.now(UTC))
+    assert {producer.id: known.get(producer.id) for producer in (*going, *returning)} == {
+        **dict.fromkeys((producer.id for producer in going), None),
+        **{producer.id: {"Region": "old"} for producer in returning},
+    }
+
+
 async def test_what_was_deleted_while_nobody_recorded_is_gone(
     broker: RunningBroker, record: Record, tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -281,6 +309,34 @@ async def test_a_disk_that_takes_nothing_for_a_while(broker: RunningBroker, reco
     assert recording.stop() == 0
     assert [row["payload"] for row in rows(tmp_path)[1:]] == [str(number).encode() for number in range(10_000)]
     assert verify(tmp_path, "default") == []
+
+
+@pytest.mark.parametrize(
+    ("takes_nothing", "code", "last"),
+    [
+        pytest.param("full", 1, "stdout: No space left on device; what was captured is in ", id="full"),
+        pytest.param("closed", 0, "5 messages in ", id="closed"),
+    ],
+)
+async def test_an_output_that_takes_nothing_costs_no_message(
+    broker: RunningBroker, record: Record, tmp_path: Path, takes_nothing: str, code: int, last: str
+) -> None:
+    """It is the seals that cannot be told. The archive is well, and has what was captured."""
+    reading_end, writing_end = os.pipe()
+    os.close(reading_end)
+    if takes_nothing == "full":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), writing_end)
+    url = f"nats://unsaid@127.0.0.1:{broker.port}"  # a namespace with no producers: the first file is of these messages
+    with os.fdopen(writing_end, "w") as output:
+        recording = record(url, tmp_path, seconds=0.5, stdout=output)
+    async with fumarole.connect(url) as client:
+        for number in range(5):
+            await client.publish("a", str(number))
+        await client.flush()
+    assert await asyncio.to_thread(recording.end) == code
+    assert recording.said[-1].startswith(last)
+    assert [row["payload"] for row in rows(tmp_path, namespace="unsaid")] == [b"0", b"1", b"2", b"3", b"4"]
+    assert verify(tmp_path, "unsaid") == []
 
 
 async def test_a_broker_that_comes_back(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +65,12 @@ def test_files_roll_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(payloads(tmp_path)) == 600
 
 
+def test_files_that_are_smaller_than_a_row_group(tmp_path: Path) -> None:
+    batches = [batch(range(start, start + 60)) for start in range(0, 600, 60)]
+    assert len(write(open_root(tmp_path), batches, Rolling(size=1_024))) == 10
+    assert len(payloads(tmp_path)) == 600
+
+
 def test_each_hour_its_own_and_a_clock_that_goes_back(tmp_path: Path) -> None:
     times = [NOON, NOON + HOUR, NOON, NOON - 1, NOON + HOUR]
     seals = write(open_root(tmp_path), [batch(range(at * 10, at * 10 + 10), time) for at, time in enumerate(times)])
@@ -102,6 +111,44 @@ def test_changes_have_a_sequence_of_their_own(tmp_path: Path) -> None:
     ]
 
 
+def test_of_a_topic_that_is_left_out_only_the_changes_are_there(tmp_path: Path) -> None:
+    one = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+    farewell = ("gone", one.encode(), [("Producer", one), ("Metadata", '{"Room": null}')])
+    said = [("a", b"1", [("Producer", one), ("Metadata", '{"Room": "410"}')]), farewell, ("not.gone", b"2", [])]
+    seals: list[Seal] = []
+    writer = Writer(open_root(tmp_path), "default", "r", 1, "g", Rolling(), seals.append, "gone")
+    writer.start()
+    writer.add(gather(said, NOON))
+    writer.add(gather([farewell], NOON))
+    writer.finish(1.0)
+    assert (writer.progress.captured, writer.progress.confirmed, writer.backlog) == (2, 2, 0)
+    assert payloads(tmp_path) == [b"1", b"2"]
+    assert sorted((seal.kind, seal.rows) for seal in seals) == [("changes", 3), ("messages", 2)]
+
+
+def test_all_that_is_needed_is_loaded_before_the_first_rows(tmp_path: Path) -> None:
+    """Whoever receives messages meanwhile would stand still for a second, and misdate them."""
+    code = """
+import sys
+from tests.pipeline.recorder.test_writer import NOON, Rolling, Writer, batch, open_root
+
+writer = Writer(open_root(sys.argv[1]), "default", "r", 1, "g", Rolling(), lambda seal: None)
+writer.start()
+before = set(sys.modules)
+writer.add(batch(range(10)))
+writer.finish(1.0)
+print(*(set(sys.modules) - before))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert run.stdout.split() == []
+
+
 @dataclass(frozen=True, slots=True)
 class FullDisk(Root):
     """Takes nothing for as many times as there are entries left."""
@@ -140,6 +187,8 @@ def test_what_cannot_wait_is_lost_and_the_hole_tells(tmp_path: Path, monkeypatch
     for start in range(10, 510, 100):
         writer.add(batch(range(start, start + 100)))
     assert writer.progress.lost == 400
+    assert writer.is_stuck
+    assert not writer.add_changes(pa.table({"key": ["not taken"]}))
     root.refusals.clear()
     while writer.progress.fault or writer.is_full:
         pass
@@ -156,3 +205,30 @@ def test_a_disk_that_stays_full_ends_with_its_error(tmp_path: Path, monkeypatch:
     with pytest.raises(OSError, match="No space left"):
         write(full_disk(tmp_path, 1_000_000), [batch(range(10))])
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDisk(Root):
+    """Takes its time, and fails at some of the files, once each."""
+
+    failing: list[str]
+
+    def put(self, namespace: str, path: str, data: bytes | pa.Buffer) -> None:
+        time.sleep(0.02)
+        if self.failing and self.failing[0] in path:
+            raise OSError(errno.EIO, f"{self.failing.pop(0)} failed")
+        Root.put(self, namespace, path, data)
+
+
+def test_patience_begins_with_the_fault_and_not_with_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passing fault late in a long end is waited for as one at its beginning is."""
+    monkeypatch.setattr(writing, "RETRY_SECONDS", 0.01)
+    root = open_root(tmp_path)
+    disk = SlowDisk(root.system, root.folder, root.name, ["000000000540.parquet"])
+    writer = Writer(disk, "default", "r", 1, "g", Rolling(size=1_024), lambda _: None)
+    for start in range(0, 600, 60):
+        writer.add(batch(range(start, start + 60)))
+    writer.start()
+    writer.finish(0.1)
+    assert disk.failing == []
+    assert writer.progress.confirmed == 600

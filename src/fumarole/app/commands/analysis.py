@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.app.commands.pipeline import Archive, Namespace, need_pipeline
+from fumarole.app.commands.screen import finite
 from fumarole.app.commands.spread import spread
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def pipeline_run(
         str, typer.Option(metavar="DURATION", help="How far behind the newest message the watermark is.")
     ] = "10 minutes",
     interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How often to look for newly sealed files.")
+        float,
+        typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="How often to look for newly sealed files."),
     ] = 5.0,
     batch_rows: Annotated[
         int, typer.Option(min=1, metavar="N", help="At most so many messages at a time.")
@@ -125,7 +127,9 @@ def enrich(chosen: Chosen, shown: Shown, engine: Engine) -> None:
 def gaps(
     chosen: Chosen,
     *,
-    factor: Annotated[float, typer.Option(min=1, help="Silent for so many times its habit is a gap.")] = 5.0,
+    factor: Annotated[
+        float, typer.Option(callback=finite, min=1, help="Silent for so many times its habit is a gap.")
+    ] = 5.0,
     least: Annotated[str, typer.Option(metavar="DURATION", help="Nothing shorter is a gap.")] = "1 s",
     shown: Shown,
     engine: Engine,
@@ -244,9 +248,9 @@ def demo(
         "pipeline"
     ),
     seconds: Annotated[
-        float, typer.Option(min=5, metavar="SECONDS", help="How long the stations are observed.")
+        float, typer.Option(callback=finite, min=5, metavar="SECONDS", help="How long the stations are observed.")
     ] = 60.0,
-    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Readings a second.")] = 2000.0,
+    rate: Annotated[float, typer.Option(callback=finite, min=1, metavar="N", help="Readings a second.")] = 2000.0,
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")] = 0,
 ) -> None:
     """Watch the whole pipeline: broker, simulated stations, recorders, the standing job, and a report."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fumarole.app.commands.access import DEFAULT_SERVERS, Access, Servers, TlsAuthority, TlsCertificate, TlsKey
-from fumarole.app.commands.screen import run
+from fumarole.app.commands.screen import finite, run
 
 
 def bench(
@@ -17,9 +17,11 @@ def bench(
     ] = 1,
     size: Annotated[int, typer.Option("--size", "-s", min=0, metavar="BYTES", help="Of a payload.")] = 128,
     topics: Annotated[int, typer.Option("--topics", "-t", min=1, metavar="N", help="Different topics.")] = 100,
-    duration: Annotated[float, typer.Option("--duration", "-d", min=0.1, metavar="SECONDS", help="How long.")] = 5.0,
+    duration: Annotated[
+        float, typer.Option("--duration", "-d", callback=finite, min=0.1, metavar="SECONDS", help="How long.")
+    ] = 5.0,
     rate: Annotated[
-        float | None, typer.Option(min=1, metavar="N", help="Each publisher at most so many a second.")
+        float | None, typer.Option(callback=finite, min=1, metavar="N", help="Each publisher at most so many a second.")
     ] = None,
     group: Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="The consumers share, as a group.")] = "",
     latency: Annotated[bool, typer.Option(help="Also measure the time from publisher to consumer.")] = True,

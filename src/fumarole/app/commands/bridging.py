@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fumarole.app.commands.screen import MISUSED, fail, run
+from fumarole.app.commands.screen import MISUSED, fail, finite, run
 
 if TYPE_CHECKING:
     from fumarole.app.settings import BridgeSettings, Log
@@ -99,7 +99,9 @@ def status(
         str, typer.Option(metavar="ENDPOINT", help="Where the bridge's clients come in.")
     ] = "tcp://localhost:5555",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="For the bridge to answer.")] = 5.0,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="For the bridge to answer.")
+    ] = 5.0,
     bridge_key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The bridge's public CURVE key, where it has one.")
     ] = None,

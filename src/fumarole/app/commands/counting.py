@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from fumarole.app.commands.access import Access
@@ -60,9 +60,14 @@ async def _print_tables(client: Client, interval: float | None, with_consumers: 
     if interval is None:
         console.print(_tables(now, None, 0))
         return
-    with Live(console=console, auto_refresh=False, screen=sys.stdout.isatty()) as live:
+    screen = Live(console=console, auto_refresh=False, screen=True) if console.is_terminal else None
+    with screen or nullcontext():
         while True:
-            live.update(_tables(now, before, time.monotonic() - seen), refresh=True)
+            tables = _tables(now, before, time.monotonic() - seen)
+            if screen is None:
+                console.print(tables)
+            else:
+                screen.update(tables, refresh=True)
             before, seen = now, time.monotonic()
             await asyncio.sleep(interval)
             now = await _look(client, with_consumers)

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from fumarole.app.commands.screen import fail, run
+from fumarole.app.commands.screen import fail, finite, run
 
 
 def demo(
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")
     ] = 4222,
-    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Readings a second.")] = 2000,
+    rate: Annotated[float, typer.Option(callback=finite, min=1, metavar="N", help="Readings a second.")] = 2000,
     nodes: Annotated[
         int, typer.Option(min=1, max=9, metavar="N", help="Brokers, on that port and those after it; kill one and see.")
     ] = 1,

@@ -86,19 +86,27 @@ def write(data: bytes) -> None:
 async def stdin_chunks() -> AsyncIterator[bytes]:
     """What stdin has, as it comes. A thread reads: a terminal, a pipe and a file are all the same to it."""
     loop = asyncio.get_running_loop()
-    chunks: asyncio.Queue[bytes] = asyncio.Queue(4)
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(4)
+
+    def put(chunk: bytes | OSError) -> None:
+        asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
 
     def read() -> None:
         try:
-            while chunk := os.read(sys.stdin.fileno(), CHUNK):
-                asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
-            asyncio.run_coroutine_threadsafe(chunks.put(b""), loop).result()
+            try:
+                while chunk := os.read(sys.stdin.fileno(), CHUNK):
+                    put(chunk)
+                put(b"")
+            except OSError as error:
+                put(error)
         except (RuntimeError, asyncio.CancelledError):
             pass  # the loop has ended before stdin did
 
     # A daemon, as nothing but more input would ever wake it.
     threading.Thread(target=read, name="stdin", daemon=True).start()
     while chunk := await chunks.get():
+        if isinstance(chunk, OSError):
+            raise OSError(chunk.errno, chunk.strerror, "stdin")
         yield chunk
 
 

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from fumarole.app.commands.access import DEFAULT_SERVERS, Access, Servers, TlsAuthority, TlsCertificate, TlsKey
-from fumarole.app.commands.screen import MISUSED, fail, run
+from fumarole.app.commands.screen import MISUSED, fail, finite, run
 from fumarole.core import headers
+from fumarole.protocols.nats import MOST_AWAITED
 
 Headers = Annotated[
     list[str] | None, typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header; may be repeated.")
@@ -21,7 +22,7 @@ def pub(
     topic: Annotated[str, typer.Argument(help="Where to; letters, digits, - and _, with dots between the words.")],
     payload: Annotated[str | None, typer.Argument(help="What to publish. Left out: each line of stdin.")] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="So many times, or lines.")] = None,
-    rate: Annotated[float | None, typer.Option(min=0.001, help="At most so many a second.")] = None,
+    rate: Annotated[float | None, typer.Option(callback=finite, min=0.001, help="At most so many a second.")] = None,
     header: Headers = None,
     reply: Annotated[str, typer.Option(metavar="TOPIC", help="Where answers should go.")] = "",
     whole: Annotated[bool, typer.Option("--whole", help="All of stdin is one message.")] = False,
@@ -60,12 +61,15 @@ def _is_header(name: str, value: str) -> bool:
 
 def sub(
     pattern: Annotated[str, typer.Argument(help="`*` is one word, `foo*` part of one, `>` the rest.")] = ">",
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many messages.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, max=MOST_AWAITED, help="End after so many messages.")
+    ] = None,
     group: Group = "",
     raw: Annotated[bool, typer.Option("--raw", help="Payloads only, as they are.")] = False,
     as_json: AsJson = False,
     timeout: Annotated[
-        float | None, typer.Option(min=0.001, metavar="SECONDS", help="End when none came for so long.")
+        float | None,
+        typer.Option(callback=finite, min=0.001, metavar="SECONDS", help="End when none came for so long."),
     ] = None,
     where: Annotated[
         str | None,
@@ -94,7 +98,9 @@ def request(
     replies: Annotated[
         str, typer.Option("--replies", "-r", metavar="N|all", help="How many answers to wait for.")
     ] = "1",
-    timeout: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="How long to wait for them.")] = 5.0,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=0.001, metavar="SECONDS", help="How long to wait for them.")
+    ] = 5.0,
     header: Headers = None,
     raw: Annotated[bool, typer.Option("--raw", help="Payloads only, as they are.")] = False,
     as_json: AsJson = False,
@@ -124,7 +130,9 @@ def reply(
         ),
     ] = None,
     group: Group = "",
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many requests.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, max=MOST_AWAITED, help="End after so many requests.")
+    ] = None,
     servers: Servers = DEFAULT_SERVERS,
     tls_authority: TlsAuthority = None,
     tls_certificate: TlsCertificate = None,

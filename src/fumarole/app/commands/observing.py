@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from fumarole.app.commands.access import DEFAULT_SERVERS, Access, Servers, TlsAuthority, TlsCertificate, TlsKey
-from fumarole.app.commands.screen import run
+from fumarole.app.commands.screen import finite, run
 
 
 def stats(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again, with rates, until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two looks.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="Between two looks.")
+    ] = 1.0,
     consumers: Annotated[bool, typer.Option("--consumers", "-c", help="Also the consumers that lost most.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per look, for scripts.")] = False,
     servers: Servers = DEFAULT_SERVERS,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fumarole.app.commands.access import DEFAULT_SERVERS, Access, Servers, TlsAuthority, TlsCertificate, TlsKey
-from fumarole.app.commands.screen import MISUSED, fail, run
+from fumarole.app.commands.screen import MISUSED, fail, finite, run
 
 Archive = Annotated[str, typer.Option("--archive", metavar="DIR", help="A folder, or a URI such as s3://bucket/path.")]
 Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="Which namespace of the archive.")]
@@ -28,7 +28,9 @@ def record(
     roll_bytes: Annotated[
         int, typer.Option(min=1_024, help="A file is finished when it has so many bytes.")
     ] = 33_554_432,
-    roll_seconds: Annotated[float, typer.Option(min=0.1, help="Or so many seconds after its first message.")] = 30.0,
+    roll_seconds: Annotated[
+        float, typer.Option(callback=finite, min=0.1, help="Or so many seconds after its first message.")
+    ] = 30.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object on stdout for each file that is sealed.")
     ] = False,
@@ -51,7 +53,7 @@ def record(
 def replay(
     archive: Archive,
     speed: Annotated[
-        float, typer.Option(min=0.0, help="So many times as fast as it was; 0: as fast as possible.")
+        float, typer.Option(callback=finite, min=0.0, help="So many times as fast as it was; 0: as fast as possible.")
     ] = 1.0,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="From here on: 2026-11-15T22:00, UTC unless it says otherwise.")

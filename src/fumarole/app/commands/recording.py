@@ -16,7 +16,7 @@ import msgspec
 
 from fumarole.app.commands.access import Access
 from fumarole.app.commands.readings import query_mistakes
-from fumarole.app.commands.screen import YELLOW, count_text, fail, paint, printable, say
+from fumarole.app.commands.screen import YELLOW, abandon_stdout, count_text, fail, paint, printable, say
 from fumarole.client import ClientError
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.seals import Seal
@@ -36,10 +36,17 @@ async def record_messages(access: Access, archive: str, options: Options, as_jso
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
 
+    unsaid: OSError | None = None
+
     def on_seal(seal: Seal) -> None:
-        if as_json:
-            sys.stdout.write(msgspec.json.encode(seal).decode() + "\n")
-            sys.stdout.flush()
+        nonlocal unsaid
+        if as_json and unsaid is None:
+            try:
+                sys.stdout.write(msgspec.json.encode(seal).decode() + "\n")
+                sys.stdout.flush()
+            except OSError as error:
+                unsaid = error
+                loop.call_soon_threadsafe(stop.set)  # the archive is well: what was captured is sealed before the end
 
     root = open_root(archive)
     try:
@@ -49,6 +56,11 @@ async def record_messages(access: Access, archive: str, options: Options, as_jso
         raise  # also those that are an OSError: it is not the archive's fault
     except OSError as error:
         fail(f"{root.name}: {error.strerror or error}; what was not sealed is lost")
+    if unsaid is None:
+        return
+    abandon_stdout()
+    if not isinstance(unsaid, BrokenPipeError):  # whoever read a pipe has seen enough
+        fail(f"stdout: {unsaid.strerror or unsaid}; what was captured is in {root.name}, and recording has ended")
 
 
 async def _record(
@@ -82,9 +94,8 @@ def _say_end(recorder: Recorder) -> None:
     progress = recorder.progress
     said = f"{count_text(progress.confirmed, 'message')} in {count_text(progress.files, 'file')}"
     say(f"{said}, {progress.size / MIB:,.1f} MiB")
-    lost = progress.lost + recorder.dropped
-    if lost:
-        say(paint(f"{count_text(lost, 'message')} lost", YELLOW, sys.stderr))
+    if recorder.missed:
+        say(paint(f"{count_text(recorder.missed, 'message')} lost", YELLOW, sys.stderr))
 
 
 class Screen(Protocol):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from fumarole.app.commands.access import Access
 from fumarole.app.commands.screen import YELLOW, count_text, paint, printable, say
 from fumarole.client import RefusedError
-from fumarole.pipeline.replay import Range, describe, known_at, messages, replay
+from fumarole.pipeline.replay import Range, replay
 
 FLUSH_SECONDS = 60.0
 
@@ -24,9 +24,7 @@ async def replay_archive(access: Access, archive: str, namespace: str, wanted: R
             sys.stderr.flush()
 
     async with access.connect("replay") as client:
-        if wanted.since is not None:
-            await describe(client, known_at(archive, namespace, wanted.since))
-        done = await replay(client, messages(archive, namespace, wanted), speed, progress)
+        done = await replay(client, archive, namespace, wanted, speed, progress)
         try:
             await client.flush(FLUSH_SECONDS)
         except RefusedError as error:

@@ -5,11 +5,15 @@ Results go to stdout, everything else to stderr. Colours are for terminals only,
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import re
 import sys
 from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import typer
@@ -18,6 +22,7 @@ FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -45,25 +50,71 @@ def run(work: Coroutine[Any, Any, None], interrupted: int = INTERRUPTED) -> None
     except FumaroleError as error:
         fail(str(error))
     except ExceptionGroup as group:
+        for each in _errors(group):
+            if isinstance(each, BrokenPipeError):
+                _seen_enough()
+            if isinstance(each, OSError):
+                raise each from None
         ours, others = group.split(FumaroleError)
         if ours is None or others is not None:
             raise
-        fail("; ".join(dict.fromkeys(_texts(ours))))
+        fail("; ".join(dict.fromkeys(map(str, _errors(ours)))))
     except KeyboardInterrupt:
         raise typer.Exit(interrupted) from None
     except BrokenPipeError:
-        # Whoever read our output has seen enough. The interpreter must not find that out again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit from None
+        _seen_enough()
 
 
-def _texts(group: ExceptionGroup[Any]) -> Iterator[str]:
-    """What each error in it says."""
+def _seen_enough() -> NoReturn:
+    """Whoever read our output has, and closed the pipe."""
+    abandon_stdout()
+    raise typer.Exit from None
+
+
+@contextmanager
+def standard_streams() -> Iterator[None]:
+    """Whatever stdin, stdout and stderr are: closed ones are empty, and what cannot be written ends with a sentence."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It gets the lowest number that is free, so that no connection is ever taken for the stream.
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        abandon_stdout()
+        raise SystemExit(0) from None
+    except OSError as error:
+        # What is written without a name is stdout, and it still has what it could not write.
+        full = error.filename is None and error.errno in _FULL
+        what = f"stdout: {error.strerror}" if full else trouble_text(error)
+        if full:
+            abandon_stdout()
+        say(paint(printable(what), RED, sys.stderr))
+        raise SystemExit(FAILED) from None
+
+
+def abandon_stdout() -> None:
+    """It takes nothing more, and the interpreter must not find that out again when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def finite(value: float | None) -> float | None:
+    """For options: `nan` and `inf` are numbers to Python, and no time or rate to anybody."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"expected a number, not {value}")
+    return value
+
+
+def _errors(group: ExceptionGroup[Any]) -> Iterator[Exception]:
+    """Each error in it, however deep."""
     for error in group.exceptions:
         if isinstance(error, ExceptionGroup):
-            yield from _texts(error)
+            yield from _errors(error)
         else:
-            yield str(error)
+            yield error
 
 
 CYAN, GREEN, YELLOW, RED, DIM, BOLD = "36", "32", "33", "31", "2", "1"

@@ -59,8 +59,11 @@ def _settings(config: Path | None, given: dict[str, Any]) -> Settings:
 
 
 def _announce(broker: Broker, ready_file: Path | None) -> None:
+    """Raises CannotServeError."""
     if ready_file is None:
         return
+    from fumarole.app.broker import CannotServeError
+
     addresses = ((door.scheme, *door.address) for door in broker.doors)
     lines = [f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}\n" for scheme, host, port in addresses]
     # Whoever waits for the file must never see half of it.
@@ -69,7 +72,7 @@ def _announce(broker: Broker, ready_file: Path | None) -> None:
         part.write_text("".join(lines))
         part.replace(ready_file)
     except OSError as error:
-        fail(f"cannot write {ready_file}: {error.strerror}")
+        raise CannotServeError(f"cannot write {ready_file}: {error.strerror}") from None
 
 
 def check(file: Annotated[Path, typer.Argument(help="A configuration in TOML.")]) -> None:

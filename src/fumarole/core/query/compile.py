@@ -4,12 +4,12 @@ It is made from the canonical form, where a query is true exactly when enough of
 place of its own here: each test becomes a function that says whether it is true, AND is `all` and OR is `any`.
 """
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 from fumarole.core.query.canonical import canonical
 from fumarole.core.query.holds import COMPARISONS
+from fumarole.core.query.like import like_test
 from fumarole.core.query.regex import finder
 from fumarole.core.query.tree import (
     And,
@@ -160,32 +160,3 @@ def _not_of_text(key: str, holds: Callable[[str], bool]) -> Selects:
         return isinstance(found, str) and not holds(found)
 
     return selects
-
-
-def like_test(pattern: str) -> Callable[[str], bool]:
-    """Is a whole text like the pattern?
-
-    `%` cuts the pattern into parts of fixed length. The first part stands at the text's start, the last at its end, and
-    the others between them in order: the leftmost place for each is always good enough, so nothing is tried twice.
-    """
-    first, *middle = parts = pattern.split("%")
-    if "_" not in pattern and len(parts) == 2:
-        before, after, shortest = first, parts[1], len(pattern) - 1
-        return lambda text: len(text) >= shortest and text.startswith(before) and text.endswith(after)
-    forms = [re.compile("".join(["." if c == "_" else re.escape(c) for c in part]), re.DOTALL) for part in parts]
-    if not middle:
-        return lambda text: forms[0].fullmatch(text) is not None
-    last = parts[-1]
-
-    def holds(text: str) -> bool:
-        start, end = len(first), len(text) - len(last)
-        if start > end or not forms[0].match(text) or not forms[-1].match(text, end):
-            return False
-        for form in forms[1:-1]:
-            found = form.search(text, start, end)
-            if found is None:
-                return False
-            start = found.end()
-        return True
-
-    return holds

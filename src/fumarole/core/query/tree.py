@@ -156,6 +156,15 @@ def tests(query: Query) -> Iterator[Test]:
             yield node
 
 
+def cost(query: Query) -> int:
+    """About how much it takes to evaluate it, in simple tests."""
+    return sum([COST_OF_MATCHES if isinstance(test, Matches) else 1 for test in tests(query)])
+
+
+COST_OF_MATCHES: Final = 50
+"""The text may be long."""
+
+
 def keys(query: Query) -> frozenset[str]:
     """The metadata keys it depends on: a change of any other leaves its answer as it is."""
     return frozenset(test.key for test in tests(query))

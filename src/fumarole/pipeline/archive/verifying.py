@@ -20,8 +20,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from itertools import chain, count, pairwise
 from typing import Final, Literal, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -88,14 +90,22 @@ def set_aside(root: str | os.PathLike[str] | Root, namespace: str, problems: lis
             continue
         name = problem.path.rpartition("/")[2]
         seal = f"{SEALED}/{name.removesuffix(SUFFIX)}{SEAL_SUFFIX}"
-        if problem.fault == "unsealed" and read_seal(place, f"{namespace}/{seal}") is not None:
-            continue  # it was sealed since
-        # The seal first: from then on nobody reads the file.
-        for path in dict.fromkeys((seal, problem.path)):
+        paths = [seal, problem.path]  # the seal first: from then on nobody reads the file
+        if problem.fault == "unsealed" and (found := read_seal(place, f"{namespace}/{seal}")) is not None:
+            if found.path == problem.path:
+                continue  # it was sealed since
+            paths = [problem.path]  # the seal is of another file of this name
+        for path in dict.fromkeys(paths):
             if place.exists(namespace, path):
-                place.move(f"{namespace}/{path}", f"{namespace}/{ASIDE}/{path.rpartition('/')[2]}")
+                place.move(f"{namespace}/{path}", _free_place(place, f"{namespace}/{ASIDE}/{path}"))
                 moved.append(path)
     return moved
+
+
+def _free_place(root: Root, path: str) -> str:
+    """This path; or, where something was set aside there before, the same with a number."""
+    paths = chain([path], (f"{path}~{number}" for number in count(2)))
+    return next(each for each in paths if not root.exists(each))
 
 
 class Recovered(NamedTuple):
@@ -114,13 +124,13 @@ def recover(root: Root, namespace: str, recorder: str) -> Recovered:
     removed = []
     for path, _ in list(root.files(namespace, WRITING)):
         name = path.rpartition("/")[2]
-        if name.startswith(f"{recorder}-") and _is_of(name.replace(SEAL_SUFFIX, SUFFIX), recorder):
+        if _is_of(name.removesuffix(SEAL_SUFFIX).removesuffix(SUFFIX) + SUFFIX, recorder):
             root.remove(path)
             removed.append(path)
     seals = dict(read_seals(root, namespace))
     latest = max((seal.epoch for seal in seals.values() if seal.recorder == recorder), default=0)
     found = []
-    for path in _files(root, namespace):
+    for path in files_in_place(root, namespace):
         name = path.rpartition("/")[2]
         if name.removesuffix(SUFFIX) in seals or not _is_of(name, recorder):
             continue
@@ -159,21 +169,6 @@ def _seal_for(root: Root, namespace: str, path: str) -> Seal | None:
         epoch=int(found["epoch"]),
     )
     return seal if _mismatch(footer, seal, namespace) is None else None
-
-
-def problem_of(root: Root, namespace: str, file: Seal) -> Problem | None:
-    """What is wrong with a sealed file, as its length and its footer tell; None: nothing."""
-    try:
-        with root.system.open_input_file(root.at(namespace, file.path)) as stream:
-            footer = _footer(stream) if stream.size() == file.bytes else None
-    except OSError:
-        footer = None
-    if not isinstance(footer, pq.FileMetaData):
-        # Only who asks for all its bytes can tell a file that is damaged from one that the file system does not give.
-        found = read_whole(root, namespace, file)
-        return found if isinstance(found, Problem) else None
-    wrong = _mismatch(footer, file, namespace)
-    return None if wrong is None else Problem("damaged", file.path, wrong)
 
 
 def read_whole(root: Root, namespace: str, file: Seal) -> pa.Buffer | Problem:
@@ -231,15 +226,19 @@ def _mismatch(footer: pq.FileMetaData, seal: Seal, namespace: str) -> str | None
         return f"it is of the namespace {said[NAMESPACE_KEY].decode(errors='replace')}"
     if footer.num_rows != seal.rows:
         return f"it has {footer.num_rows:,} rows, sealed were {seal.rows:,}"
-    missing = set(SCHEMAS[seal.kind].names) - set(footer.schema.to_arrow_schema().names)
-    return f"it has no column {', '.join(sorted(missing))}" if missing else None
+    columns = {field.name: field for field in footer.schema.to_arrow_schema()}
+    wanted = {field.name: field for field in SCHEMAS[seal.kind]}
+    if missing := wanted.keys() - columns:
+        return f"it has no column {', '.join(sorted(missing))}"
+    others = [name for name, field in wanted.items() if columns[name] != field]
+    return f"it has another type in the column {', '.join(others)}" if others else None
 
 
 def _strays(root: Root, namespace: str) -> Iterator[Problem]:
-    files = _files(root, namespace)
-    sealed = {name for name, _ in read_seals(root, namespace)}
+    files = files_in_place(root, namespace)
+    sealed = {seal.path for _, seal in read_seals(root, namespace)}
     for path in files:
-        if path.rpartition("/")[2].removesuffix(SUFFIX) not in sealed and _stays_unsealed(root, namespace, path):
+        if path not in sealed and _stays_unsealed(root, namespace, path):
             yield Problem("unsealed", path, "it has no seal, so it is not part of the archive")
     for path, _ in root.files(namespace, SEALED):
         relative = path.removeprefix(f"{namespace}/")
@@ -248,8 +247,8 @@ def _strays(root: Root, namespace: str) -> Iterator[Problem]:
             yield Problem("no seal", relative, "it is no seal")
 
 
-def _files(root: Root, namespace: str) -> list[str]:
-    """Files in the folders of messages and changes, relative to the namespace."""
+def files_in_place(root: Root, namespace: str) -> list[str]:
+    """Sealed or not, the files in the folders of messages and changes, relative to the namespace."""
     return [
         path.removeprefix(f"{namespace}/")
         for folder in root.folders(namespace)
@@ -286,17 +285,9 @@ def _ranges(file: SealedFile, data: pa.Buffer) -> Iterator[tuple[str, int, int, 
     if file.recorder and not file.replaces:
         yield file.recorder, file.epoch, file.first, file.last
         return
-    table = pq.ParquetFile(pa.BufferReader(data)).read(columns=list(IDENTITY))
-    table = table.sort_by([(name, "ascending") for name in IDENTITY])
-    begin: tuple[str, int, int] | None = None
-    before: tuple[str, int, int] | None = None
-    for batch in table.to_batches(max_chunksize=65_536):
-        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if before is None or begin is None:
-                begin = row
-            elif row != (before[0], before[1], before[2] + 1):
-                yield before[0], before[1], begin[2], before[2]
-                begin = row
-            before = row
-    if before is not None and begin is not None:
-        yield before[0], before[1], begin[2], before[2]
+    rows = pq.ParquetFile(pa.BufferReader(data)).read(columns=list(IDENTITY))
+    recorders = rows["recorder"].combine_chunks().dictionary_encode()
+    codes, epochs, sequences = (column.to_numpy() for column in (recorders.indices, rows["epoch"], rows["sequence"]))
+    cuts = np.flatnonzero((np.diff(codes) != 0) | (np.diff(epochs) != 0) | (np.diff(sequences) != 1)) + 1
+    for begin, end in pairwise(sorted({0, *cuts.tolist(), len(sequences)})):
+        yield recorders[begin].as_py(), int(epochs[begin]), int(sequences[begin]), int(sequences[end - 1])

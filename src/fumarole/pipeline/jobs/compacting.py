@@ -3,7 +3,9 @@
 The new file is put in its place, and its seal says which it replaces: with that one file the old ones are out of force
 and the new one is in it. The old ones stay where they are for a time of grace, because somebody may be reading them;
 the next compaction after that deletes them, if the new one can be read to its end. Killed at any moment, it leaves a
-file without a seal at most, which is no part of the archive.
+file without a seal at most, which is no part of the archive, and which the next compaction deletes.
+
+A file is joined only if it has the bytes that were sealed: afterwards nobody could tell that it was damaged.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fumarole.core.limits import MIB
-from fumarole.pipeline.archive.places import SEALED, Root, span
+from fumarole.pipeline.archive.places import ASIDE, SEALED, WRITING, Root, span
 from fumarole.pipeline.archive.seals import SEAL_SUFFIX, SealedFile, check_namespace, in_force, read_seals
-from fumarole.pipeline.archive.verifying import Problem, read_whole
+from fumarole.pipeline.archive.verifying import Problem, files_in_place, read_whole
 from fumarole.pipeline.archive.writing import FileWriter
 from fumarole.pipeline.errors import ArchiveError, PipelineError
 from fumarole.pipeline.locks import take
@@ -38,7 +40,7 @@ ROW_GROUP_BYTES: Final = 64 * MIB
 
 
 class DamagedError(ArchiveError):
-    """Files that cannot be read. They and those that would have been joined with them stay as they are."""
+    """Files that are not whole. They and those that would have been joined with them stay as they are."""
 
 
 class Compacted(NamedTuple):
@@ -68,6 +70,7 @@ def compact(
     epoch = int(moment.timestamp() * 1_000_000)
     damaged = []
     with _alone(root, namespace):
+        _clear(root, namespace)
         for folder, files in groupby(
             in_force(root, namespace), lambda file: (file.kind, str(PurePosixPath(file.path).parent))
         ):
@@ -128,14 +131,34 @@ def _alone(root: Root, namespace: str) -> Iterator[None]:
         yield
 
 
+def _clear(root: Root, namespace: str) -> None:
+    """Deletes what killed compactions left: files that were never sealed, so what they were made of is in force.
+
+    Where nobody can be kept out, another compaction may be about to seal them.
+    """
+    if not root.is_local:
+        return
+    # A seal that was set aside, or is none any more, is one too: its file may be all that there is of its rows.
+    seals = {path for folder in (SEALED, ASIDE) for path, _ in root.files(namespace, folder, recursive=True)}
+    sealed = {PurePosixPath(path).name.partition(SEAL_SUFFIX)[0] for path in seals}
+    in_place = (f"{namespace}/{path}" for path in files_in_place(root, namespace))
+    left = [path for path, _ in root.files(namespace, WRITING)]
+    left += [path for path in in_place if PurePosixPath(path).stem not in sealed]
+    for path in left:
+        if PurePosixPath(path).name.startswith(NAME):
+            root.remove(path)
+
+
 def _portions(files: Iterable[SealedFile], target: int) -> Iterator[list[SealedFile]]:
     portion: list[SealedFile] = []
+    size = 0
     for file in files:
-        if portion and sum(each.bytes for each in portion) + file.bytes > target:
+        if portion and size + file.bytes > target:
             if len(portion) > 1:
                 yield portion
-            portion = []
+            portion, size = [], 0
         portion.append(file)
+        size += file.bytes
     if len(portion) > 1:
         yield portion
 
@@ -172,13 +195,12 @@ def _tables(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.
 
 def _groups(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.Table]:
     for file in files:
-        try:
-            path = root.at(namespace, file.path)
-            with pq.ParquetFile(path, filesystem=root.system, page_checksum_verification=True) as source:
-                for number in range(source.num_row_groups):
-                    yield source.read_row_group(number)
-        except (pa.ArrowException, OSError) as wrong:
-            raise DamagedError(f"{file.uri} cannot be read ({str(wrong).splitlines()[0]})") from None
+        data = read_whole(root, namespace, file)
+        if isinstance(data, Problem):
+            raise DamagedError(f"{file.uri} cannot be joined ({data.text})")
+        source = pq.ParquetFile(pa.BufferReader(data))
+        for number in range(source.num_row_groups):
+            yield source.read_row_group(number)
 
 
 def _ended(path: str, moment: datetime) -> bool:

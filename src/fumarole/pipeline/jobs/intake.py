@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import Seal, SealedFile, read_seals
-from fumarole.pipeline.archive.verifying import Problem, problem_of, read_whole
+from fumarole.pipeline.archive.verifying import Problem, read_whole
 from fumarole.pipeline.jobs.compacting import NAME
 from fumarole.pipeline.jobs.log import Aside
 
@@ -78,7 +78,7 @@ class Arrivals:
         return intake
 
     def unreadable(self, files: Iterable[SealedFile]) -> list[Aside]:
-        """Those of the files that have a fault somewhere inside, where a look at their ends does not find it.
+        """Those of the files that are not whole, though they were when they were taken in.
 
         Not those that the file system does not give at the moment: to set them aside would be for ever.
         """
@@ -122,21 +122,21 @@ class Arrivals:
         return sorted(found, key=lambda one: (one[1].kind, one[1].epoch, one[1].first, one[0]))
 
     def _fit(self, name: str, seal: Seal, intake: Intake) -> bool:
-        """Can the file be read, as far as its ends tell? Then it is taken in; otherwise it is set aside, or waits."""
-        problem = problem_of(self._root, self._namespace, seal)
-        if problem is None:
-            intake.names += [name, *seal.replaces]
-        else:
-            kept = intake.away if problem.fault == "unreadable" else intake.aside
-            kept.append(Aside(name=name, reason=problem.text))
-        return problem is None
+        """Is the file what was sealed, to the last bit? Then it is taken in; otherwise it is set aside, or waits."""
+        found = read_whole(self._root, self._namespace, seal)
+        if isinstance(found, Problem):
+            kept = intake.away if found.fault == "unreadable" else intake.aside
+            kept.append(Aside(name=name, reason=found.text))
+            return False
+        intake.names += [name, *seal.replaces]
+        return True
 
     def _still_there(self, names: Iterable[str], aside: Container[str]) -> list[tuple[str, Seal]] | None:
-        """Replaced files, while they can be read; None: one of them cannot, or has been deleted."""
+        """Replaced files, while they are whole; None: one of them is not, or has been deleted."""
         found = []
         for name in names:
             seal = self._seals.get(name)
-            if seal is None or name in aside or problem_of(self._root, self._namespace, seal) is not None:
+            if seal is None or name in aside or isinstance(read_whole(self._root, self._namespace, seal), Problem):
                 return None
             found.append((name, seal))
         return found

@@ -108,7 +108,8 @@ class State:
         self.number = entry.number
         self.taken.update(set(entry.seals) - {each.name for each in entry.aside})  # old entries name them too
         self.replaced.update(dict.fromkeys(entry.replaces, entry.number))
-        self.folders = {path: each for path, each in self.folders.items() if path not in entry.replaces}
+        for path in entry.replaces:
+            self.folders.pop(path, None)
         self.folders.update((each.path, each) for each in entry.folders)
         self.aside += entry.aside
         self.messages += entry.messages
@@ -240,13 +241,16 @@ class Log:
         """What Spark wrote survives a power failure too, before the log says that it is there."""
         if not self.root.is_local:
             return
-        for path in paths:
-            for place in [*Path(self.root.at(path)).rglob("*"), Path(self.root.at(path))]:
-                handle = os.open(place, os.O_RDONLY)
-                try:
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
+        folders = [Path(self.root.at(path)) for path in paths]
+        inside = [place for folder in folders for place in folder.rglob("*")]
+        # The name of a folder is in the one above it: that of the batch in its table's, and that in the output's.
+        above = {place for folder in folders for place in (folder.parent, folder.parent.parent)}
+        for place in (*inside, *folders, *above):
+            handle = os.open(place, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 def _number(path: str) -> int:

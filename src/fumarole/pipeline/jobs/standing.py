@@ -62,9 +62,10 @@ class Progress:
     number: int
     rows: int
     seconds: float
-    lag: float
-    """Seconds from the newest message until it was in the output."""
-    watermark: datetime
+    lag: float | None
+    """Seconds from the newest message until it was in the output; None: the batch had no messages."""
+    watermark: datetime | None
+    """None: there has been no message yet."""
     late: int
     again: int
     """Readings that were described anew."""
@@ -199,13 +200,13 @@ class StandingJob:
         return f"batch={self.state.number + 1:012d}-{uuid.uuid4().hex[:12]}"
 
     def _progress(self, entry: Entry, again: int, intake: Intake, seconds: float) -> Progress:
-        newest = datetime.fromtimestamp(self.state.newest / 1e6, UTC)
+        newest = datetime.fromtimestamp(self.state.newest / 1e6, UTC) if self.state.messages else None
         return Progress(
             number=entry.number,
             rows=entry.messages,
             seconds=seconds,
-            lag=(datetime.now(UTC) - newest).total_seconds(),
-            watermark=newest - self._lateness,
+            lag=(datetime.now(UTC) - newest).total_seconds() if newest and entry.messages else None,
+            watermark=newest and newest - self._lateness,
             late=entry.late,
             again=again,
             aside=tuple(map(_shown, entry.aside)),

@@ -63,13 +63,17 @@ class Buffer:
         """By first offset, in order."""
         self._changing = threading.Lock()
         """One thread appends, another one trims."""
+        self._appending = threading.Lock()
+        """Held for as long as rows are being written: nobody else may number them meanwhile."""
         self._trimmed = 0
+        self._done = 0
         self._lock: IO[bytes] | None = None
 
     def open(self) -> None:
         """Takes it, with all that is there. Raises BufferError where another process has it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._folder.stat().st_uid != os.getuid():
+        # A link that somebody else has put there may lead to any folder of ours.
+        if {self._folder.lstat().st_uid, self._folder.stat().st_uid} != {os.getuid()}:
             raise BufferError(
                 f"the replay buffer {self._folder} is another user's; choose a folder by the option `buffer`"
             )
@@ -93,9 +97,11 @@ class Buffer:
         self.trim(self._trimmed if self._trimmed or self._files else microseconds())
 
     def close(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        """Rows that are being written are waited for; none comes afterwards, because the numbers are another's then."""
+        with self._appending:
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
 
     @property
     def first(self) -> int:
@@ -113,13 +119,19 @@ class Buffer:
             return max(self._trimmed, last + self._files[last].rows)
 
     @property
-    def size(self) -> int:
-        """Bytes on disk."""
+    def waiting(self) -> int:
+        """Bytes on disk of the rows that are not `done`."""
         with self._changing:
-            return sum(file.size for file in self._files.values())
+            return sum(file.size for first, file in self._files.items() if first + file.rows > self._done)
 
     def append(self, rows: pa.Table) -> None:
-        """More rows, on disk when this returns."""
+        """More rows, on disk when this returns. Raises BufferError where it is closed."""
+        with self._appending:
+            if self._lock is None:
+                raise BufferError(f"the replay buffer {self._folder} is closed, and takes no more rows")
+            self._append(rows)
+
+    def _append(self, rows: pa.Table) -> None:
         first, count = self.end, rows.num_rows
         path = self._folder / f"{first:016d}-{count}.arrow"
         aside = path.with_suffix(".part")
@@ -160,6 +172,14 @@ class Buffer:
             f"{start:,} to {end:,}. It is another's buffer, or was deleted, and a live message comes only once: "
             "begin with a new checkpoint"
         )
+
+    def done(self, end: int) -> None:
+        """Rows before this offset are dealt with. They stay until they are trimmed, and take no room from others.
+
+        Spark says that a batch will not be asked for again when it has planned the next. If its rows took room, a
+        buffer that they fill would get no others, and there would be no next batch.
+        """
+        self._done = max(self._done, end)
 
     def trim(self, end: int) -> None:
         """Rows before this offset will not be asked for again."""

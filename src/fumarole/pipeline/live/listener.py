@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
+import time
 
 from fumarole.client import connect
 from fumarole.core.errors import FumaroleError
@@ -13,9 +15,13 @@ from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer
 from fumarole.pipeline.rows import message_table
 
+log = logging.getLogger("fumarole.pipeline")
+
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
 FULL_PAUSE = 0.05
+COMPLAINT_SECONDS = 60.0
+"""Between two log lines about readings that were lost."""
 
 
 class Listener:
@@ -30,6 +36,9 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._error: BaseException | None = None
+        self._lost = 0
+        """Readings that the log has yet to tell of."""
+        self._quiet_until = 0.0
         self._thread = threading.Thread(target=self._run, name="fumarole live", daemon=True)
 
     def start(self) -> None:
@@ -60,19 +69,35 @@ class Listener:
 
     async def _listen(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with connect(self._servers, name="fumarole spark") as client:
-            async for columns in captured(client, self._wanted, self._stop, self._say_ready):
-                await self._room()
-                # What comes meanwhile is taken together, so the more there is the larger are the files.
-                await asyncio.to_thread(self._buffer.append, message_table(columns))
+        try:
+            async with connect(self._servers, name="fumarole spark") as client:
+                async for columns in captured(client, self._wanted, self._stop, self._say_ready, self._lose):
+                    await self._room()
+                    # What comes meanwhile is taken together, so the more there is the larger are the files.
+                    await asyncio.to_thread(self._buffer.append, message_table(columns))
+        finally:
+            self._complain()
 
     async def _say_ready(self) -> None:
         self._ready.set()
 
     async def _room(self) -> None:
-        """A full buffer is waited for: the capture stops reading, and the broker's policy decides (D6)."""
+        """A full buffer is waited for. Messages are not read meanwhile, and the broker's policy decides (D6); readings
+        that a query selects are, and the client keeps the newest."""
         assert self._stop is not None
-        while self._buffer.size > self._most_bytes and not self._stop.is_set():
+        while self._buffer.waiting > self._most_bytes and not self._stop.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FULL_PAUSE):
                     await self._stop.wait()
+
+    def _lose(self, readings: int) -> None:
+        """The broker has delivered them, and counts none of them as dropped: so they are counted here (L3)."""
+        self._lost += readings
+        if time.monotonic() >= self._quiet_until:
+            self._complain()
+
+    def _complain(self) -> None:
+        if self._lost:
+            log.warning("readings lost: %d; they came faster than Spark took them, and the buffer was full", self._lost)
+            self._lost = 0
+            self._quiet_until = time.monotonic() + COMPLAINT_SECONDS

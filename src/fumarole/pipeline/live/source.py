@@ -156,6 +156,7 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._listener.check()
         begin = buffer.first if start is None else start["offset"]
         buffer.check(begin)
+        buffer.done(begin)  # Spark plans a batch when the one before is in its log
         end = buffer.end if self._target is None else self._target
         if isinstance(limit, ReadMaxRows):
             end = min(end, begin + limit.max_rows)
@@ -281,8 +282,6 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
 def _default_buffer(servers: str, wanted: Wanted) -> Path:
     """The same for the same question, so that a query that is started again finds its rows."""
     question = repr((servers, wanted))
-    return (
-        Path(tempfile.gettempdir())
-        / f"fumarole-live-{os.getuid()}"
-        / hashlib.sha256(question.encode()).hexdigest()[:16]
-    )
+    name = hashlib.sha256(question.encode()).hexdigest()[:16]
+    # Not in a folder of all buffers: who made that one before us could put another in the place of ours at any time.
+    return Path(tempfile.gettempdir()) / f"fumarole-live-{os.getuid()}-{name}"

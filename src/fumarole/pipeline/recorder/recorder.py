@@ -1,13 +1,12 @@
 """One recorder at work: a member of a group, its columns on their way to a writer, and the metadata of producers.
 
-The order at the start matters. Messages are captured first and all that is known of producers is asked for then: what
-changes in between is in both, and nothing is missed. It is written as changes of that time, so that the archive stands
-alone; and again whenever the connection was lost, because nobody heard what changed meanwhile. Of each producer it is
-said that this is all: a key that was deleted meanwhile holds no longer, and nobody has to look up which those are.
+The order at the start matters. Messages are captured first and all that is known of producers is asked for then
+(`reconciling.py`): what changes in between is in both, and nothing is missed. It is written as changes of that time, so
+that the archive stands alone.
 
 That a producer was forgotten the broker says on a topic of its own, as a message which takes back all that it had said
-of itself. Where what is recorded does not include that topic it is listened to beside it, in the same group, and only
-the changes are written.
+of itself. Where what is recorded does not include that topic it is captured all the same, so that it stays in its place
+between what the producer said before and after, and only the changes are written.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from fumarole.client import Client, ClientError
-from fumarole.client.capture import gather, microseconds
-from fumarole.client.errors import NoResponders, RefusedError
+from fumarole.client.capture import microseconds
+from fumarole.client.errors import NoResponders
 from fumarole.core.publication import FORGOTTEN
 from fumarole.core.topic import matches, parse_wildcards, split
 from fumarole.pipeline.archive.places import Root
@@ -28,12 +27,10 @@ from fumarole.pipeline.archive.verifying import Recovered, recover
 from fumarole.pipeline.capturing import INTERVAL, Wanted, captured
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.recorder.naming import Lock, take_name
+from fumarole.pipeline.recorder.reconciling import Reconciling
 from fumarole.pipeline.recorder.writer import Progress, Rolling, Writer
-from fumarole.pipeline.rows import change_table, snapshot_table
 
 ASK_DROPS = 2.0
-SNAPSHOT_SECONDS = 30.0
-"""What one page of producers may take: a busy recorder does not read its answers at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +44,11 @@ class Options:
     rolling: Rolling = field(default_factory=Rolling)
     patience: float = 10.0
     """Seconds that a disk which takes nothing is given when the recorder ends."""
+
+    @property
+    def hears_farewells(self) -> bool:
+        """Are they among the messages that are recorded?"""
+        return not self.where and matches(parse_wildcards(self.topic), split(FORGOTTEN))
 
 
 class Recorder:
@@ -70,6 +72,11 @@ class Recorder:
     def backlog(self) -> int:
         return self._writer.backlog
 
+    @property
+    def missed(self) -> int:
+        """Messages that are not in the archive and should be, as far as known."""
+        return self.dropped + self.progress.lost
+
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
@@ -90,7 +97,8 @@ class Recorder:
             recovered = await asyncio.to_thread(recover, root, namespace, lock.name)
             # Also a clock that was put back must not give an epoch again.
             epoch = max(microseconds(), recovered.epoch + 1)
-            writer = Writer(root, namespace, lock.name, epoch, options.group, options.rolling, on_seal)
+            leaves_out = "" if options.hears_farewells else FORGOTTEN
+            writer = Writer(root, namespace, lock.name, epoch, options.group, options.rolling, on_seal, leaves_out)
             for seal in recovered.sealed:
                 on_seal(seal)
             yield cls(client, writer, lock, options, recovered)
@@ -103,20 +111,20 @@ class Recorder:
         `on_ready` is called when the broker has confirmed: from then on every message is recorded.
         """
 
+        options = self._options
+        wanted = Wanted(options.topic, options.where, options.group, farewells=not options.hears_farewells)
+        known = Reconciling(self._client, options.where, self._writer, self._room, lambda: self.missed)
         tasks: list[asyncio.Task[None]] = []
 
         async def ready() -> None:
             on_ready()
-            tasks.append(asyncio.create_task(self._know_producers()))
+            tasks.append(asyncio.create_task(known.run()))
             tasks.append(asyncio.create_task(self._know_drops()))
-            if not self._hears_farewells():
-                tasks.append(asyncio.create_task(self._know_forgotten()))
 
-        options = self._options
-        wanted = Wanted(options.topic, options.where, options.group)
-        self._writer.start()
+        await asyncio.to_thread(self._writer.start)
         try:
             async for columns in captured(self._client, wanted, stop, ready, self._drop):
+                known.hear(columns)
                 await self._room()
                 self._writer.add(columns)
         finally:
@@ -127,47 +135,6 @@ class Recorder:
     def _drop(self, readings: int) -> None:
         self._dropped_before += readings
         self.dropped += readings
-
-    async def _know_producers(self) -> None:
-        """All that is known of producers, at the start and after each time the connection was lost."""
-        losses = -1
-        while True:
-            if losses != self._client.losses and self._client.connected:
-                losses = self._client.losses
-                with contextlib.suppress(ClientError, TimeoutError):
-                    await self._snapshot()
-                    continue
-                losses = -1  # once more
-            await asyncio.sleep(INTERVAL)
-
-    async def _snapshot(self) -> None:
-        # Each page is as of when it is asked for. What changes until the answer is there may be in it, and comes again.
-        now = microseconds()
-        async for page in self._client.all_producers(self._options.where, SNAPSHOT_SECONDS):
-            table = snapshot_table(((producer.id, producer.metadata) for producer in page), now)
-            if table.num_rows:
-                await self._room()
-                self._writer.add_changes(table)
-            now = microseconds()
-
-    def _hears_farewells(self) -> bool:
-        """Are they among the messages that are recorded?"""
-        options = self._options
-        return not options.where and matches(parse_wildcards(options.topic), split(FORGOTTEN))
-
-    async def _know_forgotten(self) -> None:
-        while True:
-            try:
-                async with self._client.subscribe(FORGOTTEN, group=self._options.group) as farewells:
-                    # Room is not waited for: whoever came meanwhile would get a time that is too late.
-                    async for batch in farewells.batches():
-                        said = gather(((each.topic, each.payload, each.header_pairs) for each in batch), microseconds())
-                        self._writer.add_changes(change_table(said))
-                return
-            except RefusedError:
-                return  # who may not hear of it records without it
-            except ClientError:
-                await asyncio.sleep(INTERVAL)
 
     async def _room(self) -> None:
         """A writer that is only slow is waited for; one that cannot write has to throw away."""

@@ -5,6 +5,7 @@
 
 A disk that is full stops this thread at the last step; it tries again every second. What arrives meanwhile waits in the
 backlog, and when that is full it is lost, but counted and numbered: the hole in the sequence tells of it for ever.
+That changes were lost with it no hole tells; `reconciling.py` puts that right.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fumarole.client.capture import Columns
 from fumarole.core.limits import MIB
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import Kind, Seal
 from fumarole.pipeline.archive.writing import SCHEMAS, FileWriter, WholeFile, runs
-from fumarole.pipeline.rows import change_table, message_table
+from fumarole.pipeline.rows import change_table, count_of, message_table
 
 GROUP_ROWS = 262_144
 GROUP_BYTES = 16 * MIB
@@ -83,7 +85,9 @@ class Writer:
         group: str,
         rolling: Rolling,
         on_seal: Callable[[Seal], None],
+        leaves_out: str = "",
     ) -> None:
+        """Of messages on a topic that is left out, only the changes are written."""
         self.progress = Progress()
         self._root = root
         self._namespace = namespace
@@ -92,12 +96,13 @@ class Writer:
         self._group = group
         self._rolling = rolling
         self._on_seal = on_seal
+        self._leaves_out = leaves_out
         self._streams: dict[Kind, _Stream] = {"messages": _Stream("messages"), "changes": _Stream("changes")}
         self._backlog: deque[Columns | pa.Table | int] = deque()
         self._backlog_size = 0
         self._changed = threading.Condition()
         self._finishing = threading.Event()
-        self._give_up_at = 0.0
+        self._patience = 0.0
         self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
         self._error: BaseException | None = None
 
@@ -113,21 +118,32 @@ class Writer:
     def is_full(self) -> bool:
         return self._backlog_size >= MOST_BACKLOG
 
+    @property
+    def is_stuck(self) -> bool:
+        """The disk takes nothing, and no more can wait."""
+        return self.is_full and bool(self.progress.fault)
+
     def start(self) -> None:
+        """To be called before anything is captured: pyarrow loads pandas with the first array that it makes."""
+        pa.array([None])
         self._thread.start()
 
     def add(self, columns: Columns) -> None:
         """Captured messages. Where the disk takes nothing and no more can wait, they are lost."""
-        self.progress.captured += columns.rows
-        if self.is_full and self.progress.fault:
-            self.progress.lost += columns.rows
-            self._put(columns.rows, 0)
-        else:
+        rows = columns.rows - self._left_out(columns)
+        self.progress.captured += rows
+        if not self.is_stuck:
             self._put(columns, columns.size)
+        elif rows:
+            self.progress.lost += rows
+            self._put(rows, 0)
 
-    def add_changes(self, table: pa.Table) -> None:
-        """Changes of metadata that no message brought."""
+    def add_changes(self, table: pa.Table) -> bool:
+        """Changes of metadata that no message brought. False: they cannot wait, and were not taken."""
+        if self.is_stuck:
+            return False
         self._put(table, table.nbytes)
+        return True
 
     def check(self) -> None:
         """Raises what ended the thread, if something did."""
@@ -135,9 +151,9 @@ class Writer:
             raise self._error
 
     def finish(self, patience: float) -> None:
-        """Writes what waits and ends. A disk that takes nothing is tried for so many seconds. Blocks."""
+        """Writes what waits and ends. Where the disk takes nothing it is tried for so many seconds. Blocks."""
         with self._changed:
-            self._give_up_at = time.monotonic() + patience
+            self._patience = patience
             self._finishing.set()
             self._changed.notify()
         self._thread.join()
@@ -170,7 +186,10 @@ class Writer:
         if isinstance(item, int):
             self._skip(item)
         elif isinstance(item, Columns):
-            self._take(self._streams["messages"], message_table(item))
+            table = message_table(item)
+            if self._left_out(item):
+                table = table.filter(pc.not_equal(table["topic"], self._leaves_out))
+            self._take(self._streams["messages"], table)
             if item.metadata:
                 self._take(self._streams["changes"], change_table(item))
             self._release(item.size)
@@ -182,6 +201,9 @@ class Writer:
             if ending or (stream.deadline and now >= stream.deadline):
                 self._roll(stream)
         return not ending
+
+    def _left_out(self, columns: Columns) -> int:
+        return count_of(columns, self._leaves_out) if self._leaves_out else 0
 
     def _release(self, size: int) -> None:
         with self._changed:
@@ -203,7 +225,7 @@ class Writer:
             stream.rows += run.num_rows
             stream.size += run.nbytes
             stream.deadline = stream.deadline or time.monotonic() + self._rolling.seconds
-            if stream.rows >= GROUP_ROWS or stream.size >= GROUP_BYTES:
+            if stream.rows >= GROUP_ROWS or stream.size >= min(GROUP_BYTES, self._rolling.size):
                 self._write_group(stream)
                 if stream.file is not None and stream.file.size >= self._rolling.size:
                     self._roll(stream)
@@ -235,13 +257,15 @@ class Writer:
 
     def _put_whole(self, whole: WholeFile) -> None:
         progress = self.progress
+        give_up_at = 0.0
         while True:
             try:
                 whole.put(self._root)
             except OSError as error:
                 progress.fault = error.strerror or str(error)
                 if self._finishing.wait(RETRY_SECONDS):
-                    if time.monotonic() >= self._give_up_at:
+                    give_up_at = give_up_at or time.monotonic() + self._patience
+                    if time.monotonic() >= give_up_at:
                         raise
                     time.sleep(RETRY_SECONDS / 10)
             else:

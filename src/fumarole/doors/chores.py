@@ -1,0 +1,36 @@
+"""Chores on the event loop: a moment of each of its turns is theirs, and all the rest is everybody else's."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+
+from fumarole.doors.pump import flush
+from fumarole.exchange.node import Node
+
+MOMENT = 0.01
+"""Seconds."""
+
+
+class ChoreTurns:
+    """Goes on with the chores of a node, from their first that is put off until nothing is left."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._chores = node.namespaces.chores
+        self._chores.put_off = self._begin
+        self._has_begun = False
+
+    def _begin(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            asyncio.get_running_loop().call_soon(self._take_a_turn)
+
+    def _take_a_turn(self) -> None:
+        end = monotonic() + MOMENT
+        while (is_more := self._chores.step()) and monotonic() < end:
+            pass
+        flush(self._node.ready)
+        self._has_begun = False
+        if is_more:
+            self._begin()

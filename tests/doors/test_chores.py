@@ -1,0 +1,44 @@
+"""Chores on a real loop."""
+
+import asyncio
+from collections.abc import Iterator
+from time import monotonic
+
+from fumarole.doors.chores import MOMENT, ChoreTurns
+from fumarole.exchange.node import Node
+
+
+class Owner:
+    """Of an outbox: flushed when something is in it."""
+
+    def __init__(self) -> None:
+        self.flushed = 0
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+
+async def test_everybody_else_has_a_turn_in_between() -> None:
+    node, owner, ended = Node("a", "0"), Owner(), asyncio.Event()
+    ChoreTurns(node)
+    turns = 0
+
+    def busy() -> Iterator[None]:
+        for _ in range(20):
+            until = monotonic() + MOMENT / 2
+            while monotonic() < until:
+                pass
+            yield
+        node.ready.append(owner)
+        ended.set()
+
+    for _ in range(2):
+        node.namespaces.chores.begin(busy())
+        while not ended.is_set():
+            await asyncio.sleep(0)
+            turns += 1
+        ended.clear()
+        await asyncio.sleep(0)
+    assert turns >= 2 * 10
+    assert owner.flushed == 2
+    assert not node.namespaces.chores.step()
