@@ -12,8 +12,10 @@ from fumarole.fastpath.engine import PLAIN, Engine, compiled
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.load_profile("ci")
 
-# Who is started in the background by a shell has Ctrl-C ignored, and so would each process that a test starts.
+# Who is started in the background by a shell has Ctrl-C ignored, by nohup SIGHUP; so would each process that a test
+# starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 TESTS = Path(__file__).parent
 SPARK = "pipeline/"
