@@ -5,7 +5,7 @@ from pyspark.sql import functions as sf
 
 from fumarole import pipeline
 from fumarole.core.errors import PatternError
-from fumarole.core.topic import CHANNEL, STRICT, Grammar, matches, parse_pattern, split
+from fumarole.core.topic import CHANNEL, STRICT, Grammar, fits, matches, parse_pattern, split
 from tests.conformance.tables import NATIVE
 from tests.core import strategies
 
@@ -65,6 +65,25 @@ def test_channels(spark: SparkSession) -> None:
         topics,
         CHANNEL,
     )
+
+
+@pytest.mark.timeout(60)
+def test_a_long_topic_takes_no_longer_than_it_should(spark: SparkSession) -> None:
+    topics = ["a" * 8000, "ab" * 4000 + "a", "s." + "a" * 8000]
+    patterns = ["*a*a*a*a*b", "*a*a*a*a*b.*", "*ab*ab*a", "s.*a*a*a*c", "s.*aa*a"]
+    frame = spark.createDataFrame([(topic,) for topic in topics], "topic string")
+    found = frame.select(*[pipeline.topic_matches("topic", pattern) for pattern in patterns]).collect()
+    assert list(map(tuple, found)) == [
+        tuple(fits(parse_pattern(pattern), split(topic)) for pattern in patterns) for topic in topics
+    ]
+
+
+def test_collations_do_not_count(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("USA.x",)], "topic string").selectExpr("topic collate UTF8_LCASE AS topic")
+    columns = [
+        pipeline.topic_matches("topic", pattern) for pattern in ("usa.x", "usa.>", "u*.x", "USA.x", "USA.>", "U*.x")
+    ]
+    assert frame.select(*columns).collect() == [(False,) * 3 + (True,) * 3]
 
 
 def test_no_topic(spark: SparkSession) -> None:

@@ -1,5 +1,6 @@
 """Queries as columns, held to the table of cases and to the definition (M10, M11)."""
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -79,7 +80,7 @@ FLAT_ROWS: list[Values] = [
 ]
 FLAT_QUERIES = [
     "Room = '410'", "room = '410'", "Room = 410", "Level = 5", "Level > 4.5", f"Level = {2**53 + 1}", f"Height = {2**53 + 1}", f"Height < {2**53 + 1}", "Level < 1e300", "Level > -1e300",
-    "Level BETWEEN 1 AND 5.5", "Small IN (0, 'x')", "Outdoors", "Outdoors = true", "Outdoors < true", "`a.b` = 'x'", "a.b = 'y'", "HAS Height", "HAS height", "Missing IS NULL", "NOT Missing = 1",
+    "Level BETWEEN 1 AND 5.5", "Small IN (0, 'x')", f"Level IN ({2**53 + 1}, 5.5)", f"Height IN ({2**53 + 1})", "Height IN (0, 2.5)", "Exact IN (7, 1e300)", "Level NOT IN (5.5, 0.5)", "Room IN (5.5)", "Outdoors", "Outdoors = true", "Outdoors < true", "`a.b` = 'x'", "a.b = 'y'", "HAS Height", "HAS height", "Missing IS NULL", "NOT Missing = 1",
     "Floor = 0.5", "Floor >= 2", "Exact = 7", "Exact > 7", "Room LIKE '4%' OR Height = 0", f"Level = {2**64 - 1}", f"Level >= {-(2**63)}", "HAS Seen", "Seen = 5",
 ]  # fmt: skip
 
@@ -100,9 +101,18 @@ def test_columns_of_ones_own(spark: SparkSession) -> None:
 
 def test_not_a_number_is_above_nothing(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(0, float("nan")), (1, float("inf")), (2, None)], "number int, a double")
-    queries = ["a > 5", "a >= 5", "a < 5", "a = 5", "a != 5", f"a > {2**53 + 1}"]
+    queries = [
+        "a > 5",
+        "a >= 5",
+        "a < 5",
+        "a = 5",
+        "a != 5",
+        f"a > {2**53 + 1}",
+        "a IN (5, 6)",
+        f"a NOT IN ({2**53 + 1})",
+    ]
     expected = [tuple(holds(parse(query), {"a": value}) for query in queries) for value in (float("nan"), float("inf"))]
-    assert answers(frame, list(queries)) == [*expected, (None,) * 6]
+    assert answers(frame, list(queries)) == [*expected, (None,) * 8]
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
@@ -116,7 +126,56 @@ def test_refused_as_live(refusal: Any) -> None:
 
 def test_a_regex_beyond_spark_is_refused_with_a_sentence() -> None:
     with pytest.raises(QueryError, match=r"a regular expression that Spark can follow .*more than one way"):
-        pipeline.where("a MATCHES '(a|ab|b)*c'", VALUE)
+        pipeline.where("a MATCHES '^(a|ab|b)*c'", VALUE)
+
+
+LONG = "a" * 8000
+"""As long as metadata may be."""
+
+
+@pytest.mark.timeout(60)
+def test_a_long_text_takes_no_longer_than_it_should(spark: SparkSession) -> None:
+    tests = [
+        "LIKE '%a%a%a%a%b'",
+        "LIKE '%%%%%%b_'",
+        "LIKE 'a%a_a%_a%aab%b'",
+        "MATCHES '^a.*a.*a.*a.*b'",
+        "LIKE '%a%a_%a'",
+    ]
+    frame = spark.createDataFrame([(0, LONG)], "number int, a string")
+    begin = time.monotonic()
+    assert answers(frame, [f"a {test}" for test in tests]) == [(False, False, False, False, True)]
+    assert time.monotonic() - begin < 15
+
+
+@pytest.mark.parametrize(("first", "step"), [(0, 1), (0.5, 1), (2**53 + 1, 2)])
+def test_a_long_list_of_numbers(spark: SparkSession, first: float, step: int) -> None:
+    """Whole ones, others, and such as no double is."""
+    numbers = ",".join([str(first + step * number) for number in range(900)])
+    rows: list[Values] = [{"a": value} for value in (7, 7.5, -0.0, 2**53 + 7, float(2**53 + 8), "7", "x", True)]
+    queries = [f"a IN ({numbers})", f"a NOT IN ({numbers},'x')"]
+    begin = time.monotonic()
+    found = answers(mapped(spark, enumerate([*rows, {}])), list(queries))
+    assert found == [tuple(holds(parse(query), row) for query in queries) for row in [*rows, {}]]
+    assert time.monotonic() - begin < 15
+
+
+def test_collations_do_not_count(spark: SparkSession) -> None:
+    """Letters have one case (M10), whatever Spark was told of the column."""
+    frame = spark.createDataFrame([(0, "USA")], "number int, Region string").selectExpr(
+        "number", "Region collate UTF8_LCASE AS Region"
+    )
+    queries = [
+        "Region = 'usa'",
+        "Region IN ('usa', 'x')",
+        "Region LIKE 'us%'",
+        "Region LIKE '_sa'",
+        "Region MATCHES 'usa'",
+    ]
+    assert answers(frame, list(queries)) == [(False,) * 5]
+    assert answers(frame, [query.replace("us", "US").replace("sa", "SA").replace("Sa", "SA") for query in queries]) == [
+        (True,) * 5
+    ]
 
 
 def test_no_python_per_row(spark: SparkSession) -> None:

@@ -62,7 +62,15 @@ class Repeat:
     high: int | None
 
 
-Node = Characters | Place | Sequence | Choice | Repeat
+@dataclass(frozen=True, slots=True)
+class First:
+    """A repetition of a set up to the first place where what follows it stands: no other place need be tried."""
+
+    gap: Repeat
+    until: Sequence
+
+
+Node = Characters | Place | Sequence | Choice | Repeat | First
 EMPTY = Sequence(())
 
 
@@ -70,12 +78,12 @@ class CannotTranslateError(ValueError):
     """An expression that only RE2 understands."""
 
 
-_SURROGATES = (0xD800, 0xDFFF)
+SURROGATES = (0xD800, 0xDFFF)
 
 
 @cache
 def _every_character() -> bytes:
-    low, high = _SURROGATES
+    low, high = SURROGATES
     return "".join(map(chr, [*range(low), *range(high + 1, 0x110000)])).encode()
 
 
@@ -88,8 +96,8 @@ def characters(token: str, ignore_case: bool) -> Ranges:
         run = match.group()
         first, last = ord(run[:4].decode(errors="ignore")[0]), ord(run[-4:].decode(errors="ignore")[-1])
         # A run that goes on over the gap of the surrogates is two: half a pair is no character.
-        if first < _SURROGATES[0] and last > _SURROGATES[1]:
-            ranges += [(first, _SURROGATES[0] - 1), (_SURROGATES[1] + 1, last)]
+        if first < SURROGATES[0] and last > SURROGATES[1]:
+            ranges += [(first, SURROGATES[0] - 1), (SURROGATES[1] + 1, last)]
         else:
             ranges.append((first, last))
     return tuple(ranges)
@@ -105,7 +113,7 @@ _ESCAPE = re.compile(
     r"\\(?:[pP](?:\{[^}]*\}|.)|x(?:\{[0-9A-Fa-f]+\}|[0-9A-Fa-f]{2})|[0-7]{1,3}|.)",
     re.DOTALL,
 )
-_GROUP = re.compile(r"\((?:\?P?<\w+>|\?(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)]))?")
+_GROUP = re.compile(r"\((?:\?P?<[^>]+>|\?(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)]))?")
 _COUNT = re.compile(r"\{(?P<low>\d+)(?P<to>,(?P<high>\d*))?\}")
 _PLACES = {r"\A": Place.BEGIN, r"\z": Place.END, r"\b": Place.WORD_EDGE}
 _BYTES_ONLY = {
@@ -146,9 +154,9 @@ class _Parser:
     def _sequence(self) -> Node:
         parts: list[Node] = []
         while self._next() not in {"", "|", ")"}:
-            pieces = list(self._pieces())
-            if pieces:
-                parts += [*pieces[:-1], self._repeated(pieces[-1])]
+            parts += self._pieces()
+            if parts:  # flags and `\Q\E` are no pieces: what is repeated after them stands before them
+                parts[-1] = self._repeated(parts[-1])
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _repeated(self, node: Node) -> Node:
@@ -230,70 +238,24 @@ class _Parser:
         yield node
 
 
-def simplified(node: Node) -> Node:
-    """The same texts, with fewer ways to read them: in `(x+)+` a text of x can be cut anywhere, in `x+` it cannot.
-
-    Under a repetition without end, what may repeat anyway need not repeat by itself, and what may be left out need not
-    be (Brüggemann-Klein's star normal form).
-    """
+def length(node: Node) -> int | None:
+    """How many characters it has, where all its texts have as many."""
     match node:
+        case Characters():
+            return 1
+        case Place():
+            return 0
         case Sequence(parts):
-            return Sequence(tuple(map(simplified, parts)))
+            lengths = [length(part) for part in parts]
+            return None if None in lengths else sum(filter(None, lengths))
         case Choice(options):
-            return _choice(list(map(simplified, options)))
+            lengths = [length(option) for option in options]
+            return lengths[0] if len(set(lengths)) == 1 else None
         case Repeat(inner, low, high):
-            return _repeat(simplified(inner), low, high)
-        case _:
-            return node
-
-
-def _choice(options: list[Node]) -> Node:
-    sets = [option for option in options if isinstance(option, Characters)]
-    others: list[Node] = [option for option in dict.fromkeys(options) if not isinstance(option, Characters)]
-    if sets:
-        others.append(sets[0] if len(sets) == 1 else Characters(_union(sets)))
-    return others[0] if len(others) == 1 else Choice(tuple(others))
-
-
-def _union(sets: list[Characters]) -> Ranges:
-    merged: list[tuple[int, int]] = []
-    for first, last in sorted(each for characters in sets for each in characters.ranges):
-        if merged and first <= merged[-1][1] + 1 and first != _SURROGATES[1] + 1:
-            merged[-1] = merged[-1][0], max(merged[-1][1], last)
-        else:
-            merged.append((first, last))
-    return tuple(merged)
-
-
-def _repeat(inner: Node, low: int, high: int | None) -> Node:
-    if isinstance(inner, Repeat) and {inner.low, low} <= {0, 1} and {inner.high, high} <= {1, None}:
-        return _repeat(inner.node, min(inner.low, low), None if None in {inner.high, high} else 1)
-    if high is None and low <= 1 and not has_places(inner):
-        return Repeat(_bare(inner), 0 if nullable(inner) else low, None)
-    return Repeat(inner, low, high)
-
-
-def _bare(node: Node) -> Node:
-    """What to repeat instead of this node where it is repeated without end."""
-    match node:
-        case Choice(options):
-            return _choice([_bare(option) for option in options if option != EMPTY] or [EMPTY])
-        case Sequence((first, *rest)):
-            return _bare_sequence(first, rest[0] if len(rest) == 1 else Sequence(tuple(rest)))
-        case Repeat(inner, low, high) if low <= 1 and high in {1, None}:
-            return _bare(inner)
-        case _:
-            return node
-
-
-def _bare_sequence(first: Node, rest: Node) -> Node:
-    if rest == EMPTY:
-        return _bare(first)
-    if nullable(first) and nullable(rest):
-        return _choice([_bare(first), _bare(rest)])
-    if nullable(rest):
-        return Sequence((_bare(first), rest))
-    return Sequence((first, _bare(rest))) if nullable(first) else Sequence((first, rest))
+            once = length(inner)
+            return once * low if once is not None and low == high else None
+        case First():
+            return None
 
 
 def nullable(node: Node) -> bool:
@@ -309,6 +271,8 @@ def nullable(node: Node) -> bool:
             return any(map(nullable, options))
         case Repeat(inner, low, _):
             return low == 0 or nullable(inner)
+        case First():
+            return False
 
 
 def has_places(node: Node) -> bool:
@@ -320,5 +284,7 @@ def has_places(node: Node) -> bool:
             return any(map(has_places, parts))
         case Repeat(inner, _, _):
             return has_places(inner)
-        case _:
+        case First(_, until):
+            return has_places(until)
+        case Characters():
             return False

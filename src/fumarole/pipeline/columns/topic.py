@@ -6,11 +6,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from fumarole.core.topic import ONE, SOME, STRICT, Glob, Grammar, Word, literal_prefix, parse_pattern
-from fumarole.pipeline.columns.regex import java_literal
+from fumarole.pipeline.columns.regex import java_in_order, java_literal
 
-_ANY = r"[^\x{2e}]*"
-_REST_OF_WORD = _ANY + "+"
-"""Up to the dot or the end, with nothing to try again."""
+_NOT_A_DOT = r"[^\x{2e}]"
 
 
 def topic_matches(column: Column | str, pattern: str, grammar: Grammar = STRICT) -> Column:
@@ -19,7 +17,7 @@ def topic_matches(column: Column | str, pattern: str, grammar: Grammar = STRICT)
     Where a prefix or equality says it all, that is the column, so that Parquet's own statistics can be used; otherwise
     a regular expression, behind the prefix that it begins with.
     """
-    topic = sf.col(column) if isinstance(column, str) else column
+    topic = (sf.col(column) if isinstance(column, str) else column).cast("string")  # letters have one case
     words = parse_pattern(pattern, grammar)
     if all(isinstance(word, str) for word in words):
         return topic == sf.lit(pattern)
@@ -38,11 +36,10 @@ def _regex(words: tuple[Word, ...]) -> str:
 
 def _word(word: Word) -> str:
     if word is ONE:
-        return _REST_OF_WORD
+        return f"{_NOT_A_DOT}*+"
     if word is SOME:
         return "(?s:.*)"
     if isinstance(word, Glob):
-        parts = _ANY.join(map(java_literal, (word.prefix, *word.middle)))
-        return parts + (_ANY + java_literal(word.suffix) if word.suffix else _REST_OF_WORD)
+        return java_in_order([*map(java_literal, (word.prefix, *word.middle, word.suffix))], _NOT_A_DOT)
     assert isinstance(word, str)
     return java_literal(word)

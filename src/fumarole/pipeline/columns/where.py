@@ -12,12 +12,13 @@ Metadata is found in one of two ways, by the schema:
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 from operator import and_, or_
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sf
@@ -25,7 +26,7 @@ from pyspark.sql import functions as sf
 from fumarole.core.query import tree
 from fumarole.core.query.errors import QueryError, clipped
 from fumarole.core.query.parse import parse
-from fumarole.pipeline.columns.regex import java_regex
+from fumarole.pipeline.columns.regex import java_in_order, java_literal, java_regex
 from fumarole.pipeline.columns.regex_tree import CannotTranslateError
 
 METADATA: Final = "metadata"
@@ -85,7 +86,7 @@ class _Compiler:
                 value = self._value(key)
                 return _comparison(value, ">=", low) & _comparison(value, "<=", high)
             case tree.Like(key, pattern):
-                return sf.like(self._value(key).text, sf.lit(pattern), sf.lit(_escape_for(pattern)))
+                return _like(self._value(key).text, pattern)
             case tree.Matches(key, regex):
                 return self._value(key).text.rlike(_java(query, regex))
 
@@ -152,7 +153,7 @@ def _from_column(column: Column, kind: types.DataType) -> _Value:
     present = column.isNotNull()
     match kind:
         case types.StringType():
-            return _value(present, text=column)
+            return _value(present, text=column.cast(types.StringType()))  # by its letters, whatever its collation
         case types.BooleanType():
             return _value(present, truth=column)
         case types.IntegralType():
@@ -180,9 +181,45 @@ def _comparison(value: _Value, operator: tree.Operator, constant: tree.Constant)
 
 
 def _one_of(value: _Value, constants: tuple[tree.Constant, ...]) -> Column:
-    texts = [constant.value for constant in constants if constant.kind is tree.Kind.TEXT]
-    others = [_comparison(value, "=", constant) for constant in constants if constant.kind is not tree.Kind.TEXT]
-    return reduce(or_, [*([value.text.isin(texts)] if texts else []), *others])
+    """One test for all constants of a kind, however many they are."""
+    kinds: defaultdict[tree.Kind, list[Any]] = defaultdict(list)
+    for constant in constants:
+        kinds[constant.kind].append(constant.value)
+    return reduce(or_, [_among(value, kind, same) for kind, same in kinds.items()])
+
+
+def _among(value: _Value, kind: tree.Kind, constants: list[Any]) -> Column:
+    match kind:
+        case tree.Kind.TEXT:
+            return value.text.isin(constants)
+        case tree.Kind.TRUTH:
+            return value.truth.isin(constants)
+        case tree.Kind.NUMBER:
+            wholes = [Decimal(number) for number in constants if number == int(number) and abs(number) <= _BEYOND]
+            doubles = [float(number) for number in constants if number == float(number)]
+            return sf.when(value.whole.isNotNull(), value.whole.isin(wholes)).otherwise(
+                value.number.isin(doubles) if doubles else _always(value.number, False)
+            )
+
+
+def _like(text: Column, pattern: str) -> Column:
+    """Where a test on its letters says it all, that is the column, so that Parquet's own statistics can be used;
+    otherwise a regular expression, behind the letters that it begins with."""
+    parts = pattern.split("%")
+    if "_" not in pattern:
+        match parts:
+            case [whole]:
+                return text == whole
+            case [first, ""]:
+                return text.startswith(first)
+            case ["", last]:
+                return text.endswith(last)
+            case ["", part, ""]:
+                return text.contains(part)
+    forms = ["".join(["." if sign == "_" else java_literal(sign) for sign in part]) for part in parts]
+    liked = text.rlike(rf"(?s)\A{java_in_order(forms, '.')}\z")
+    begin = parts[0].partition("_")[0]
+    return text.startswith(begin) & liked if begin else liked
 
 
 _APPLY: Final[dict[tree.Operator, Callable[[Column, Column], Column]]] = {
@@ -226,11 +263,6 @@ def _whole_comparison(column: Column, operator: tree.Operator, number: float) ->
 
 _BEYOND: Final = 10**20 - 1
 """The largest WHOLE, greater than any number in metadata: larger ones say no more than it does."""
-
-
-def _escape_for(pattern: str) -> str:
-    """Our LIKE has no escape character, Spark's must have one: a character that the pattern has not."""
-    return next(sign for sign in map(chr, range(0xE000, 0xF8FF)) if sign not in pattern)
 
 
 def _java(test: tree.Matches, regex: str) -> str:
