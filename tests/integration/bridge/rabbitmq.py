@@ -111,6 +111,8 @@ class RabbitMq:
         node = int((self._folder / "pid").read_text())
         os.kill(node, signal.SIGSTOP)
         try:
+            while not _stands_still(node):
+                time.sleep(0.01)
             yield
         finally:
             os.kill(node, signal.SIGCONT)
@@ -143,3 +145,11 @@ class RabbitMq:
 
     def queues(self) -> list[str]:
         return sorted(each["name"] for each in self.ask("queues?columns=name"))
+
+
+def _stands_still(process: int) -> bool:
+    """Do all its threads? They are told to, and one that is running goes on for a moment."""
+    states = [
+        (task / "stat").read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{process}/task").iterdir()
+    ]
+    return all(state == "T" for state in states)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.report import plots
-from fumarole.pipeline.report.figures import bucket, gather
+from fumarole.pipeline.report.figures import Chosen, Window, bucket, gather
 from fumarole.pipeline.report.page import written
 from tests.pipeline.archives import Recorder, at, change, message
 
@@ -109,9 +109,11 @@ def test_subtrees_that_begin_with_an_underscore(spark: SparkSession, tmp_path: P
     assert "_INBOX" in plots.rates(gather(spark, Part(str(tmp_path))))
 
 
-def test_values_further_apart_than_a_number_can_say(spark: SparkSession, tmp_path: Path) -> None:
-    Recorder(tmp_path).seal([message(0, "a", "p", -1.7e308), message(1, "a", "p", 1.7e308)])
-    check_page(written(gather(spark, Part(str(tmp_path)), "p")))
+def test_values_further_apart_than_a_number_can_say() -> None:
+    ends = [-1.7e308, 1.7e308]
+    windows = [Window(at(60 * number), 1, *[value] * 6) for number, value in enumerate(ends)]
+    points = [(at(60 * number), value) for number, value in enumerate(ends)]
+    assert "<svg" in plots.values(Chosen("p", "a", {}, timedelta(minutes=1), windows, points), at(0), at(120))
 
 
 def test_a_bucket_that_is_not_whole_is_no_drop(spark: SparkSession, tmp_path: Path) -> None:
