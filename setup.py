@@ -11,6 +11,7 @@ Then, the compiled fast path. Two kinds of module are compiled, all into the pac
 Generated C goes to build/cython. Where there is no C compiler the package installs without these modules.
 """
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -63,6 +64,10 @@ def fastpath_modules() -> list[Extension]:
 
 class BuildFastpath(build_ext):
     """Says so where a module could not be compiled, and leaves no older form of it behind."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
         if self.inplace:

@@ -14,6 +14,15 @@ from tests.integration.oracle import Target, watched
 from tests.integration.running import RunningBroker
 
 ENGINES = ("compiled", "plain")
+HEAVY = ("test_bad_behaviour.py", "test_churn.py", "test_liveness.py", "test_slow_consumers.py")
+"""What plain Python takes long for: with it, they are for `make soak`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in HEAVY and "[plain" in item.name:
+            item.add_marker(pytest.mark.soak)
 
 
 class Brokers:

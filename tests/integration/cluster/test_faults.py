@@ -14,7 +14,7 @@ from tests.integration.cluster.delays import SlowLine
 from tests.integration.cluster.matrix import CASES, Case, Outcome
 from tests.integration.cluster.nodes import Nodes, namespaces, running, why_no_namespaces
 
-SHORT = ["SIGTERM", "SIGSTOP for 6 s", "every line takes 150 ms", "partition, both ways"]
+SHORT = ["SIGTERM", "partition, both ways"]
 
 
 def faults_in(outcome: Outcome, name: str, slack: float = 1.0) -> list[str]:
