@@ -12,6 +12,7 @@ import aio_pika
 import msgpack
 import pytest
 
+from fumarole.bridge.amqp import GONE
 from fumarole.bridge.xmq_routes import TOPIC, Routes
 from tests.conformance.tables import AMQP_BINDINGS, AMQP_KEYS
 from tests.integration.bridge.bridges import Dealer, RunningBridge, dealers, pack
@@ -285,6 +286,13 @@ def test_calls_gather_replies(bridge: RunningBridge) -> None:
     assert bridge.status()["calls"] == 0
 
 
+def heard_until(dealer: Dealer, identity: bytes) -> list[list[bytes]]:
+    heard = [dealer.hear()]
+    while heard[-1][-1] != identity:
+        heard.append(dealer.hear())
+    return heard
+
+
 def test_an_exchange_that_is_gone_costs_nobody_else_anything(bridge: RunningBridge, rabbitmq: RabbitMq) -> None:
     """It was published to before, so its messages take the quick way; then it is deleted."""
     rabbitmq.ask("exchanges/%2F/short-lived", "PUT", {"type": "fanout"})
@@ -296,7 +304,10 @@ def test_an_exchange_that_is_gone_costs_nobody_else_anything(bridge: RunningBrid
         refused: list[list[bytes]] = []
         while not refused:
             careless.say(b"send", b"short-lived", b"", pack())
-            refused = careless.flush()
+            careless.say(b"flush", b"f")
+            *refused, ended = heard_until(careless, b"f")
+            # What was on its way when the exchange went is lost, and the flush says so.
+            assert ended in ([b"done", b"f"], [b"error", GONE.encode(), b"f"])
         assert refused == [[b"error", b"there is no exchange 'short-lived'"]]
         other.say(b"send", b"amq.topic", b"still.here", pack(b"1"))
         assert [each["payload"] for _, each in other.messages(1)] == [b"1"]
