@@ -159,7 +159,38 @@ def plan_of(spark: SparkSession) -> str:
 
 
 def test_few_are_sent_to_all_workers(spark: SparkSession) -> None:
-    assert re.search(r"BroadcastHashJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftOuter, BuildRight", plan_of(spark))
+    """In the order of time, as readings come: Spark must not take that for useless."""
+    plan = plan_of(spark)
+    assert re.search(r"BroadcastHashJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftOuter, BuildRight", plan)
+    assert re.search(r"Sort \[_from#\d+ ASC NULLS FIRST\], false", plan)
+
+
+@pytest.mark.parametrize(
+    ("setting", "size"), [("8g", 8 << 30), ("512m", 512 << 20), ("2048", 2 << 30), ("1TB", 1 << 40), ("64kb", 64 << 10)]
+)
+def test_memory_as_spark_says_it(setting: str, size: int) -> None:
+    assert transform._bytes(setting) == size
+
+
+def test_a_setting_that_is_not_understood_sends_nothing_to_all_workers() -> None:
+    assert transform._bytes("much") == 0
+
+
+@pytest.mark.parametrize("way", ["few", "many"])
+def test_the_same_again_is_not_compiled_again(way: str, spark: SparkSession, request: pytest.FixtureRequest) -> None:
+    """A standing job does it for every batch: what Java knows by then of the code must not be lost each time."""
+    if way == "many":
+        request.getfixturevalue("many")
+    assert spark._jvm is not None
+    compilations = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    messages, changes = frames(spark, [(5, "p", {"b": "own"})], [(1, "p", {"a": 1}, "r", 1)])
+    expected = {0: {"a": 1.0, "b": "own"}}
+    assert enriched(pipeline.enrich(messages, changes)) == expected
+    assert len(pipeline.rollup(messages).collect()) == 1
+    before = compilations.getCount()
+    assert enriched(pipeline.enrich(messages, changes)) == expected
+    assert len(pipeline.rollup(messages).collect()) == 1
+    assert compilations.getCount() == before
 
 
 @pytest.mark.usefixtures("many")
@@ -192,7 +223,7 @@ def test_a_part_fits_into_memory(spark: SparkSession, monkeypatch: pytest.Monkey
     assert f"hashpartitioning(_place, {usual})" in re.sub(r"#\d+L?", "", plan_of(spark))
     monkeypatch.setattr(transform, "_A_PART", 2)
     parts = re.findall(r"hashpartitioning\((?:_place|_found_at)#\d+L, (\d+)\)", plan_of(spark))
-    assert parts == ["200", "200"]
+    assert parts == ["150", "150"]
 
 
 def test_of_some_keys(spark: SparkSession) -> None:

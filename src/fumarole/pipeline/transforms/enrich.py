@@ -20,26 +20,30 @@ Producer and bucket are joined as one number, their hash, which is called a plac
 numbers that is quicker than the one for rows. Of two producers that share a place by chance, each still gets its own
 versions: the join looks at the producer as well.
 
-Readings are never sorted. A few versions are sent to all workers. Many are dealt out by place, and the readings with
-them; then each worker has a table of its part, and there are so many parts that one fits into a worker's memory.
+Readings are never sorted. Versions that take a small part of a worker's memory are sent to all workers, in the order of
+time: archived readings come in that order too, and what the next one looks for lies beside what the last one found, so
+that a large table is read as from a small one. More of them are dealt out by place, and the readings with them; then
+each worker has a table of its part, and there are so many parts that one fits into a worker's memory.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from fumarole.core.limits import MIB
+from fumarole.core.limits import KIB, MIB
 from fumarole.pipeline.archive.schema import ANEW
 from fumarole.pipeline.columns.where import METADATA, VALUE
 from fumarole.pipeline.tables import METADATA_MAP
 
 _ORDER = ("time", "epoch", "recorder", "sequence")
-_SENT_TO_ALL = 128 * MIB
-"""Versions of so many bytes, and less."""
+_SENT_TO_ALL = 1 / 8
+"""Versions that take so much of a worker's memory, and less: Spark has them twice while it makes the table."""
+_MOST_SENT_TO_ALL = 1024 * MIB
 _A_PART = 32 * MIB
 """Of those that are dealt out."""
 _MOST_PARTS = 2_000
@@ -86,8 +90,10 @@ class _Facts:
 
     @property
     def size(self) -> int:
-        """What their versions take in memory, at most, about: if each has all keys, and stands in two buckets."""
-        return int(2 * self.count * (100 + self.most_keys * (100 + self.text)))
+        """What their versions take in memory, at most, about: if each has all keys, and one of each bucket stands in
+        the next as well.
+        """
+        return int((1 + 1 / _IN_A_BUCKET) * self.count * (100 + self.most_keys * (100 + self.text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,27 +130,44 @@ def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None =
         described = messages.withColumn(METADATA, _nothing())
     else:
         buckets = _Buckets.of_changes(facts)
-        described = _as_of(messages, _dealt(_versions(asked, facts, buckets), facts), buckets)
-    return described.withColumn(METADATA, _with_own(sf.col(METADATA), sf.col("changes"), keys))
+        described = _as_of(messages, _dealt(_versions(asked, facts), facts, buckets), buckets)
+    return _with_own(described, keys)
 
 
-def _dealt(versions: DataFrame, facts: _Facts) -> DataFrame:
+def _dealt(versions: DataFrame, facts: _Facts, buckets: _Buckets) -> DataFrame:
     """To all workers, or to each a part. Said to Spark outright, whose guess goes by the size of the files: that says
     nothing of the maps that come out of them, and a table taken for small could fill the memory of all workers.
     """
-    if facts.size <= _SENT_TO_ALL:
-        return versions.hint("broadcast")
-    usual = versions.sparkSession.conf.get("spark.sql.shuffle.partitions")
+    spark = versions.sparkSession
+    if facts.size <= min(_MOST_SENT_TO_ALL, _SENT_TO_ALL * _memory(spark)):
+        # Before they are put into buckets: an order that is asked for right below a join, Spark takes for useless.
+        return _at_places(versions.sortWithinPartitions("_from"), buckets).hint("broadcast")
+    usual = spark.conf.get("spark.sql.shuffle.partitions")
     parts = max(int(usual or 1), min(_MOST_PARTS, facts.size // _A_PART))
-    return versions.repartition(parts, "_found_at").hint("shuffle_hash")
+    return _at_places(versions, buckets).repartition(parts, "_found_at").hint("shuffle_hash")
+
+
+def _memory(spark: SparkSession) -> int:
+    """Bytes that a worker has, or the driver, where that has less: it makes the table that is sent."""
+    local = (spark.conf.get("spark.master", "local") or "").startswith("local")
+    names = ["spark.driver.memory"] if local else ["spark.driver.memory", "spark.executor.memory"]
+    return min(_bytes(spark.conf.get(name, "1g") or "1g") for name in names)
+
+
+def _bytes(setting: str) -> int:
+    """Of memory, as Spark's settings say it: `8g`, `512m`, or a number of MiB."""
+    said = re.fullmatch(r"(\d+)([kmgt]?)b?", setting.strip().lower())
+    if said is None:
+        return 0
+    return int(said[1]) * {"k": KIB, "": MIB, "m": MIB, "g": KIB * MIB, "t": MIB * MIB}[said[2]]
 
 
 def _nothing() -> Column:
     return sf.create_map().cast(METADATA_MAP)
 
 
-def _versions(changes: DataFrame, facts: _Facts, buckets: _Buckets) -> DataFrame:
-    """For each producer all that held from a time until the next, in each bucket that this reaches into."""
+def _versions(changes: DataFrame, facts: _Facts) -> DataFrame:
+    """For each producer all that held from a time until the next."""
     in_order = Window.partitionBy("producer").orderBy(*_ORDER)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     if len(facts.keys) <= _MOST_KEYS:
@@ -154,8 +177,6 @@ def _versions(changes: DataFrame, facts: _Facts, buckets: _Buckets) -> DataFrame
         about = [sf.col("_number") == number for number in range(1, facts.most_keys + 1)]
     entry = sf.struct("key", sf.struct(*VALUE.fieldNames()).alias("value"))
     latest = [sf.last(sf.when(it | _is_anew(), entry), ignorenulls=True).over(so_far) for it in about]
-    last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
-    reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
     return (
         changes.select(
             "producer",
@@ -169,10 +190,17 @@ def _versions(changes: DataFrame, facts: _Facts, buckets: _Buckets) -> DataFrame
             sf.col("producer").alias("_producer"),
             sf.col("time").alias("_from"),
             "_until",
-            sf.map_from_entries(sf.filter("_entries", _held)).cast(METADATA_MAP).alias(METADATA),
+            sf.map_from_entries(_held()).cast(METADATA_MAP).alias(METADATA),
         )
-        # After the map is made: what stands beside it would have Spark make one for each bucket.
-        .select("*", sf.explode(sf.sequence(buckets.of(sf.col("_from")), reaches_to)).alias("_bucket"))
+    )
+
+
+def _at_places(versions: DataFrame, buckets: _Buckets) -> DataFrame:
+    """In each bucket that they reach into. The maps are made before: beside this, Spark would make one for each."""
+    last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
+    reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
+    return (
+        versions.select("*", sf.explode(sf.sequence(buckets.of(sf.col("_from")), reaches_to)).alias("_bucket"))
         .withColumn("_found_at", _place(sf.col("_producer"), sf.col("_bucket")))
         .drop("_bucket")
     )
@@ -193,8 +221,8 @@ def _most_keys(changes: DataFrame) -> int:
     return int(most[0])
 
 
-def _held(entry: Column) -> Column:
-    return entry.isNotNull() & ~entry["value"]["kind"].isin("gone", ANEW)
+def _held() -> Column:
+    return sf.expr(f"filter(_entries, it -> it IS NOT NULL AND it.value.kind NOT IN ('gone', '{ANEW}'))")
 
 
 def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:
@@ -210,17 +238,23 @@ def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataF
     )
 
 
-def _with_own(metadata: Column, own: Column, keys: Sequence[str] | None) -> Column:
-    """What the message itself said, on top.
+def _with_own(described: DataFrame, keys: Sequence[str] | None) -> DataFrame:
+    """With what each message itself said, on top.
 
     By functions of arrays: those of maps Spark does not compile, and all columns of each reading would be copied again.
+    In SQL: what is said with Python's lambdas is given new names each time, and each batch would be compiled anew.
     """
-    said = own if keys is None else sf.filter(own, lambda change: change["key"].isin(list(keys)))
-    others = sf.filter(sf.map_entries(metadata), lambda entry: ~sf.array_contains(said["key"], entry["key"]))
-    new = sf.transform(
-        sf.filter(said, lambda change: change["kind"] != "gone"),
-        lambda change: sf.struct(
-            change["key"].alias("key"), sf.struct(*[change[name] for name in VALUE.fieldNames()]).alias("value")
-        ),
+    asked = sf.lit(None) if keys is None else sf.array(*[sf.lit(key) for key in keys])
+    value = ", ".join(f"it.{name} AS {name}" for name in VALUE.fieldNames())
+    others = sf.expr("filter(map_entries(metadata), it -> NOT array_contains(changes.key, it.key))")
+    new = sf.expr(
+        f"transform("
+        f"filter(changes, it -> it.kind <> 'gone' AND (_asked IS NULL OR array_contains(_asked, it.key))),"
+        f"it -> struct(it.key AS key, struct({value}) AS value))"
     )
-    return sf.when(sf.size(own) > 0, sf.map_from_entries(sf.concat(others, new))).otherwise(metadata)
+    merged = sf.when(sf.size("changes") > 0, sf.map_from_entries(sf.concat(others, new))).otherwise(sf.col(METADATA))
+    return (
+        described.withColumn("_asked", asked.cast("array<string>"))
+        .withColumn(METADATA, merged.cast(METADATA_MAP))
+        .drop("_asked")
+    )

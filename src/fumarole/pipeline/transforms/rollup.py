@@ -61,12 +61,9 @@ def merged(shares: DataFrame, by: Sequence[str] = BY) -> DataFrame:
         sf.collect_list(sf.when(with_numbers, sf.struct("numbers", "mean", "spread"))).alias("shares"),
         sf.kll_merge_agg_double(sf.when(with_numbers, sf.col("sketch"))).alias("sketch"),
     )
-    # Around the common mean: each share's own spread, and how far its mean lies from it.
-    around = sf.aggregate(
-        "shares",
-        sf.lit(0.0),
-        lambda total, share: total + share["spread"] + share["numbers"] * sf.pow(share["mean"] - sf.col("mean"), 2),
-    )
+    # Around the common mean: each share's own spread, and how far its mean lies from it. In SQL: Python's lambdas are
+    # given new names each time, and each batch would be compiled anew.
+    around = sf.expr("aggregate(shares, 0D, (total, it) -> total + it.spread + it.numbers * power(it.mean - mean, 2))")
     return combined.withColumn("spread", around).drop("shares")
 
 
