@@ -165,6 +165,15 @@ def test_few_are_sent_to_all_workers(spark: SparkSession) -> None:
     assert re.search(r"Sort \[_from#\d+ ASC NULLS FIRST\], false", plan)
 
 
+def test_one_long_value_may_stand_in_all_versions(spark: SparkSession) -> None:
+    """On average values are short; yet what is to be sent has the long one once for each change of the other key."""
+    said: list[Change] = [(0, "p", {"about": "x" * 8_000}, "r", 1)]
+    said += [(time, "p", {"state": time}, "r", 1) for time in range(1, 100)]
+    facts = transform._Facts.of(frames(spark, [], said)[1])
+    assert facts is not None
+    assert facts.size > 99 * 8_000
+
+
 @pytest.mark.parametrize(
     ("setting", "size"), [("8g", 8 << 30), ("512m", 512 << 20), ("2048", 2 << 30), ("1TB", 1 << 40), ("64kb", 64 << 10)]
 )

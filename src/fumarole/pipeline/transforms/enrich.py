@@ -47,7 +47,7 @@ _MOST_SENT_TO_ALL = 1024 * MIB
 _A_PART = 32 * MIB
 """Of those that are dealt out."""
 _MOST_PARTS = 2_000
-"""Where one producer has very many keys, versions of the others are far smaller than is reckoned."""
+"""Where one value is very long, or one producer has very many keys, most versions are far smaller than is reckoned."""
 _MOST_KEYS = 64
 """Of all producers together: a column for each. With more, each producer's are numbered, a column for each number."""
 _MOST_BUCKETS = 10_000
@@ -64,8 +64,8 @@ class _Facts:
     begin: int
     end: int
     keys: Sequence[str]
-    text: float
-    """Bytes of a value, on average."""
+    text: int
+    """Bytes of the longest value. Not of most: all versions of a producer have it, until it says something else."""
     most_keys: int
     """Of one producer, over all the time."""
 
@@ -78,7 +78,7 @@ class _Facts:
             # A clock that was far off, now and then, must not decide how wide buckets are.
             sf.percentile_approx(sf.unix_micros("time"), [0.01, 0.99]).alias("times"),
             sf.sort_array(sf.collect_set(sf.when(~_is_anew(), sf.col("key")))).alias("keys"),
-            sf.avg(sf.octet_length("text")).alias("text"),
+            sf.max(sf.octet_length("text")).alias("text"),
         ).first()
         assert found is not None
         if not found["keys"]:
@@ -86,7 +86,7 @@ class _Facts:
         begin, end = found["times"]
         keys = found["keys"]
         most = len(keys) if len(keys) <= _MOST_KEYS else _most_keys(changes)
-        return cls(found["count"], found["producers"], begin, end, keys, found["text"] or 0.0, most)
+        return cls(found["count"], found["producers"], begin, end, keys, found["text"] or 0, most)
 
     @property
     def size(self) -> int:
