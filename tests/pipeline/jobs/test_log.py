@@ -1,6 +1,10 @@
-"""The standing job's log where nobody can be kept from starting a second job. The rest is in `test_standing`."""
+"""The standing job's log: where nobody can be kept from starting a second job, and after very many batches.
+
+The rest is in `test_standing`.
+"""
 
 import os
+import random
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,7 +12,8 @@ import pytest
 from pyarrow import fs
 
 from fumarole.pipeline.archive.places import Root
-from fumarole.pipeline.jobs.log import GRACE, Entry, Folder, Job, JobError, Log
+from fumarole.pipeline.jobs import log as jobs_log
+from fumarole.pipeline.jobs.log import GRACE, LOG, Aside, Entry, Folder, Job, JobError, Log, State, entry_name, sum_name
 from tests.pipeline.archives import BEGIN
 
 RUNNING = Folder(table="readings", name="batch=000000000001-a", rows=1)
@@ -61,3 +66,105 @@ def test_names_of_folders_are_synced_too(tmp_path: Path, monkeypatch: pytest.Mon
     Log(tmp_path).sync([RUNNING.path])
     folders = (file.parent, tmp_path / RUNNING.path, tmp_path / "readings", tmp_path)
     assert synced == {file, *folders}
+
+
+def batches(log: Log, count: int, seed: int = 1) -> list[Entry]:
+    """Each takes something in, writes a folder, and now and then replaces some."""
+    chance = random.Random(seed)
+    made: list[Entry] = []
+    standing: list[str] = []
+    for number in range(1, count + 1):
+        folder = Folder(table="readings", name=f"batch={number:012d}-a", rows=number, last=number)
+        log.root.system.create_dir(log.root.at(folder.path))
+        replaces = tuple(standing) if len(standing) > 6 else ()
+        standing = [*(standing if not replaces else []), folder.path]
+        aside = (Aside(name=f"r-{number}-1", reason="torn"),) if chance.random() < 0.2 else ()
+        seals = (f"r-{number}-0", f"r-{number}-1")
+        newest = chance.randrange(1000)
+        made.append(
+            Entry(
+                number=number,
+                seals=seals,
+                folders=(folder,),
+                replaces=replaces,
+                aside=aside,
+                messages=number,
+                late=number % 3,
+                newest=newest,
+            )
+        )
+    return made
+
+
+def names(log: Log) -> list[str]:
+    return sorted(path.removeprefix(f"{LOG}/") for path, _ in log.root.files(LOG))
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are written every tenth time."""
+    monkeypatch.setattr(jobs_log, "SUM_EVERY", 10)
+
+
+@pytest.mark.usefixtures("often")
+def test_sums_come_to_the_same_as_all_batches(log: Log) -> None:
+    definition = State()
+    for entry in batches(log, 95):
+        log.commit(entry)
+        definition.add(entry)
+        now = BEGIN + (GRACE if entry.number > 45 else GRACE / 2)
+        log.sum_up(definition, now)
+        assert Log(log.root).state() == definition
+        if entry.number == 45:
+            assert len(names(log)) == len(["job.json"]) + 45 + 4, "those who are reading may still need them"
+    assert names(log) == [sum_name(90), *(entry_name(number) for number in range(91, 96)), "job.json"]
+
+
+@pytest.mark.usefixtures("often")
+def test_batches_that_were_summed_up_are_not_done_again(log: Log) -> None:
+    state = State()
+    *before, last = batches(log, 21)
+    for entry in before:
+        log.commit(entry)
+        state.add(entry)
+        log.sum_up(state, BEGIN + GRACE)
+    assert names(log) == [sum_name(20), "job.json"]
+    for entry in before:
+        with pytest.raises(JobError, match=rf"another job has written batch {entry.number} of"):
+            log.commit(entry)
+    log.commit(last)
+    assert log.state().number == 21
+
+
+@pytest.mark.usefixtures("often")
+def test_folders_are_swept_also_when_nobody_knows_any_longer_when_they_were_replaced(log: Log) -> None:
+    state = State()
+    for entry in batches(log, 20):
+        log.commit(entry)
+        state.add(entry)
+    standing = set(state.folders)
+    replaced = set(state.replaced)
+    log.sum_up(state, BEGIN + GRACE)
+    reopened = log.state()
+    swept = log.sweep(reopened, BEGIN + GRACE / 2)
+    assert set(swept) == replaced
+    assert standing <= set(log.written())
+    assert reopened.replaced == {}
+
+
+@pytest.mark.usefixtures("often")
+def test_a_sum_that_is_gone_or_torn(log: Log) -> None:
+    state = State()
+    for entry in batches(log, 12):
+        log.commit(entry)
+        state.add(entry)
+        log.sum_up(state, BEGIN + GRACE)
+    whole = log.root.read(LOG, sum_name(10))
+    log.root.put(LOG, sum_name(10), whole[:-9])
+    with pytest.raises(JobError, match=r"000000000010\.sum\.json is not what a job wrote"):
+        log.state()
+    log.root.remove(LOG, sum_name(10))
+    with pytest.raises(JobError, match=r"batch 1 is missing from .*, though batch 11 is there"):
+        log.state()
+    log.root.put(LOG, sum_name(10), whole)
+    assert log.state() == state

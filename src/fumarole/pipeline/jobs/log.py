@@ -1,23 +1,29 @@
 """The standing job's log: what has been taken in, and which folders of the output are in force.
 
-    OUT/_log/job.json             what the job is: archive, namespace, windows
-    OUT/_log/000000000007.json    batch 7: the seals it took in, the folders it wrote, those it put out of force
-    OUT/readings/batch=000000000007-5f0c…/date=…/hour=…/….parquet
+    OUT/_log/job.json                 what the job is: archive, namespace, windows
+    OUT/_log/000000000107.json        batch 107: the seals it took in, the folders it wrote, those it put out of force
+    OUT/_log/000000000100.sum.json    what batches 1 to 100 come to
+    OUT/readings/batch=000000000107-5f0c…/date=…/hour=…/….parquet
 
 A batch counts from the moment in which its entry appears, whole, under the next number. Whatever was written before
 that moment, by a driver that died, is in no entry, so nobody reads it, and the next driver sweeps it away: at once
 where it can be sure to be alone, else when it has lain there for a time of grace. There is nothing else to recover.
 Input and output are told in one file, so neither can be without the other (P5).
+
+A job that runs for years has millions of batches. So every hundredth time the sum of all is written down too, and who
+reads the log begins there. Entries before a sum that has stood for the time of grace nobody reads any longer: they are
+deleted.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -27,9 +33,14 @@ from fumarole.pipeline.errors import PipelineError
 LOG = "_log"
 JOB = "job.json"
 VERSION = 1
+SUM_EVERY = 100
+"""Batches."""
 GRACE = timedelta(hours=1)
 """How long folders that were replaced stay, for those who are reading them; and those that a driver may be writing."""
 FOREVER = datetime.max.replace(tzinfo=UTC)
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_ENTRY = re.compile(r"(\d{12})\.json")
+_SUM = re.compile(r"(\d{12})\.sum\.json")
 _BATCH = re.compile(r"batch=(\d+)-")
 
 
@@ -90,7 +101,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class State:
-    """All entries together."""
+    """What the entries come to, all together."""
 
     number: int = 0
     taken: set[str] = field(default_factory=set)
@@ -121,13 +132,17 @@ class State:
         return [each for each in self.folders.values() if each.table == table]
 
 
-_decode_entry = msgspec.json.Decoder(Entry).decode
-_decode_job = msgspec.json.Decoder(Job).decode
+_Kind = TypeVar("_Kind", Entry, State)
 
 
 def entry_name(number: int) -> str:
     """Twelve digits, so that names are in order too."""
     return f"{number:012d}.json"
+
+
+def sum_name(number: int) -> str:
+    """Of what all batches up to this one come to."""
+    return f"{number:012d}.sum.json"
 
 
 class Log:
@@ -145,7 +160,7 @@ class Log:
             version = int(msgspec.json.decode(data)["version"])
             if version > VERSION:
                 raise JobError(f"{self.root.name} was made by a newer Fumarole (its log is of version {version})")
-            return _decode_job(data)
+            return msgspec.json.decode(data, type=Job)
         except (msgspec.DecodeError, KeyError, TypeError, ValueError):
             raise self._unknown(JOB) from None
 
@@ -153,37 +168,41 @@ class Log:
         """The first thing that is written."""
         self.root.put(LOG, JOB, msgspec.json.encode(job))
 
-    def entries(self) -> Iterator[Entry]:
-        """All batches, in order. Raises JobError where one is missing, or is none."""
-        names = sorted(path.rpartition("/")[2] for path, _ in self.root.files(LOG))
-        numbers = [int(name.removesuffix(".json")) for name in names if re.fullmatch(r"\d+\.json", name)]
-        for expected, number in enumerate(numbers, 1):
-            if number != expected:
+    def state(self) -> State:
+        """Where the job is. Raises JobError where a batch is missing, or something is not what a job wrote."""
+        entries, sums = self._numbers()
+        state = self._read(sum_name(sums[-1]), State) if sums else State()
+        for number in entries:
+            if number <= state.number:
+                continue
+            if number != state.number + 1:
                 raise JobError(
-                    f"batch {expected} is missing from {self.root.uri(LOG)}, though batch {number} is there; "
+                    f"batch {state.number + 1} is missing from {self.root.uri(LOG)}, though batch {number} is there; "
                     "put it back, or begin anew with another --out"
                 )
-            yield self._entry(entry_name(number))
+            state.add(self._read(entry_name(number), Entry))
+        return state
 
-    def _entry(self, name: str) -> Entry:
+    def _numbers(self) -> tuple[list[int], list[int]]:
+        """Of the entries that are there, and of the sums, each in order."""
+        names = [path.rpartition("/")[2] for path, _ in self.root.files(LOG)]
+        entries = sorted(int(found[1]) for found in map(_ENTRY.fullmatch, names) if found)
+        sums = sorted(int(found[1]) for found in map(_SUM.fullmatch, names) if found)
+        return entries, sums
+
+    def _read(self, name: str, kind: type[_Kind]) -> _Kind:
         try:
-            return _decode_entry(self.root.read(LOG, name))
+            return msgspec.json.decode(self.root.read(LOG, name), type=kind)
         except msgspec.DecodeError:
             raise self._unknown(name) from None
 
     def _unknown(self, name: str) -> JobError:
         return JobError(f"{self.root.uri(LOG, name)} is not what a job wrote; the output cannot be gone on with")
 
-    def state(self) -> State:
-        """Where the job is."""
-        state = State()
-        for entry in self.entries():
-            state.add(entry)
-        return state
-
     def commit(self, entry: Entry) -> None:
         """From here on the batch is done. Raises JobError where somebody else has done it, or its folders are gone."""
-        if self.root.exists(LOG, entry_name(entry.number)):
+        entries, sums = self._numbers()
+        if max((*entries, *sums), default=0) >= entry.number:
             raise JobError(
                 f"another job has written batch {entry.number} of {self.root.name}; only one can run at a time"
             )
@@ -191,6 +210,17 @@ class Log:
         if missing:
             raise JobError(f"{self.root.uri(missing[0])} is gone, though it was just written; start the job again")
         self.root.put(LOG, entry_name(entry.number), msgspec.json.encode(entry))
+
+    def sum_up(self, state: State, now: datetime, grace: timedelta = GRACE) -> None:
+        """Every hundredth batch, so that who reads the log need not read all of it. Then most of it can go."""
+        if state.number % SUM_EVERY:
+            return
+        self.root.put(LOG, sum_name(state.number), msgspec.json.encode(state))
+        entries, sums = self._numbers()
+        stood = [each for each in sums if (self.root.written_at(LOG, sum_name(each)) or FOREVER) <= now - grace]
+        if stood:
+            for name in (*(entry_name(each) for each in entries if each <= stood[-1]), *map(sum_name, stood[:-1])):
+                self.root.remove(LOG, name)
 
     def written(self) -> list[str]:
         """The folders that are there, in force or not, by path."""
@@ -227,14 +257,18 @@ class Log:
         ]
         for path in swept:
             self.root.system.delete_dir(self.root.at(path))
+            state.replaced.pop(path, None)
         return swept
 
     def _last_of_use(self, path: str, state: State) -> datetime:
         """Until when somebody may have been reading, or writing, a folder that is not in force."""
         if path in state.replaced:
-            return self.root.written_at(LOG, entry_name(state.replaced[path])) or FOREVER
+            entry = entry_name(state.replaced[path])
+            if not self.root.exists(LOG, entry):
+                return LONG_AGO  # `sum_up` has deleted it since
+            return self.root.written_at(LOG, entry) or FOREVER
         if self.root.is_local:  # there only one driver runs (`standing.alone`), and it is writing nothing
-            return datetime.min.replace(tzinfo=UTC)
+            return LONG_AGO
         return self.root.changed_at(path) or FOREVER
 
     def sync(self, paths: Iterable[str]) -> None:

@@ -146,9 +146,7 @@ class StandingJob:
             if not intake:
                 return
             intake, entry, again = self._fit_batch(intake)
-            self.log.sync(each.path for each in entry.folders)
-            self.log.commit(entry)
-            self.state.add(entry)
+            self._record(entry)
             yield self._progress(entry, again, intake, time.monotonic() - begin)
             self._tidy()
 
@@ -190,10 +188,15 @@ class StandingJob:
                 folder = self._write_parts(rollup.merged(rows), table, name)
             replaced = tuple(each.path for each in small)
             entry = Entry(number=self.state.number + 1, seals=(), folders=(folder,), replaces=replaced)
-            self.log.sync([folder.path])
-            self.log.commit(entry)
-            self.state.add(entry)
+            self._record(entry)
             self.log.sweep(self.state, datetime.now(UTC))
+
+    def _record(self, entry: Entry) -> None:
+        """From here on the batch is done."""
+        self.log.sync(each.path for each in entry.folders)
+        self.log.commit(entry)
+        self.state.add(entry)
+        self.log.sum_up(self.state, datetime.now(UTC))
 
     def _name(self) -> str:
         """A folder of the next batch, never the same twice."""
