@@ -12,15 +12,15 @@ import time
 from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from bench.effort import Effort
 from bench.figures import Figure, against
+from bench.pipeline import spark_in
 from bench.recorder import CHUNK, chunks, publish
 from bench.servers import CannotMeasureError, Server, fumarole
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from fumarole import pipeline
 
 CLAIM = "Live Spark"
 WANTED_SOURCE = 200_000
@@ -33,38 +33,18 @@ PATIENCE = 120.0
 
 def measure(effort: Effort) -> Iterator[Figure]:
     effort.tell("starting Spark")
-    spark = _spark()
-    try:
-        with fumarole() as server, tempfile.TemporaryDirectory(dir="build") as folder:
-            messages = effort.share(OFFERED * SECONDS) // CHUNK * CHUNK
-            _source(spark, server, Path(folder) / "warm", 20 * CHUNK)
-            effort.tell(f"source: {messages:,} rows")
-            source = _source(spark, server, Path(folder) / "source", messages)
-            _sink(spark, server, 10_000)
-            rows = effort.share(SINK_ROWS)
-            effort.tell(f"sink: {rows:,} rows")
-            sink = max(_sink(spark, server, rows) for _ in range(min(effort.rounds, 2)))
-    finally:
-        spark.stop()
+    with tempfile.TemporaryDirectory(dir="build") as folder, spark_in(folder) as spark, fumarole() as server:
+        pipeline.register(spark)
+        messages = effort.share(OFFERED * SECONDS) // CHUNK * CHUNK
+        _source(spark, server, Path(folder) / "warm", 20 * CHUNK)
+        effort.tell(f"source: {messages:,} rows")
+        source = _source(spark, server, Path(folder) / "source", messages)
+        _sink(spark, server, 10_000)
+        rows = effort.share(SINK_ROWS)
+        effort.tell(f"sink: {rows:,} rows")
+        sink = max(_sink(spark, server, rows) for _ in range(min(effort.rounds, 2)))
     yield against("wanted", CLAIM, "source, rows of live messages", source, WANTED_SOURCE, "/s", at_least=1.0)
     yield against("wanted", CLAIM, "sink, rows published", sink, WANTED_SINK, "/s", at_least=1.0)
-
-
-def _spark() -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    from fumarole import pipeline
-
-    settings: dict[str, bool | float | int | str | None] = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.log.level": "OFF",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
-    pipeline.register(spark)
-    return spark
 
 
 def _source(spark: SparkSession, server: Server, folder: Path, messages: int) -> float:

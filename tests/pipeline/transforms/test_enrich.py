@@ -185,6 +185,18 @@ def test_a_setting_that_is_not_understood_sends_nothing_to_all_workers() -> None
     assert transform._bytes("much") == 0
 
 
+def test_memory_is_what_java_has(spark: SparkSession) -> None:
+    """A second session may ask for more, and says so from then on; yet it has the Java of the first."""
+    asked = transform._bytes(str(spark.conf.get("spark.driver.memory")))
+    has = transform._memory(spark)
+    assert 0.9 * asked <= has <= asked
+    again = spark.newSession()
+    # As `SparkSession.builder.config(…).getOrCreate()` does where there is a session; but only this one is told.
+    again._jsparkSession.sessionState().conf().setConfString("spark.driver.memory", "64g")
+    assert again.conf.get("spark.driver.memory") == "64g"
+    assert transform._memory(again) == has
+
+
 @pytest.mark.parametrize("way", ["few", "many"])
 def test_the_same_again_is_not_compiled_again(way: str, spark: SparkSession, request: pytest.FixtureRequest) -> None:
     """A standing job does it for every batch: what Java knows by then of the code must not be lost each time."""

@@ -148,10 +148,19 @@ def _dealt(versions: DataFrame, facts: _Facts, buckets: _Buckets) -> DataFrame:
 
 
 def _memory(spark: SparkSession) -> int:
-    """Bytes that a worker has, or the driver, where that has less: it makes the table that is sent."""
-    local = (spark.conf.get("spark.master", "local") or "").startswith("local")
-    names = ["spark.driver.memory"] if local else ["spark.driver.memory", "spark.executor.memory"]
-    return min(_bytes(spark.conf.get(name, "1g") or "1g") for name in names)
+    """Bytes that a worker has, or the driver, where that has less: it makes the table that is sent.
+
+    The driver's are those that Java has. What the settings say of it may have come after Java was started, as in a
+    notebook that makes a second session, and then changed nothing.
+    """
+    java = getattr(spark, "_jvm", None)
+    if java is None:  # Spark Connect: it is elsewhere
+        driver = _bytes(spark.conf.get("spark.driver.memory", "1g") or "1g")
+    else:
+        driver = int(java.java.lang.Runtime.getRuntime().maxMemory())
+    if (spark.conf.get("spark.master", "local") or "").startswith("local"):
+        return driver
+    return min(driver, _bytes(spark.conf.get("spark.executor.memory", "1g") or "1g"))
 
 
 def _bytes(setting: str) -> int:
