@@ -74,7 +74,10 @@ def plain(entry: Mapping[str, Any]) -> Value:
 
 
 def enriched(frame: DataFrame) -> dict[int, dict[str, Value]]:
-    return {row["sequence"]: {key: plain(entry) for key, entry in row["metadata"].items()} for row in frame.collect()}
+    rows = frame.collect()
+    found = {row["sequence"]: {key: plain(entry) for key, entry in row["metadata"].items()} for row in rows}
+    assert len(found) == len(rows), "each reading once"
+    return found
 
 
 _values = st.sampled_from(["x", "y", 1, 2.5, 2**53 + 1, True, None, None])
@@ -161,7 +164,7 @@ def plan_of(spark: SparkSession) -> str:
 def test_few_are_sent_to_all_workers(spark: SparkSession) -> None:
     """In the order of time, as readings come: Spark must not take that for useless."""
     plan = plan_of(spark)
-    assert re.search(r"BroadcastHashJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftOuter, BuildRight", plan)
+    assert re.search(r"BroadcastHashJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftSingle, BuildRight", plan)
     assert re.search(r"Sort \[_from#\d+ ASC NULLS FIRST\], false", plan)
 
 
@@ -218,7 +221,7 @@ def test_the_same_again_is_not_compiled_again(way: str, spark: SparkSession, req
 def test_many_are_dealt_out(spark: SparkSession) -> None:
     """By one number, and readings are not sorted."""
     plan = plan_of(spark)
-    assert re.search(r"ShuffledHashJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftOuter, BuildRight", plan)
+    assert re.search(r"ShuffledHashJoin \[_place#\d+L\], \[_found_at#\d+L\], LeftSingle, BuildRight", plan)
     assert not re.search(r"Sort \[_place", plan)
 
 

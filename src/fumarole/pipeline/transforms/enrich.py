@@ -17,8 +17,8 @@ as a producer has a few versions; a version stands in each bucket that it reache
 is joined by equality of producer and bucket, where it meets those few versions, of which the range picks one.
 
 Producer and bucket are joined as one number, their hash, which is called a place: Spark has a table for single whole
-numbers that is quicker than the one for rows. Of two producers that share a place by chance, each still gets its own
-versions: the join looks at the producer as well.
+numbers that is quicker than the one for rows. Of those that share a place by chance, each still gets its own versions:
+the join looks at producer and bucket as well.
 
 Readings are never sorted. Versions that take a small part of a worker's memory are sent to all workers, in the order of
 time: archived readings come in that order too, and what the next one looks for lies beside what the last one found, so
@@ -51,6 +51,8 @@ _MOST_PARTS = 2_000
 _MOST_KEYS = 64
 """Of all producers together: a column for each. With more, each producer's are numbered, a column for each number."""
 _MOST_BUCKETS = 10_000
+_ASKING = ("_place", "_asking_bucket", "_asking_time", "_asking_producer")
+"""What a reading is asked about. Names that changes have not: Spark would take theirs."""
 _IN_A_BUCKET = 2
 """Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
 
@@ -208,11 +210,9 @@ def _at_places(versions: DataFrame, buckets: _Buckets) -> DataFrame:
     """In each bucket that they reach into. The maps are made before: beside this, Spark would make one for each."""
     last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
     reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
-    return (
-        versions.select("*", sf.explode(sf.sequence(buckets.of(sf.col("_from")), reaches_to)).alias("_bucket"))
-        .withColumn("_found_at", _place(sf.col("_producer"), sf.col("_bucket")))
-        .drop("_bucket")
-    )
+    return versions.select(
+        "*", sf.explode(sf.sequence(buckets.of(sf.col("_from")), reaches_to)).alias("_bucket")
+    ).withColumn("_found_at", _place(sf.col("_producer"), sf.col("_bucket")))
 
 
 def _is_anew() -> Column:
@@ -235,15 +235,20 @@ def _held() -> Column:
 
 
 def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:
-    producer, time, until = sf.col("producer"), sf.col("time"), sf.col("_until")
-    holds = (time >= sf.col("_from")) & (until.isNull() | (time < until))
-    # Written so that Spark does not take it for a second key to join by.
-    same = sf.coalesce(producer == sf.col("_producer"), sf.lit(False))
+    """Asked for as the one version that holds, not as a join of rows with rows: what Spark knows to be one at most, it
+    need not copy, and a second one would be an error.
+    """
+    place, bucket, time, producer = (sf.col(name).outer() for name in _ASKING)
+    holds = (time >= sf.col("_from")) & (sf.col("_until").isNull() | (time < sf.col("_until")))
+    # Written so that Spark does not take them for more keys to join by.
+    same = sf.coalesce((producer == sf.col("_producer")) & (bucket == sf.col("_bucket")), sf.lit(False))
+    version = versions.where((place == sf.col("_found_at")) & holds & same).select(METADATA).scalar()
+    own = buckets.of(sf.col("time"))
+    values = (_place(sf.col("producer"), own), own, sf.col("time"), sf.col("producer"))
     return (
-        messages.withColumn("_place", _place(producer, buckets.of(time)))
-        .join(versions, (sf.col("_place") == sf.col("_found_at")) & holds & same, "left")
-        .drop("_place", "_found_at", "_producer", "_from", "_until")
-        .withColumn(METADATA, sf.coalesce(METADATA, _nothing()))
+        messages.withColumns(dict(zip(_ASKING, values, strict=True)))
+        .withColumn(METADATA, sf.coalesce(version, _nothing()))
+        .drop(*_ASKING)
     )
 
 
