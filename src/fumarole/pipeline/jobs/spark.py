@@ -26,6 +26,9 @@ SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A window of a day's files is many small ones; a task for each would be all waiting.
     "spark.sql.files.openCostInBytes": "262144",
+    # Archived rows take about five bytes each. What Spark usually gives to one task has 25 million of them, too many to
+    # group, or to sort, in memory.
+    "spark.sql.files.maxPartitionBytes": "8m",
     # Java's regular expressions recurse: a repeated group takes some frames for each time round, and values of metadata
     # may have 8 KiB.
     "spark.driver.extraJavaOptions": "-Xss16m",
@@ -38,14 +41,27 @@ LOOPBACK: Final = {"spark.driver.bindAddress", "spark.driver.host"}
 """Not for a driver whose executors are on other machines."""
 
 
+A_GROUP: Final = 4096
+"""Bytes that a window of a topic and producer takes, with a sketch of its values. A few take more: those of so many
+values that there cannot be many of them."""
+
+
 def _gigabytes() -> int:
     """A third of the machine's memory, for the one process that does it all."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, total // 3 >> 30)
 
 
+def _groups() -> int:
+    """How many groups each task of a rollup may have in memory before it begins to sort: all of them in an eighth of
+    it. Spark's own number is 128, with which it sorts always.
+    """
+    return (_gigabytes() << 30) // 8 // (os.cpu_count() or 1) // A_GROUP
+
+
 LOCAL: Final = {
     "spark.driver.memory": f"{_gigabytes()}g",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(_groups()),
     "spark.sql.shuffle.partitions": str(max(8, 4 * (os.cpu_count() or 1))),
 }
 """On one machine."""
