@@ -217,6 +217,15 @@ def test_the_same_again_is_not_compiled_again(way: str, spark: SparkSession, req
     assert compilations.getCount() == before
 
 
+def test_who_is_chosen_by_metadata_is_asked_for_once(spark: SparkSession) -> None:
+    """Not once for the choice and once for what is left: that would be the whole work twice."""
+    changes: list[Change] = [(1, "p", {"a": 1, "b": 3}, "r", 1), (1, "q", {"a": 2}, "r", 1)]
+    made = pipeline.enrich(*frames(spark, [(5, "p", {}), (5, "q", {})], changes))
+    chosen = made.where(pipeline.where("a = 1 AND NOT b = 2", made))
+    assert chosen._jdf.queryExecution().executedPlan().toString().count("LeftSingle") == 1
+    assert enriched(chosen) == {0: {"a": 1.0, "b": 3.0}}
+
+
 @pytest.mark.usefixtures("many")
 def test_many_are_dealt_out(spark: SparkSession) -> None:
     """By one number, and readings are not sorted."""

@@ -245,11 +245,11 @@ def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataF
     version = versions.where((place == sf.col("_found_at")) & holds & same).select(METADATA).scalar()
     own = buckets.of(sf.col("time"))
     values = (_place(sf.col("producer"), own), own, sf.col("time"), sf.col("producer"))
-    return (
-        messages.withColumns(dict(zip(_ASKING, values, strict=True)))
-        .withColumn(METADATA, sf.coalesce(version, _nothing()))
-        .drop(*_ASKING)
-    )
+    # Where readings are chosen by their metadata afterwards, Spark would rather ask for the version below, for the
+    # choice, and then once more for what is left. Not beside something that is another thing each time.
+    once = {METADATA: sf.coalesce(version, _nothing()), "_once": sf.spark_partition_id()}
+    asking = messages.withColumns(dict(zip(_ASKING, values, strict=True)))
+    return asking.withColumns(once).drop("_once", *_ASKING)
 
 
 def _with_own(described: DataFrame, keys: Sequence[str] | None) -> DataFrame:
