@@ -33,14 +33,15 @@ class Standstill:
         while True:
             before = time.thread_time()
             await asyncio.sleep(PERIOD)
-            self._longest = max(self._longest, time.thread_time() - before - PERIOD)
+            worked = time.thread_time() - before - PERIOD
+            if worked >= 0.05:  # how slow the machine is has to be asked at once: a moment later it is another
+                worked /= max(1.0, min(work() for _ in range(3)) / YARDSTICK)
+            self._longest = max(self._longest, worked)
 
     def take(self) -> float:
         """Seconds since it was last asked."""
         longest, self._longest = self._longest, 0.0
-        if longest < 0.05:
-            return longest
-        return longest / max(1.0, min(work() for _ in range(3)) / YARDSTICK)
+        return longest
 
     def stop(self) -> None:
         self._task.cancel()
