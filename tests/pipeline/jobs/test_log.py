@@ -96,6 +96,13 @@ def batches(log: Log, count: int, seed: int = 1) -> list[Entry]:
     return made
 
 
+def done(log: Log, state: State, entry: Entry) -> None:
+    """A batch, after a long time: what can be deleted is."""
+    log.commit(entry)
+    state.add(entry)
+    log.sum_up(state, BEGIN + GRACE)
+
+
 def names(log: Log) -> list[str]:
     return sorted(path.removeprefix(f"{LOG}/") for path, _ in log.root.files(LOG))
 
@@ -125,9 +132,7 @@ def test_batches_that_were_summed_up_are_not_done_again(log: Log) -> None:
     state = State()
     *before, last = batches(log, 21)
     for entry in before:
-        log.commit(entry)
-        state.add(entry)
-        log.sum_up(state, BEGIN + GRACE)
+        done(log, state, entry)
     assert names(log) == [sum_name(20), "job.json"]
     for entry in before:
         with pytest.raises(JobError, match=rf"another job has written batch {entry.number} of"):
@@ -156,9 +161,7 @@ def test_folders_are_swept_also_when_nobody_knows_any_longer_when_they_were_repl
 def test_a_sum_that_is_gone_or_torn(log: Log) -> None:
     state = State()
     for entry in batches(log, 12):
-        log.commit(entry)
-        state.add(entry)
-        log.sum_up(state, BEGIN + GRACE)
+        done(log, state, entry)
     whole = log.root.read(LOG, sum_name(10))
     log.root.put(LOG, sum_name(10), whole[:-9])
     with pytest.raises(JobError, match=r"000000000010\.sum\.json is not what a job wrote"):
