@@ -185,8 +185,6 @@ async def test_what_the_namespace_refuses_has_not_crossed(
     for _ in range(100):
         await publish(channel, "plant/line1", b"x")
     await publish(channel, "plant.line1", b"x")
-    after = await asyncio.to_thread(
-        bridge.wait_for, lambda status: status["link"]["not_taken"] == before["not_taken"] + 100
-    )
-    assert after["link"]["to_namespace"] == before["to_namespace"] + 1
+    counts = {"to_namespace": before["to_namespace"] + 1, "not_taken": before["not_taken"] + 100}
+    await asyncio.to_thread(bridge.wait_for, lambda status: counts.items() <= status["link"].items())
     assert len([line for line in bridge.log if "the server refused" in line]) == 1
