@@ -9,18 +9,16 @@ COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check bench soak fuzz lock clean
+.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check bench soak fuzz lock clean java others
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 setup: .venv/.installed ## make .venv with the fumarole command in it
 
-setup-pipeline: setup .venv/.pipeline ## the same, with Spark
-	@scripts/debian-packages pipeline
+setup-pipeline: setup .venv/.pipeline java ## the same, with Spark
 
-setup-test: setup-pipeline $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) ## the same, with what only the tests need
-	@scripts/debian-packages test
+setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) ## the same, with what only the tests need
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
@@ -32,7 +30,8 @@ pipeline: setup-pipeline ## broker, stations, recorders, Spark job and report, t
 cluster: setup ## three nodes with the demonstration spread over them; kill one and see
 	@$(BIN)/fumarole demo --nodes 3
 
-test: setup-test check ## every check and every test
+test: ## every check and every test
+	@$(MAKE) -j 3 setup-test check
 	@$(BIN)/pytest -q -n 2
 
 check: setup .venv/.pipeline ## format, lint, types, layers
@@ -70,27 +69,37 @@ clean: ## remove everything that was made here
 	rm -f src/fumarole/fastpath/*.so src/fumarole/protocols/*_pb2.py*
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# Set-up in steps, each repeated only when a file it is made from has changed.
+# Set-up in steps, each repeated only when a file it is made from has changed. Steps that do not wait for each other may
+# be done side by side (make -j): two at once in .venv, or two that install Debian packages, are not among them.
 
-.venv/.packages: requirements.lock
+.venv/.made:
 	@scripts/debian-packages build
 	@scripts/step "Making .venv" $(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.packages: requirements.lock | .venv/.made
 	@scripts/step "Fetching Python packages" $(BIN)/pip install --disable-pip-version-check -r requirements.lock
 	@touch $@
 
-.venv/.pipeline: requirements-pipeline.lock .venv/.packages
+.venv/.pipeline: requirements-pipeline.lock .venv/.packages | .venv/.installed
 	@scripts/step "Fetching Spark and its companions" $(BIN)/pip install --disable-pip-version-check -r requirements-pipeline.lock
 	@touch $@
 
 .venv/.installed: .venv/.packages pyproject.toml setup.py $(COMPILED_FROM)
 	@scripts/step "Building fumarole" \
 		$(BIN)/pip install --disable-pip-version-check --verbose --no-deps --no-build-isolation --editable .
-	@sed -n 's/^ *fumarole: /  /p' build/setup.log
+	@sed -n 's/^ *fumarole: /  /p' build/setup/Building-fumarole.log
 	@touch $@
+
+java: | .venv/.made
+	@scripts/debian-packages pipeline
+
+others: | java
+	@scripts/debian-packages test
 
 # Clients of KubeMQ, each with the packages it wants, to be tried by the tests.
 
-build/kubemq/%/.installed: $(KUBEMQ_TESTS)/requirements-%.lock
+build/kubemq/%/.installed: $(KUBEMQ_TESTS)/requirements-%.lock | .venv/.made
 	@scripts/step "Making an environment for kubemq $*" $(PYTHON) -m venv build/kubemq/$*
 	@scripts/step "Fetching kubemq $*" build/kubemq/$*/bin/pip install --disable-pip-version-check -r $<
 	@touch $@

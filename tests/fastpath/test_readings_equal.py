@@ -109,7 +109,7 @@ FIRST = msgpack.packb([IDENTITIES[0], {"Room": "410"}, 1])
 USUAL = msgpack.packb([IDENTITIES[0], {}, 21.5])
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(rules, st.lists(step, max_size=8))
 @example(
     NamespaceRules(), [(0, FIRST + USUAL * 3, 0), (0, USUAL * 3, 0), (0, USUAL[:20], 1), (0, USUAL[20:] + USUAL, 1)]

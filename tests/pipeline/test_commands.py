@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from typer.testing import CliRunner
 
 from fumarole.app.cli import app
 from fumarole.app.commands import analysing
-from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.standing import Progress
-from tests.pipeline.archives import AS_THEY_ARE, Recorder, at, change, damage, message
+from tests.pipeline.archives import Recorder, at, change, damage, message
+from tests.pipeline.commands import run_command
 
 
 @pytest.fixture(scope="module")
@@ -31,38 +30,22 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Commands:
-    """They all get the archive, and the session that runs already."""
+    """They all get the archive."""
 
     def __init__(self, archive: Path) -> None:
         self._archive = archive
 
     def run(self, job: str, *options: str, code: int = 0) -> tuple[str, str]:
         """What it said on stdout and stderr."""
-        ended = CliRunner().invoke(app, ["pipeline", job, "--archive", str(self._archive), *options])
-        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
-            raise ended.exception
-        assert ended.exit_code == code, ended.stderr
-        return ended.stdout, ended.stderr
+        return run_command("pipeline", job, "--archive", str(self._archive), *options, code=code)
 
     def rows(self, job: str, *options: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.run(job, *options, "--json")[0].splitlines()]
 
 
 @pytest.fixture
-def commands(spark: SparkSession, archive: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Commands]:
-    @contextmanager
-    def running(_engine: object, _name: str, part: Part) -> Iterator[SparkSession]:
-        with analysing.told():
-            part.check()
-            yield spark
-
-    monkeypatch.setattr(analysing, "spark_session", running)
-    before = {key: spark.conf.get(key) or "" for key in AS_THEY_ARE}
-    for key, value in AS_THEY_ARE.items():
-        spark.conf.set(key, value)
-    yield Commands(archive)
-    for key, value in before.items():
-        spark.conf.set(key, value)
+def commands(commands_in_session: None, archive: Path) -> Commands:
+    return Commands(archive)
 
 
 def test_tables(commands: Commands) -> None:

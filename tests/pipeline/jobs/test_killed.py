@@ -70,9 +70,9 @@ def check(spark: SparkSession, archive: Path, out: Path) -> int:
 
 
 @pytest.mark.timeout(400)
-def test_killed_a_few_times(spark: SparkSession, tmp_path: Path) -> None:
-    kill_again_and_again(tmp_path / "archive", tmp_path / "out", 2, 1)
-    assert check(spark, tmp_path / "archive", tmp_path / "out") > 150
+def test_killed_once(spark: SparkSession, tmp_path: Path) -> None:
+    kill_again_and_again(tmp_path / "archive", tmp_path / "out", 1, 1)
+    assert check(spark, tmp_path / "archive", tmp_path / "out") > 100
 
 
 @pytest.mark.soak
