@@ -148,6 +148,31 @@ def test_more_keys_than_there_are_columns_for(spark: SparkSession, monkeypatch: 
     check_against_the_definition(spark)
 
 
+def test_producers_that_say_more_than_others(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whom some have finer buckets, as if they said far more."""
+    monkeypatch.setattr(transform, "_WORTH_A_LOOK", 0)
+    monkeypatch.setattr(transform, "_FAR_MORE", 1)
+    check_against_the_definition(spark)
+
+
+def test_who_says_far_more_than_others_has_no_more_versions_in_a_bucket(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading meets all that are in its bucket: thousands, if one said as much in a bucket of the others."""
+    monkeypatch.setattr(transform, "_WORTH_A_LOOK", 100)
+    changes: list[Change] = [(time, "chatty", {"a": time}, "r", 1) for time in range(2_000)]
+    changes += [(number, f"p{number}", {"a": 1}, "r", 1) for number in range(0, 2_000, 20)]
+    said = frames(spark, [], changes)[1]
+    facts = transform._Facts.of(said)
+    assert facts is not None
+    assert facts.chatty == {"chatty": 2_000}
+    placed = transform._at_places(transform._versions(said, facts), transform._Cut.of_changes(facts))
+    crowd = placed.groupBy("_producer", "_bucket").count().agg(sf.max("count"), sf.sum("count")).first()
+    assert crowd is not None
+    assert crowd[0] <= 2_000 // 100 + 5  # the first and the last have a hundredth of all: clocks may be far off
+    assert crowd[1] <= 2 * len(changes)
+
+
 def test_as_many_columns_as_one_producer_has_keys(spark: SparkSession) -> None:
     """Not as many as there are keys: one for each of them would take minutes."""
     changes: list[Change] = [(1, f"p{number}", {f"key{number}": number}, "r", 1) for number in range(100)]

@@ -14,7 +14,8 @@ In two steps. First the changes become versions, all that held from one moment u
 changes of each producer, in order, with a running last value for each key. Then each reading finds the version of its
 time. That would be a join by a range, for which Spark has no good way. So time is cut into buckets, each about as long
 as a producer has a few versions; a version stands in each bucket that it reaches into, mostly one or two, and a reading
-is joined by equality of producer and bucket, where it meets those few versions, of which the range picks one.
+is joined by equality of producer and bucket, where it meets those few versions, of which the range picks one. For the
+few producers that say far more than others time is cut finer: they would have thousands of versions in a bucket.
 
 Producer and bucket are joined as one number, their hash, which is called a place: Spark has a table for single whole
 numbers that is quicker than the one for rows. Of those that share a place by chance, each still gets its own versions:
@@ -29,7 +30,7 @@ each worker has a table of its part, and there are so many parts that one fits i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -55,6 +56,11 @@ _ASKING = ("_place", "_asking_bucket", "_asking_time", "_asking_producer")
 """What a reading is asked about. Names that changes have not: Spark would take theirs."""
 _IN_A_BUCKET = 2
 """Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
+_FAR_MORE = 8
+"""Times as many changes as a producer has on average: it is one of the chatty."""
+_MOST_CHATTY = 100
+_WORTH_A_LOOK = 10_000
+"""Changes. With fewer, who is chatty matters less than the time it takes to find out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,8 @@ class _Facts:
     """Bytes of the longest value. Not of most: all versions of a producer have it, until it says something else."""
     most_keys: int
     """Of one producer, over all the time."""
+    chatty: Mapping[str, int]
+    """Producers that say far more than others, and how much."""
 
     @classmethod
     def of(cls, changes: DataFrame) -> _Facts | None:
@@ -88,7 +96,8 @@ class _Facts:
         begin, end = found["times"]
         keys = found["keys"]
         most = len(keys) if len(keys) <= _MOST_KEYS else _most_keys(changes)
-        return cls(found["count"], found["producers"], begin, end, keys, found["text"] or 0, most)
+        chatty = _chatty(changes, found["count"], found["producers"])
+        return cls(found["count"], found["producers"], begin, end, keys, found["text"] or 0, most, chatty)
 
     @property
     def size(self) -> int:
@@ -107,14 +116,41 @@ class _Buckets:
     count: int
 
     @classmethod
-    def of_changes(cls, facts: _Facts) -> _Buckets:
-        count = max(1, min(_MOST_BUCKETS, facts.count // max(1, facts.producers * _IN_A_BUCKET)))
-        return cls(facts.begin, max(1, (facts.end - facts.begin) // count), count)
+    def between(cls, begin: int, end: int, changes: int, producers: int) -> _Buckets:
+        """For so many changes of so many producers."""
+        count = max(1, min(_MOST_BUCKETS, changes // max(1, producers * _IN_A_BUCKET)))
+        return cls(begin, max(1, (end - begin) // count), count)
 
     def of(self, time: Column) -> Column:
         """Its bucket."""
         number = sf.floor((sf.unix_micros(time) - self.begin) / sf.lit(self.width)).cast("long")
         return sf.greatest(sf.lit(0), sf.least(sf.lit(self.count - 1), number))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Which buckets are whose: the chatty have finer ones."""
+
+    usual: _Buckets
+    fine: _Buckets
+    chatty: Sequence[str]
+
+    @classmethod
+    def of_changes(cls, facts: _Facts) -> _Cut:
+        said, chatty = sum(facts.chatty.values()), list(facts.chatty)
+        usual = _Buckets.between(facts.begin, facts.end, facts.count - said, facts.producers - len(chatty))
+        return cls(usual, _Buckets.between(facts.begin, facts.end, said, len(chatty)), chatty)
+
+    def bucket(self, producer: Column, time: Column) -> Column:
+        return self._for(producer, self.usual.of(time), self.fine.of(time))
+
+    def last(self, producer: Column) -> Column:
+        """The bucket that reaches to the end of time."""
+        usual, fine = (sf.lit(buckets.count - 1).cast("long") for buckets in (self.usual, self.fine))
+        return self._for(producer, usual, fine)
+
+    def _for(self, producer: Column, usual: Column, fine: Column) -> Column:
+        return sf.when(producer.isin(list(self.chatty)), fine).otherwise(usual) if self.chatty else usual
 
 
 def _place(producer: Column, bucket: Column) -> Column:
@@ -131,22 +167,22 @@ def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None =
     if facts is None:
         described = messages.withColumn(METADATA, _nothing())
     else:
-        buckets = _Buckets.of_changes(facts)
-        described = _as_of(messages, _dealt(_versions(asked, facts), facts, buckets), buckets)
+        cut = _Cut.of_changes(facts)
+        described = _as_of(messages, _dealt(_versions(asked, facts), facts, cut), cut)
     return _with_own(described, keys)
 
 
-def _dealt(versions: DataFrame, facts: _Facts, buckets: _Buckets) -> DataFrame:
+def _dealt(versions: DataFrame, facts: _Facts, cut: _Cut) -> DataFrame:
     """To all workers, or to each a part. Said to Spark outright, whose guess goes by the size of the files: that says
     nothing of the maps that come out of them, and a table taken for small could fill the memory of all workers.
     """
     spark = versions.sparkSession
     if facts.size <= min(_MOST_SENT_TO_ALL, _SENT_TO_ALL * _memory(spark)):
         # Before they are put into buckets: an order that is asked for right below a join, Spark takes for useless.
-        return _at_places(versions.sortWithinPartitions("_from"), buckets).hint("broadcast")
+        return _at_places(versions.sortWithinPartitions("_from"), cut).hint("broadcast")
     usual = spark.conf.get("spark.sql.shuffle.partitions")
     parts = max(int(usual or 1), min(_MOST_PARTS, facts.size // _A_PART))
-    return _at_places(versions, buckets).repartition(parts, "_found_at").hint("shuffle_hash")
+    return _at_places(versions, cut).repartition(parts, "_found_at").hint("shuffle_hash")
 
 
 def _memory(spark: SparkSession) -> int:
@@ -206,13 +242,14 @@ def _versions(changes: DataFrame, facts: _Facts) -> DataFrame:
     )
 
 
-def _at_places(versions: DataFrame, buckets: _Buckets) -> DataFrame:
+def _at_places(versions: DataFrame, cut: _Cut) -> DataFrame:
     """In each bucket that they reach into. The maps are made before: beside this, Spark would make one for each."""
     last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
-    reaches_to = sf.coalesce(buckets.of(last_moment), sf.lit(buckets.count - 1).cast("long"))
+    producer = sf.col("_producer")
+    reaches_to = sf.when(sf.col("_until").isNull(), cut.last(producer)).otherwise(cut.bucket(producer, last_moment))
     return versions.select(
-        "*", sf.explode(sf.sequence(buckets.of(sf.col("_from")), reaches_to)).alias("_bucket")
-    ).withColumn("_found_at", _place(sf.col("_producer"), sf.col("_bucket")))
+        "*", sf.explode(sf.sequence(cut.bucket(producer, sf.col("_from")), reaches_to)).alias("_bucket")
+    ).withColumn("_found_at", _place(producer, sf.col("_bucket")))
 
 
 def _is_anew() -> Column:
@@ -230,11 +267,20 @@ def _most_keys(changes: DataFrame) -> int:
     return int(most[0])
 
 
+def _chatty(changes: DataFrame, count: int, producers: int) -> dict[str, int]:
+    """Those that say far more than others, with how many changes each has."""
+    if count < _WORTH_A_LOOK:
+        return {}
+    said = changes.groupBy("producer").agg(sf.count(sf.lit(1)).alias("changes"))
+    far_more = said.where(sf.col("changes") > _FAR_MORE * count / max(1, producers))
+    return {row["producer"]: row["changes"] for row in far_more.orderBy(sf.desc("changes")).head(_MOST_CHATTY)}
+
+
 def _held() -> Column:
     return sf.expr(f"filter(_entries, it -> it IS NOT NULL AND it.value.kind NOT IN ('gone', '{ANEW}'))")
 
 
-def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataFrame:
+def _as_of(messages: DataFrame, versions: DataFrame, cut: _Cut) -> DataFrame:
     """Asked for as the one version that holds, not as a join of rows with rows: what Spark knows to be one at most, it
     need not copy, and a second one would be an error.
     """
@@ -243,7 +289,7 @@ def _as_of(messages: DataFrame, versions: DataFrame, buckets: _Buckets) -> DataF
     # Written so that Spark does not take them for more keys to join by.
     same = sf.coalesce((producer == sf.col("_producer")) & (bucket == sf.col("_bucket")), sf.lit(False))
     version = versions.where((place == sf.col("_found_at")) & holds & same).select(METADATA).scalar()
-    own = buckets.of(sf.col("time"))
+    own = cut.bucket(sf.col("producer"), sf.col("time"))
     values = (_place(sf.col("producer"), own), own, sf.col("time"), sf.col("producer"))
     # Where readings are chosen by their metadata afterwards, Spark would rather ask for the version below, for the
     # choice, and then once more for what is left. Not beside something that is another thing each time.
