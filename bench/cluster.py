@@ -18,7 +18,8 @@ from bench.effort import Effort
 from bench.figures import PEER, Figure, against, within
 from bench.generator import Load, run_latency, run_load
 from bench.population import patterns
-from bench.servers import PATIENCE, Server, free_port, fumarole, fumarole_cluster, nats_cluster, settle
+from bench.servers import PATIENCE, Server, fumarole, fumarole_cluster, nats_cluster, settle
+from tests.ports import free_port
 
 LOADS = {
     "over a link, 16 B": Load(1_000_000),

@@ -14,7 +14,8 @@ import msgpack
 from bench.effort import Effort
 from bench.figures import Figure, against, within
 from bench.generator import Readings, run_readings
-from bench.servers import COMPILED, PLAIN, Server, free_port, fumarole, many_files
+from bench.servers import COMPILED, PLAIN, Server, fumarole, many_files
+from tests.ports import free_port
 
 CLAIM = "MsgPack door"
 RATE = {COMPILED: 300_000, PLAIN: 30_000}

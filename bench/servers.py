@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.figures import PEER
+from tests.ports import free_port
 
 COMMANDS = Path(sys.executable).parent
 START_WITHIN = 20.0
@@ -106,12 +107,6 @@ def nats_server(*flags: str) -> Iterator[Server]:
         port = lambda pid: _port_in_file(Path(folder) / f"nats-server_{pid}.ports")  # noqa: E731
         with _running(PEER, command, dict(os.environ), port) as server:
             yield server
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 @contextmanager

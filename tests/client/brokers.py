@@ -21,6 +21,7 @@ from fumarole.app.settings import Settings, Tls, UserSettings
 from fumarole.client import Notice
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.protocols import nats
+from tests.ports import free_port
 
 
 class RealBroker:
@@ -40,7 +41,7 @@ class RealBroker:
         self._broker: Broker | None = None
         self._folder = Path(mkdtemp(prefix="fumarole-"))
         finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self.port = 0
+        self.port = free_port()
 
     @property
     def url(self) -> str:
@@ -93,7 +94,7 @@ class BrokerProcess:
 
     def __init__(self, folder: Path, *flags: str, port: int = 0) -> None:
         ready = folder / "ready"
-        command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--nats", f"127.0.0.1:{port}"]
+        command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--nats", f"127.0.0.1:{port or free_port()}"]
         self.log = folder / "log"
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
@@ -149,7 +150,7 @@ class FakeServer:
         """Set whenever somebody or something came."""
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
-        self.port = 0
+        self.port = free_port()
 
     @property
     def url(self) -> str:

@@ -1,5 +1,4 @@
 import re
-import socket
 import ssl
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from fumarole.core.limits import Limits
 from fumarole.protocols import nats
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker, StartFake, StartProcess
+from tests.ports import free_port
 
 PASSWORD = "p@ss:w/rd"
 ENCODED = "p%40ss%3Aw%2Frd"
@@ -32,10 +32,7 @@ USERS = (
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port: int = unused.getsockname()[1]
-        return port
+    return free_port()
 
 
 async def test_no_broker(closed_port: int) -> None:

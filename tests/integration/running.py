@@ -1,4 +1,4 @@
-"""A real broker in a process of its own, on a port that the system chose."""
+"""A real broker in a process of its own, on a port to which it can come back."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tests.integration.process import RunningProcess
+from tests.ports import free_port
 
 _DOOR_OPEN = re.compile(r"NATS door open on ([0-9.]+):([0-9]+)")
 _HOT_PATH = re.compile(r"hot path: (.+)")
@@ -24,7 +25,14 @@ class RunningBroker(RunningProcess):
         path = folder / "fumarole.toml"
         path.write_text(config)
         module = ["tests.integration.observed"] if observed else ["fumarole.app.cli", "serve"]
-        arguments = ["--config", str(path), "--nats", f"127.0.0.1:{port}", "--data", str(folder / "data")]
+        arguments = [
+            "--config",
+            str(path),
+            "--nats",
+            f"127.0.0.1:{port or free_port()}",
+            "--data",
+            str(folder / "data"),
+        ]
         variables = {"FUMAROLE_PURE": "1"} if engine == "plain" else {}
         super().__init__(*module, *arguments, folder=folder, observed=observed, **variables)
 

@@ -15,19 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
+
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class RabbitMq:
@@ -36,7 +28,7 @@ class RabbitMq:
     def __init__(self, folder: Path) -> None:
         if not SERVER.exists():
             raise AssertionError("RabbitMQ is missing; `make setup-test` installs it (Debian package rabbitmq-server)")
-        self.port, self._names, distribution, self._management = free_ports(4)
+        self.port, self._names, distribution, self._management = (free_port() for _ in range(4))
         self._folder = folder
         (folder / "plugins").write_text("[rabbitmq_management].\n")
         (folder / "rabbitmq.conf").write_text(

@@ -25,7 +25,7 @@ from fumarole.bridge import (
 )
 from tests.integration.bridge.bridges import RunningBridge
 from tests.integration.bridge.conftest import StartBridge
-from tests.integration.bridge.rabbitmq import free_ports
+from tests.ports import free_port
 
 Channel = aio_pika.abc.AbstractChannel
 
@@ -126,7 +126,7 @@ async def test_binds_are_renewed(start_bridge: StartBridge) -> None:
 
 async def test_a_bridge_that_comes_back_knows_the_client_again(start_bridge: StartBridge) -> None:
     """Without waiting for the next renewal."""
-    (port,) = free_ports(1)
+    port = free_port()
     first = start_bridge("--router", f"tcp://127.0.0.1:{port}")
     async with BridgeClient(first.endpoint, topics=["again"], renew=1000) as client:
         first.stop()
@@ -146,7 +146,7 @@ async def test_binds_are_renewed_after_a_time_in_which_nothing_could_be_told(
     start_bridge: StartBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fumarole.bridge.client.SEND_MS", 100)
-    (port,) = free_ports(1)
+    port = free_port()
     first = start_bridge("--router", f"tcp://127.0.0.1:{port}")
     async with BridgeClient(first.endpoint, topics=["long.gone"], renew=0.2) as client:
         first.stop()
@@ -164,7 +164,7 @@ def open_files() -> int:
 
 
 async def test_an_open_that_is_given_up_leaves_nothing_behind() -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     tasks, files = asyncio.all_tasks(), open_files()
     for _ in range(5):
         with pytest.raises(TimeoutError):
@@ -174,7 +174,7 @@ async def test_an_open_that_is_given_up_leaves_nothing_behind() -> None:
 
 
 async def test_no_bridge_there() -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     with pytest.raises(BridgeError, match=r"no bridge answers at tcp://127.0.0.1:\d+ within 0.3 s"):
         await BridgeClient(f"tcp://127.0.0.1:{port}", timeout=0.3).open()
     with pytest.raises(BridgeError, match="cannot use nonsense"):
@@ -210,7 +210,7 @@ def test_the_blocking_client(bridge: RunningBridge) -> None:
     with pytest.raises(BridgeClosedError):
         client.flush()
     with pytest.raises(BridgeError, match="no bridge answers"):
-        BlockingBridgeClient(f"tcp://127.0.0.1:{free_ports(1)[0]}", timeout=0.2).open()
+        BlockingBridgeClient(f"tcp://127.0.0.1:{free_port()}", timeout=0.2).open()
 
 
 async def test_with_curve_keys(start_bridge: StartBridge, tmp_path: object) -> None:
@@ -240,7 +240,7 @@ async def test_status_on_the_command_line(bridge: RunningBridge) -> None:
 
 
 def test_status_of_no_bridge() -> None:
-    endpoint = f"tcp://127.0.0.1:{free_ports(1)[0]}"
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "fumarole.app.cli", "bridge", "status", "--router", endpoint, "--timeout", "0.3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     assert (done.returncode, done.stdout) == (1, "")

@@ -15,9 +15,9 @@ import fumarole
 from fumarole.app.credentials import new_token
 from tests.integration.bridge.bridges import RunningBridge, dealers, pack
 from tests.integration.bridge.conftest import StartBridge
-from tests.integration.bridge.rabbitmq import free_ports
 from tests.integration.conftest import Brokers
 from tests.integration.running import RunningBroker
+from tests.ports import free_port
 
 Channel = aio_pika.abc.AbstractChannel
 
@@ -138,7 +138,7 @@ async def test_two_bridges_between_the_same_two_do_not_loop(
 
 
 async def test_a_bridge_that_starts_before_the_fumarole_broker(start_bridge: StartBridge, brokers: Brokers) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     bridge = start_bridge("--exchange", "linked", "--servers", f"nats://127.0.0.1:{port}")
     await asyncio.to_thread(bridge.says, "no link with the namespace")
     late = brokers.start("", port=port)
@@ -151,7 +151,7 @@ async def test_a_bridge_that_starts_before_the_fumarole_broker(start_bridge: Sta
 def test_a_link_that_is_refused_ends_nothing_else(start_bridge: StartBridge, brokers: Brokers) -> None:
     """B5: the broker is back, and lets the link's user no longer to one of its topics. The ROUTER stays."""
     token, digest = new_token()
-    (port,) = free_ports(1)
+    port = free_port()
     allowed = f'[[users]]\nname = "link"\ntoken = "{digest}"\nnamespace = "linked"\n'
     refused = allowed + 'subscribe.deny = ["b", "b.>"]\n'
     first = brokers.start(allowed, port=port)

@@ -18,8 +18,9 @@ from fumarole.bridge.zeromq import RouterOptions
 from tests.integration.bridge.bridges import RunningBridge, dealers, pack
 from tests.integration.bridge.churn import churn
 from tests.integration.bridge.conftest import StartBridge
-from tests.integration.bridge.rabbitmq import RabbitMq, free_ports
+from tests.integration.bridge.rabbitmq import RabbitMq
 from tests.integration.oracle import MEMORY_MARGIN
+from tests.ports import free_port
 
 
 @pytest.mark.timeout(120)
@@ -112,7 +113,7 @@ def test_clients_that_bind_renew_and_vanish(rabbitmq: RabbitMq, start_bridge: St
 
 def test_several_bridges_of_a_file_side_by_side(rabbitmq: RabbitMq, tmp_path: Path) -> None:
     config, ready = tmp_path / "bridges.toml", tmp_path / "ready"
-    ports = free_ports(2)
+    ports = [free_port() for _ in range(2)]
     config.write_text(
         "".join(
             f'[[bridges]]\nname = "{name}"\namqp = "{rabbitmq.url}"\nrouter = "tcp://127.0.0.1:{port}"\ntopics = ["{name}.#"]\n'

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.integration.cluster.delays import SlowLine
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 START_SECONDS = 20.0
@@ -165,7 +166,7 @@ class NodeProcess:
         self._folder = folder / self.name
         self._folder.mkdir(exist_ok=True)
         self._network, self._peers, self._flags, self._pure = network, peers, flags, pure
-        self.port = 0
+        self.port = free_port()
         self.log = self._folder / "log"
         self.start()
 
@@ -305,11 +306,3 @@ def namespaces(count: int) -> Iterator[Namespaces]:
         yield network
     finally:
         network.close()
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port

@@ -16,6 +16,7 @@ from fumarole.client import Disconnected, Reconnected
 from tests.client.brokers import Notices
 from tests.integration.cluster.clients import Client, ask
 from tests.integration.cluster.nodes import ROOT, NodeProcess, running
+from tests.ports import free_port
 
 CONSUMERS = 5_000
 
@@ -141,13 +142,7 @@ def test_each_worker_is_a_node_of_a_larger_cluster(tmp_path: Path) -> None:
 
 def pair_of_ports() -> int:
     """The first of two that follow each other."""
-    import socket
-
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            port: int = first.getsockname()[1]
-            try:
-                with socket.create_server(("127.0.0.1", port + 1)):
-                    return port
-            except OSError:
-                continue
+    first, second = free_port(), free_port()
+    while second != first + 1:
+        first, second = second, free_port()
+    return first

@@ -20,6 +20,7 @@ import pytest
 from fumarole.exchange.producers import HEARSAY
 from tests.integration.cluster.clients import Client
 from tests.integration.cluster.nodes import ROOT
+from tests.ports import free_port
 
 CLIENTS = 60
 """More than one worker keeps for itself."""
@@ -153,13 +154,13 @@ def test_a_worker_that_is_started_again_announces_nothing(workers: Workers) -> N
 
 
 def test_a_port_that_others_share_is_not_shared_with_them(tmp_path: Path) -> None:
-    with running(tmp_path, 2) as workers:
-        client = Client("127.0.0.1", workers.port)
+    port = free_port()
+    with running(tmp_path, 2, port=port):
+        client = Client("127.0.0.1", port)
         for count in ("1", "2"):
-            said = refused(tmp_path, "--nats", f"127.0.0.1:{workers.port}", "--workers", count)
-            assert said.startswith(f"cannot listen on 127.0.0.1:{workers.port}: ")
+            said = refused(tmp_path, "--nats", f"127.0.0.1:{port}", "--workers", count)
+            assert said.startswith(f"cannot listen on 127.0.0.1:{port}: ")
             assert said.lower().endswith("address already in use\n")
-        port = workers.port
     client.close()
     with running(tmp_path, 2, port=port):  # what is left of connections that were closed is no hindrance
         Client("127.0.0.1", port).close()

@@ -16,6 +16,7 @@ from tests.integration.kubemq.sdks import MANAGING, SDKS, Faulty, Sdk
 from tests.integration.kubemq.test_door import counters
 from tests.integration.raw import RawClient
 from tests.integration.running import RunningBroker
+from tests.ports import free_port
 
 Event = dict[str, Any]
 
@@ -240,8 +241,9 @@ def test_channels(broker: RunningBroker, all_sdks: dict[str, Sdk], name: str) ->
 
 def test_a_broker_that_is_restarted(brokers: Brokers) -> None:
     """Its subscribers come back by themselves, or, with 2.4.0, when its user asks again."""
-    broker = brokers.start(DOOR, observed=True)
-    port = kubemq_port(broker)
+    port = free_port()
+    door = f'doors.kubemq = ["127.0.0.1:{port}"]\n'
+    broker = brokers.start(door, observed=True)
     sdks = [Sdk(name) for name in SDKS]
     for sdk in sdks:
         sdk.begin("connect", address=f"127.0.0.1:{port}")
@@ -252,7 +254,7 @@ def test_a_broker_that_is_restarted(brokers: Brokers) -> None:
     broker.stop()
     for sdk in sdks:
         assert sdk.failed("R")
-    broker = brokers.start(f'doors.kubemq = ["127.0.0.1:{port}"]\n', observed=True)
+    broker = brokers.start(door, observed=True)
     await_consumers(broker, len(sdks))
     with RawClient(broker.port) as nats:
         nats.connect(user="kubemq")

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,14 +21,9 @@ from fumarole import pipeline
 from fumarole.pipeline.jobs.log import Log
 from tests.pipeline.archives import FOR_COMMANDS, Recorder, change, message
 from tests.pipeline.jobs.checks import check_exact
+from tests.ports import free_port
 
 START = 120.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def begin(folder: Path, name: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
