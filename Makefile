@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 export PYTHON
+export UV_SYSTEM_CERTS := 1
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.pxd src/fumarole/core/index.py) \
@@ -52,16 +53,14 @@ soak: setup-test ## for long: Spark jobs killed again and again, nodes under eve
 fuzz: setup ## random bytes against the parsers, for long
 	@$(BIN)/python tests/fuzz/run.py
 
-lock: ## choose the newest packages that pyproject.toml allows, into requirements*.lock
-	@scripts/step "Making build/uv" $(PYTHON) -m venv build/uv
-	@scripts/step "Fetching uv" build/uv/bin/pip install --upgrade uv
-	@scripts/step "Choosing versions" build/uv/bin/uv pip compile pyproject.toml --group dev --universal \
+lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, into requirements*.lock
+	@scripts/step "Choosing versions" $(BIN)/uv pip compile pyproject.toml --group dev --universal \
 		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" -o requirements.lock
-	@scripts/step "Choosing versions for the pipeline" build/uv/bin/uv pip compile pyproject.toml --group dev --extra pipeline \
+	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --extra pipeline \
 		--constraint requirements.lock --universal --python-version 3.11 --generate-hashes --upgrade --no-annotate \
 		--custom-compile-command "make lock" -o requirements-pipeline.lock
 	@for version in $(KUBEMQ_CLIENTS); do echo kubemq==$$version | scripts/step "Choosing versions for kubemq $$version" \
-		build/uv/bin/uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
+		$(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
 		--custom-compile-command "make lock" -o $(KUBEMQ_TESTS)/requirements-$$version.lock || exit 1; done
 
 clean: ## remove everything that was made here
@@ -75,14 +74,16 @@ clean: ## remove everything that was made here
 .venv/.made:
 	@scripts/debian-packages build
 	@scripts/step "Making .venv" $(PYTHON) -m venv .venv
+	@sed -n '/^uv==/,/# via/p' requirements.lock | \
+		scripts/step "Fetching uv" $(BIN)/pip install --disable-pip-version-check -r /dev/stdin
 	@touch $@
 
 .venv/.packages: requirements.lock | .venv/.made
-	@scripts/step "Fetching Python packages" $(BIN)/pip install --disable-pip-version-check -r requirements.lock
+	@scripts/step "Fetching Python packages" scripts/packages .venv requirements.lock
 	@touch $@
 
 .venv/.pipeline: requirements-pipeline.lock .venv/.packages | .venv/.installed
-	@scripts/step "Fetching Spark and its companions" $(BIN)/pip install --disable-pip-version-check -r requirements-pipeline.lock
+	@scripts/step "Fetching Spark and its companions" scripts/packages .venv requirements-pipeline.lock
 	@touch $@
 
 .venv/.installed: .venv/.packages pyproject.toml setup.py $(COMPILED_FROM)
@@ -100,6 +101,6 @@ others: | java
 # Clients of KubeMQ, each with the packages it wants, to be tried by the tests.
 
 build/kubemq/%/.installed: $(KUBEMQ_TESTS)/requirements-%.lock | .venv/.made
-	@scripts/step "Making an environment for kubemq $*" $(PYTHON) -m venv build/kubemq/$*
-	@scripts/step "Fetching kubemq $*" build/kubemq/$*/bin/pip install --disable-pip-version-check -r $<
+	@scripts/step "Making an environment for kubemq $*" $(BIN)/uv venv --clear --python $(BIN)/python build/kubemq/$*
+	@scripts/step "Fetching kubemq $*" scripts/packages build/kubemq/$* $<
 	@touch $@

@@ -59,7 +59,8 @@ def fastpath_modules() -> list[Extension]:
         modules += compiled([extension("index", INDEX)], force=types_changed, annotation_typing=False)
     for module in modules:
         module.optional = True  # set here because cythonize makes new extensions without it
-    return modules
+    # The largest first: compiled side by side, none is then waited for alone at the end.
+    return sorted(modules, key=lambda module: Path(module.sources[0]).stat().st_size, reverse=True)
 
 
 class BuildFastpath(build_ext):
