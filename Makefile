@@ -69,7 +69,7 @@ clean: ## remove everything that was made here
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # Set-up in steps, each repeated only when a file it is made from has changed. Steps that do not wait for each other may
-# be done side by side (make -j): two at once in .venv, or two that install Debian packages, are not among them.
+# be done side by side (make -j): two that change the same packages, here or of Debian, are not among them.
 
 .venv/.made:
 	@scripts/debian-packages build
@@ -82,7 +82,7 @@ clean: ## remove everything that was made here
 	@scripts/step "Fetching Python packages" scripts/packages .venv requirements.lock
 	@touch $@
 
-.venv/.pipeline: requirements-pipeline.lock .venv/.packages | .venv/.installed
+.venv/.pipeline: requirements-pipeline.lock .venv/.packages
 	@scripts/step "Fetching Spark and its companions" scripts/packages .venv requirements-pipeline.lock
 	@touch $@
 

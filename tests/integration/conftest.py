@@ -14,7 +14,10 @@ from tests.integration.oracle import Target, watched
 from tests.integration.running import RunningBroker
 
 ENGINES = ("compiled", "plain")
-HEAVY = ("test_bad_behaviour.py", "test_churn.py", "test_liveness.py", "test_slow_consumers.py")
+HEAVY = (
+    *("test_bad_behaviour.py", "test_churn.py", "test_drain.py", "test_liveness.py", "test_logins.py"),
+    *("test_slow_and_many.py", "test_slow_consumers.py"),
+)
 """What plain Python takes long for: with it, they are for `make soak`."""
 
 
