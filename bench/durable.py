@@ -26,7 +26,7 @@ if __package__ in {None, ""}:
 from bench.effort import Effort
 from bench.figures import Figure, against, within
 from fumarole.exchange.namespaces import Namespaces
-from fumarole.exchange.producers import Reading
+from fumarole.exchange.readings import Reading
 from fumarole.store.keeper import Keeper
 
 PRODUCERS = 1_000_000

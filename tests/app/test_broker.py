@@ -6,7 +6,7 @@ from fumarole.app.broker import Broker
 from fumarole.app.settings import Settings
 from fumarole.app.workers import Worker
 from fumarole.doors.placement import Placement
-from fumarole.exchange.producers import Reading
+from fumarole.exchange.readings import Reading
 
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 

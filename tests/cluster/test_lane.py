@@ -13,7 +13,7 @@ from fumarole.cluster.identity import BEATS, DATA
 from fumarole.cluster.lane import HANDSHAKE_SECONDS
 from fumarole.core.publication import Publication
 from fumarole.core.query.parse import parse
-from fumarole.exchange.producers import Reading
+from fumarole.exchange.readings import Reading
 from fumarole.fastpath.engine import PLAIN, compiled
 from fumarole.protocols.link import (
     MOST_ALIKE,

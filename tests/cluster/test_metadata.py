@@ -15,7 +15,8 @@ from fumarole.cluster.metadata import GRAVE_SECONDS, PART, SAID_SECONDS, Metadat
 from fumarole.core.limits import Limits
 from fumarole.core.query.parse import parse
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
-from fumarole.exchange.producers import HEARSAY, Producer, Reading
+from fumarole.exchange.producers import HEARSAY, Producer
+from fumarole.exchange.readings import Reading
 from fumarole.protocols.link import Frame, Heard, Producers
 from tests.exchange.test_producers import Watcher
 

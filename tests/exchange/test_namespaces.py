@@ -4,7 +4,7 @@ from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
-from fumarole.exchange.producers import Reading, ReadingError
+from fumarole.exchange.readings import Reading, ReadingError
 
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 OTHER = "00000000-0000-4000-8000-000000000000"

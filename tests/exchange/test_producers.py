@@ -15,16 +15,8 @@ from fumarole.core.query.tree import COST_OF_MATCHES
 from fumarole.exchange.chores import Chores
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.producers import (
-    LOOKED_AT_ONCE,
-    Producers,
-    Reading,
-    ReadingError,
-    check_identity,
-    check_metadata,
-    check_number,
-    reading_topic,
-)
+from fumarole.exchange.producers import LOOKED_AT_ONCE, Producers
+from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.fastpath.engine import Engine
 from tests.exchange.fakes import Listener
 
@@ -286,70 +278,6 @@ def test_the_size_of_metadata_is_in_bytes() -> None:
         producers.describe(A, {"n": "123456789"}, 0.0)
     with pytest.raises(ReadingError, match="more than 17 bytes"):
         producers.describe(A, {"Ü": "温度計"}, 0.0)
-
-
-@pytest.mark.parametrize("identity", [A, "2F1C0A52-6d0f-4c8e-Ba5e-3b1f7d2c4e60"])
-def test_identities(identity: str) -> None:
-    assert check_identity(identity) == identity.lower()
-
-
-@pytest.mark.parametrize(
-    "identity",
-    [
-        "",
-        "x",
-        A[:-1],
-        A + "0",
-        A.replace("-4", "-1"),
-        A.replace("-8", "-7"),
-        A.replace("-", ""),
-        A.encode(),
-        1,
-        None,
-        f"{A}\n",
-    ],
-)
-def test_identities_refused(identity: object) -> None:
-    with pytest.raises(ReadingError):
-        check_identity(identity)
-
-
-TOO_LARGE = [2**64, -(2**63) - 1, 10**400, -(10**400)]
-HALVES = ["\ud800", "a\udfff", "\udf0b\ud83c"]
-
-
-def shown(value: object) -> str:
-    return ascii(value)[:24]
-
-
-@pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), -float("inf"), True, "1", None, [1], b"2", *TOO_LARGE], ids=shown
-)
-def test_values_refused(value: object) -> None:
-    """M10."""
-    with pytest.raises(ReadingError):
-        check_number(value)
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        *[None, [], "a", {1: "a"}, {b"a": 1}, {"a": [1]}, {"a": {}}, {"a": float("nan")}, {"a": float("inf")}],
-        *[{"a": value} for value in (b"x", *TOO_LARGE, *HALVES)],
-        *[{key: 1} for key in HALVES],
-    ],
-    ids=shown,
-)
-def test_metadata_refused(metadata: object) -> None:
-    with pytest.raises(ReadingError) as refused:
-        check_metadata(metadata)
-    assert str(refused.value).isprintable()
-
-
-@pytest.mark.parametrize("value", [2**64 - 1, -(2**63), 1.7976931348623157e308, 0])
-def test_numbers_taken(value: float) -> None:
-    assert check_number(value) == value
-    assert check_metadata({"a": value}) == {"a": value}
 
 
 QUERIES = [

@@ -12,7 +12,7 @@ from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
-from fumarole.exchange.producers import Reading
+from fumarole.exchange.readings import Reading
 from fumarole.fastpath.engine import Engine
 from tests.desk import Client, Desk, MsgPackClient
 

@@ -12,7 +12,7 @@ import pytest
 from fumarole.core.limits import Limits
 from fumarole.core.query.tree import Value
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
-from fumarole.exchange.producers import Reading, ReadingError
+from fumarole.exchange.readings import Reading, ReadingError
 from fumarole.store import keeper as module
 from fumarole.store.keeper import Keeper
 from fumarole.store.producers import FILE, StoreError

@@ -57,7 +57,8 @@ from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic
 from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
-from fumarole.exchange.producers import NEVER, Producer, Reading, check_identity, check_metadata
+from fumarole.exchange.producers import NEVER, Producer
+from fumarole.exchange.readings import Reading, check_identity, check_metadata
 from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame, slices
 
 GRAVES_KEPT = 100_000

@@ -23,7 +23,7 @@ class Publication:
         self.headers = headers
         """A header block as `core.headers` describes it; empty: none."""
         self.reading = reading
-        """What a producer said, if one did: an `exchange.producers.Reading`."""
+        """What a producer said, if one did: an `exchange.readings.Reading`."""
         self.vital = False
         """Of the exchange's own, and worth more than what waits: who has no room even for this is cut off (M4)."""
         self.form: Any = None

@@ -24,7 +24,7 @@ from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
 from fumarole.fastpath.plans cimport Group, Plan, Plans
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
-from fumarole.exchange.producers import Reading, reading_topic
+from fumarole.exchange.readings import Reading, reading_topic
 from fumarole.sessions.msgpack import published
 from fumarole.sessions.stream import State
 

@@ -31,7 +31,7 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
-from fumarole.exchange.producers import (
+from fumarole.exchange.readings import (
     Reading,
     ReadingError,
     check_identity,

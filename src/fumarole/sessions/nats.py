@@ -19,7 +19,7 @@ from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic, reaches_nobody
-from fumarole.exchange.producers import ReadingError, check_speaks_for
+from fumarole.exchange.readings import ReadingError, check_speaks_for
 from fumarole.exchange.runs import SHORTEST_RUN, Run, publish_run
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish, Publishes

@@ -6,7 +6,7 @@ import json
 
 from fumarole.core import headers
 from fumarole.core.publication import Publication
-from fumarole.exchange.producers import Reading, ReadingError, check_identity, check_metadata, check_number
+from fumarole.exchange.readings import Reading, ReadingError, check_identity, check_metadata, check_number
 from fumarole.protocols import nats
 
 EMPTY = "$EMPTY"

@@ -34,7 +34,8 @@ from fumarole.exchange.groups import has_room
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import reaches_nobody
-from fumarole.exchange.producers import Producer, check_identity, check_metadata, check_speaks_for, may_know
+from fumarole.exchange.producers import Producer, may_know
+from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
 
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000

@@ -22,7 +22,7 @@ import msgspec
 from fumarole.core.errors import FumaroleError
 from fumarole.core.query.tree import Value
 from fumarole.exchange.namespaces import check_name
-from fumarole.exchange.producers import check_identity, check_metadata
+from fumarole.exchange.readings import check_identity, check_metadata
 
 FILE = "producers.sqlite"
 VERSION = 1

@@ -14,7 +14,7 @@ from fumarole.doors.pump import flush
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
-from fumarole.exchange.producers import Reading
+from fumarole.exchange.readings import Reading
 from fumarole.fastpath.engine import Engine
 from tests.cluster.simulation.clients import Ear
 

@@ -1,0 +1,81 @@
+"""Readings: what a producer says in one message, and what is wrong with it (M3, M8, M10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fumarole.core.errors import FumaroleError
+from fumarole.core.query.tree import Value
+from fumarole.core.values import wrong_number, wrong_text, wrong_value
+from fumarole.exchange.permissions import User
+from fumarole.exchange.plans import Denied
+
+_IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+class ReadingError(FumaroleError):
+    """A reading that cannot be taken; the text says what is wrong with it."""
+
+
+def reading_topic(identity: str) -> str:
+    """Where a producer's readings are published unless it says otherwise (M8)."""
+    return f"readings.{identity}"
+
+
+def check_speaks_for(user: User | None, identity: str) -> None:
+    """Who may publish to the topic of a producer may publish its readings elsewhere too, describe it and forget it.
+
+    Raises Denied where this user may not.
+    """
+    if user is None or user.publish is None:
+        return
+    topic = reading_topic(identity)
+    if not user.publish.allows(topic):
+        raise Denied(topic, f"you may not publish to {topic}, so you may not speak for that producer anywhere")
+
+
+class Reading(NamedTuple):
+    """What a producer says: who it is, what is new about it (None: a key no longer holds), and a value."""
+
+    producer: str
+    metadata: Mapping[str, Value | None]
+    value: int | float | str
+    """A number; only a message of another protocol may have text here."""
+    raw: bytes = b""
+    """As MsgPack, if it came that way."""
+
+
+def check_identity(identity: object) -> str:
+    """The identity of a producer in its usual form: a UUID of version 4, small letters."""
+    text = identity.lower() if isinstance(identity, str) else ""
+    if not _IDENTITY.fullmatch(text):
+        raise ReadingError("a producer is named by a UUID of version 4, such as 2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60")
+    return text
+
+
+def check_number(value: object) -> int | float:
+    """The value of a reading (M10: neither NaN nor an infinity)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ReadingError("the value of a reading is a number")
+    wrong = wrong_number(value)
+    if wrong:
+        raise ReadingError(f"the value of a reading is {wrong}")
+    return value
+
+
+def check_metadata(metadata: object) -> Mapping[str, Value | None]:
+    """What a reading brings: text keys, and text, numbers, truth values or nothing under them (M3)."""
+    if not isinstance(metadata, Mapping):
+        raise ReadingError("the metadata of a reading is a map")
+    for key, value in metadata.items():
+        if not isinstance(key, str):
+            raise ReadingError("a metadata key is text")
+        wrong = wrong_text(key)
+        if wrong:
+            raise ReadingError(f"the metadata key {key[:32]!r} is {wrong}")
+        wrong = wrong_value(value)
+        if wrong:
+            raise ReadingError(f"the metadata value of {key[:32]!r} is {wrong}")
+    return metadata
