@@ -2,12 +2,14 @@
 
 Spark joins in two ways by itself, and which of them it takes depends on how well the smaller table happens to compress:
 both sides are sorted, or the smaller one is sent to all workers, whole. Enrichment stands beside both.
+
+And where one producer says nearly all, beside the same sizes where all say alike.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +21,19 @@ from pyspark.sql import functions as sf
 
 from bench.effort import Effort
 from bench.figures import Figure, against
-from bench.pipeline import BEGIN, PRODUCERS, RATE, READINGS, best_of, make_readings, names, run, spark_in, until
+from bench.pipeline import (
+    BEGIN,
+    PRODUCERS,
+    RATE,
+    READINGS,
+    at_random,
+    best_of,
+    make_readings,
+    names,
+    run,
+    spark_in,
+    until,
+)
 from fumarole import pipeline
 from fumarole.pipeline.archive import write_rows
 from fumarole.pipeline.archive.schema import TIME
@@ -27,6 +41,9 @@ from fumarole.pipeline.archive.schema import TIME
 CLAIM = "As-of enrichment"
 CHANGES = 1_000_000
 KEYS = ("Region", "Room", "Level", "Status")
+FEWER = 5
+"""Times fewer readings and changes where one producer says nearly all."""
+READINGS_OF_ONE, CHANGES_OF_ONE = 0.5, 0.9
 
 
 def measure(effort: Effort) -> Iterator[Figure]:
@@ -49,6 +66,26 @@ def measure(effort: Effort) -> Iterator[Figure]:
                 )
                 what = f"{readings:,} readings, {changes:,} changes; the join by {name}"
                 yield against("equi-join", CLAIM, what, own, join, "s", at_most=1.3)
+            yield _one_who_says_nearly_all(effort, spark, folder, readings // FEWER, changes // FEWER)
+
+
+def _one_who_says_nearly_all(effort: Effort, spark: SparkSession, folder: str, readings: int, changes: int) -> Figure:
+    def enrichment(name: str, of_readings: float, of_changes: float) -> Callable[[], None]:
+        archive = Path(folder, name)
+        make_readings(archive, readings, of_readings)
+        make_changes(archive, changes, readings, of_changes)
+        messages = pipeline.archive(spark, archive, until=until(readings))
+        return lambda: run(pipeline.enrich(messages, pipeline.changes(spark, archive)))
+
+    effort.tell(f"{readings:,} readings are made, twice")
+    uneven, even = enrichment("uneven", READINGS_OF_ONE, CHANGES_OF_ONE), enrichment("even", 0.0, 0.0)
+    own, other = best_of(
+        effort, f"enrichment of {readings:,} readings, most of one producer, and of all alike", uneven, even
+    )
+    what = (
+        f"{readings:,} readings, {READINGS_OF_ONE:.0%} of one producer; {changes:,} changes, {CHANGES_OF_ONE:.0%} of it"
+    )
+    return against("of all alike", CLAIM, what, own, other, "s", at_most=2.0)
 
 
 def equi_join(messages: DataFrame, table: DataFrame, changes: int) -> DataFrame:
@@ -57,14 +94,14 @@ def equi_join(messages: DataFrame, table: DataFrame, changes: int) -> DataFrame:
     return messages.withColumn("slot", slot).join(table, ["producer", "slot"])
 
 
-def make_changes(archive: Path, count: int, readings: int) -> None:
+def make_changes(archive: Path, count: int, readings: int, of_one: float = 0.0) -> None:
     """Spread over the time of so many readings."""
     chance = np.random.default_rng(2)
     first = int(BEGIN.timestamp() * 1_000_000)
     times = np.sort(chance.integers(0, readings * 1_000_000 // RATE, count)) + first
     columns = {
         "time": pa.array(times, pa.int64()).cast(TIME),
-        "producer": pa.array(names()).take(pa.array(chance.integers(0, PRODUCERS, count))),
+        "producer": pa.array(names()).take(at_random(chance, count, of_one)),
         "key": pa.array(KEYS).take(pa.array(chance.integers(0, len(KEYS), count))),
         "kind": pa.array(["text"] * count),
         "text": pa.array(chance.integers(0, 1000, count).astype("U")),
