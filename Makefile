@@ -100,7 +100,7 @@ others: | java
 
 # Clients of KubeMQ, each with the packages it wants, to be tried by the tests.
 
-build/kubemq/%/.installed: $(KUBEMQ_TESTS)/requirements-%.lock | .venv/.made
+build/kubemq/%/.installed: $(KUBEMQ_TESTS)/requirements-%.lock | .venv/.packages
 	@scripts/step "Making an environment for kubemq $*" $(BIN)/uv venv --clear --python $(BIN)/python build/kubemq/$*
 	@scripts/step "Fetching kubemq $*" scripts/packages build/kubemq/$* $<
 	@touch $@

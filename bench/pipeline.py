@@ -123,8 +123,8 @@ def timed(job: Callable[[], None]) -> float:
 
 
 def _forget() -> None:
-    """A table that was sent to all workers stays until Java's collector finds that nobody needs it. With several, the
-    next job would have to write them to disk first.
+    """A table that was sent to all workers stays until Java's collector finds that nobody needs it: the next job would
+    find the memory full of them.
     """
     spark = SparkSession.getActiveSession()
     assert spark is not None

@@ -25,14 +25,8 @@ class RunningBroker(RunningProcess):
         path = folder / "fumarole.toml"
         path.write_text(config)
         module = ["tests.integration.observed"] if observed else ["fumarole.app.cli", "serve"]
-        arguments = [
-            "--config",
-            str(path),
-            "--nats",
-            f"127.0.0.1:{port or free_port()}",
-            "--data",
-            str(folder / "data"),
-        ]
+        address = f"127.0.0.1:{port or free_port()}"
+        arguments = ["--config", str(path), "--nats", address, "--data", str(folder / "data")]
         variables = {"FUMAROLE_PURE": "1"} if engine == "plain" else {}
         super().__init__(*module, *arguments, folder=folder, observed=observed, **variables)
 
