@@ -27,7 +27,7 @@ from fumarole import pipeline
 from fumarole.pipeline.archive import write_rows
 from fumarole.pipeline.archive.schema import TIME
 from fumarole.pipeline.archive.seals import sealed
-from fumarole.pipeline.jobs.spark import session
+from fumarole.pipeline.jobs.spark import SETTINGS, session
 
 CLAIM = "Rollup"
 GROWTH = "Rollup, twice the data"
@@ -72,8 +72,14 @@ def measure(effort: Effort) -> Iterator[Figure]:
 
 @contextmanager
 def spark_in(folder: str) -> Iterator[SparkSession]:
-    """A session whose files are in this folder."""
-    spark = session("bench", settings={"spark.local.dir": folder}, complaints=Path(folder, "spark.log"))
+    """A session whose files are in this folder.
+
+    Memory that Java once had, it keeps: else the system would have to find the same again for every job, which may take
+    seconds for each GiB.
+    """
+    java = "spark.driver.extraJavaOptions"
+    settings = {"spark.local.dir": folder, java: f"{SETTINGS[java]} -XX:MaxHeapFreeRatio=100"}
+    spark = session("bench", settings=settings, complaints=Path(folder, "spark.log"))
     try:
         yield spark
     finally:

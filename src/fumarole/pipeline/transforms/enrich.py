@@ -13,13 +13,13 @@ which order rows were captured.
 In two steps. First the changes become versions, all that held from one moment until the next: one pass over the
 changes of each producer, in order, with a running last value for each key. Then each reading finds the version of its
 time. That would be a join by a range, for which Spark has no good way. So time is cut into buckets, each about as long
-as a producer has a few versions; a version stands in each bucket that it reaches into, mostly one or two, and a reading
-is joined by equality of producer and bucket, where it meets those few versions, of which the range picks one. For the
-few producers that say far more than others time is cut finer: they would have thousands of versions in a bucket.
+as a version holds; a version stands in each bucket that it reaches into, mostly two, and a reading is joined by
+equality of producer and bucket, where it meets two or three versions, of which the range picks one. For the few
+producers that say far more than others time is cut finer: they would have thousands of versions in a bucket.
 
-Producer and bucket are joined as one number, their hash, which is called a place: Spark has a table for single whole
-numbers that is quicker than the one for rows. Of those that share a place by chance, each still gets its own versions:
-the join looks at producer and bucket as well.
+Producer and bucket are joined as one number, which is called a place: Spark has a table for single whole numbers that
+is quicker than the one for rows. Of producers that share a place by chance, each still gets its own versions: the join
+looks at the producer as well.
 
 Readings are never sorted. Versions that take a small part of a worker's memory are sent to all workers, in the order of
 time: archived readings come in that order too, and what the next one looks for lies beside what the last one found, so
@@ -42,7 +42,7 @@ from fumarole.pipeline.columns.where import METADATA, VALUE
 from fumarole.pipeline.tables import METADATA_MAP
 
 _ORDER = ("time", "epoch", "recorder", "sequence")
-_SENT_TO_ALL = 1 / 8
+_SENT_TO_ALL = 1 / 6
 """Versions that take so much of a worker's memory, and less: Spark has them twice while it makes the table."""
 _MOST_SENT_TO_ALL = 1024 * MIB
 _A_PART = 32 * MIB
@@ -52,10 +52,11 @@ _MOST_PARTS = 2_000
 _MOST_KEYS = 64
 """Of all producers together: a column for each. With more, each producer's are numbered, a column for each number."""
 _MOST_BUCKETS = 10_000
-_ASKING = ("_place", "_asking_bucket", "_asking_time", "_asking_producer")
+_ASKING = ("_place", "_asking_time", "_asking_producer")
 """What a reading is asked about. Names that changes have not: Spark would take theirs."""
-_IN_A_BUCKET = 2
-"""Versions of a producer. With more, a reading meets more of them; with fewer, more of them stand in two buckets."""
+_IN_A_BUCKET = 1
+"""Versions of a producer that begin there. With more, a reading meets more of them, each in another part of memory;
+with fewer, the table grows."""
 _FAR_MORE = 8
 """Times as many changes as a producer has on average: it is one of the chatty."""
 _MOST_CHATTY = 100
@@ -86,7 +87,7 @@ class _Facts:
             sf.count(sf.lit(1)).alias("count"),
             sf.approx_count_distinct("producer").alias("producers"),
             # A clock that was far off, now and then, must not decide how wide buckets are.
-            sf.percentile_approx(sf.unix_micros("time"), [0.01, 0.99]).alias("times"),
+            sf.percentile_approx(sf.unix_micros("time"), [0.01, 0.99], 1_000).alias("times"),
             sf.sort_array(sf.collect_set(sf.when(~_is_anew(), sf.col("key")))).alias("keys"),
             sf.max(sf.octet_length("text")).alias("text"),
         ).first()
@@ -101,8 +102,8 @@ class _Facts:
 
     @property
     def size(self) -> int:
-        """What their versions take in memory, at most, about: if each has all keys, and one of each bucket stands in
-        the next as well.
+        """What their versions take in memory, at most, about: if each has all keys, and the last of each bucket stands
+        in the next as well.
         """
         return int((1 + 1 / _IN_A_BUCKET) * self.count * (100 + self.most_keys * (100 + self.text)))
 
@@ -154,7 +155,8 @@ class _Cut:
 
 
 def _place(producer: Column, bucket: Column) -> Column:
-    return sf.xxhash64(producer, bucket)
+    """Buckets of one producer never share a place."""
+    return sf.xxhash64(producer).bitwiseXOR(bucket)
 
 
 def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
@@ -217,13 +219,18 @@ def _versions(changes: DataFrame, facts: _Facts) -> DataFrame:
     """For each producer all that held from a time until the next."""
     in_order = Window.partitionBy("producer").orderBy(*_ORDER)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    value = sf.struct(*VALUE.fieldNames())
+
+    def last(it: Column, said: Column) -> Column:
+        return sf.last(sf.when(it | _is_anew(), said), ignorenulls=True).over(so_far)
+
     if len(facts.keys) <= _MOST_KEYS:
-        about = [sf.col("key") == key for key in facts.keys]
+        held = {key: last(sf.col("key") == key, value) for key in facts.keys}
+        latest = [sf.struct(sf.lit(key).alias("key"), it.alias("value")) for key, it in held.items()]
     else:
         changes = changes.withColumn("_number", _number_of_key())
-        about = [sf.col("_number") == number for number in range(1, facts.most_keys + 1)]
-    entry = sf.struct("key", sf.struct(*VALUE.fieldNames()).alias("value"))
-    latest = [sf.last(sf.when(it | _is_anew(), entry), ignorenulls=True).over(so_far) for it in about]
+        entry = sf.struct("key", value.alias("value"))
+        latest = [last(sf.col("_number") == number, entry) for number in range(1, facts.most_keys + 1)]
     return (
         changes.select(
             "producer",
@@ -247,9 +254,9 @@ def _at_places(versions: DataFrame, cut: _Cut) -> DataFrame:
     last_moment = sf.col("_until") - sf.make_dt_interval(secs=sf.lit(0.000001))
     producer = sf.col("_producer")
     reaches_to = sf.when(sf.col("_until").isNull(), cut.last(producer)).otherwise(cut.bucket(producer, last_moment))
-    return versions.select(
-        "*", sf.explode(sf.sequence(cut.bucket(producer, sf.col("_from")), reaches_to)).alias("_bucket")
-    ).withColumn("_found_at", _place(producer, sf.col("_bucket")))
+    buckets = sf.sequence(cut.bucket(producer, sf.col("_from")), reaches_to)
+    standing = versions.withColumn("_bucket", sf.explode(buckets))
+    return standing.withColumn("_found_at", _place(producer, sf.col("_bucket"))).drop("_bucket")
 
 
 def _is_anew() -> Column:
@@ -277,20 +284,20 @@ def _chatty(changes: DataFrame, count: int, producers: int) -> dict[str, int]:
 
 
 def _held() -> Column:
-    return sf.expr(f"filter(_entries, it -> it IS NOT NULL AND it.value.kind NOT IN ('gone', '{ANEW}'))")
+    return sf.expr(f"filter(_entries, it -> it.value.kind NOT IN ('gone', '{ANEW}'))")
 
 
 def _as_of(messages: DataFrame, versions: DataFrame, cut: _Cut) -> DataFrame:
     """Asked for as the one version that holds, not as a join of rows with rows: what Spark knows to be one at most, it
     need not copy, and a second one would be an error.
     """
-    place, bucket, time, producer = (sf.col(name).outer() for name in _ASKING)
+    place, time, producer = (sf.col(name).outer() for name in _ASKING)
     holds = (time >= sf.col("_from")) & (sf.col("_until").isNull() | (time < sf.col("_until")))
-    # Written so that Spark does not take them for more keys to join by.
-    same = sf.coalesce((producer == sf.col("_producer")) & (bucket == sf.col("_bucket")), sf.lit(False))
+    # Written so that Spark does not take it for one more key to join by.
+    same = sf.coalesce(producer == sf.col("_producer"), sf.lit(False))
     version = versions.where((place == sf.col("_found_at")) & holds & same).select(METADATA).scalar()
-    own = cut.bucket(sf.col("producer"), sf.col("time"))
-    values = (_place(sf.col("producer"), own), own, sf.col("time"), sf.col("producer"))
+    bucket = cut.bucket(sf.col("producer"), sf.col("time"))
+    values = (_place(sf.col("producer"), bucket), sf.col("time"), sf.col("producer"))
     # Where readings are chosen by their metadata afterwards, Spark would rather ask for the version below, for the
     # choice, and then once more for what is left. Not beside something that is another thing each time.
     once = {METADATA: sf.coalesce(version, _nothing()), "_once": sf.spark_partition_id()}
