@@ -1,9 +1,12 @@
 """Archives for tests, made by the archive's own writer."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 from fumarole.core.query.tree import Value
 from fumarole.pipeline.archive import Root, write_rows
@@ -25,6 +28,19 @@ FOR_ONE_RUN = {**FOR_LITTLE_DATA, **AS_THEY_ARE}
 FOR_COMMANDS = [text for key, value in FOR_ONE_RUN.items() for text in ("--conf", f"{key}={value}")]
 BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 Metadata = Mapping[str, Value | None]
+
+
+@contextmanager
+def as_they_are(spark: SparkSession) -> Iterator[None]:
+    """Spark makes no code of plans."""
+    before = {key: spark.conf.get(key) or "" for key in AS_THEY_ARE}
+    for key, value in AS_THEY_ARE.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
 
 
 def at(seconds: float) -> datetime:

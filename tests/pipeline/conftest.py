@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from fumarole.app.commands import analysing
 from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.spark import session
-from tests.pipeline.archives import AS_THEY_ARE, FOR_LITTLE_DATA
+from tests.pipeline.archives import FOR_LITTLE_DATA, as_they_are
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def commands_in_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def plans_as_they_are(spark: SparkSession) -> Iterator[None]:
+    """For plans that are run once: Spark does not make code of them."""
+    with as_they_are(spark):
+        yield
+
+
+@pytest.fixture
+def commands_in_session(spark: SparkSession, plans_as_they_are: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands of this process have the session that runs already, in place of one of their own."""
 
     @contextmanager
@@ -31,12 +38,6 @@ def commands_in_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) ->
             yield spark
 
     monkeypatch.setattr(analysing, "spark_session", running)
-    before = {key: spark.conf.get(key) or "" for key in AS_THEY_ARE}
-    for key, value in AS_THEY_ARE.items():
-        spark.conf.set(key, value)
-    yield
-    for key, value in before.items():
-        spark.conf.set(key, value)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

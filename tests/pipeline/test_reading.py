@@ -14,6 +14,8 @@ from fumarole.pipeline.errors import ArchiveError, PipelineError
 from fumarole.pipeline.jobs.failures import FAILURES
 from tests.pipeline.archives import NOISE, Recorder, alter, at, change, message
 
+pytestmark = pytest.mark.usefixtures("plans_as_they_are")
+
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:

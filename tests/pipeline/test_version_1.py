@@ -20,6 +20,7 @@ from fumarole.pipeline.replay import Range, messages
 from tests.pipeline.archives import BEGIN, Recorder, change, message
 from tests.pipeline.jobs.checks import check_exact
 
+pytestmark = pytest.mark.usefixtures("plans_as_they_are")
 ETNA = "6f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 VALUES = [61.5, 62.0, None, 63.0]
 

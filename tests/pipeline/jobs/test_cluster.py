@@ -76,6 +76,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         )
         started.append(process)
         url = wait_for(log, r"Starting Spark master at (spark://\S+)")[1]
+        logs = []
         for number in (1, 2):
             process, log = begin(
                 folder,
@@ -91,6 +92,8 @@ def cluster(folder: Path) -> Iterator[Cluster]:
                 url,
             )
             started.append(process)
+            logs.append(log)
+        for log in logs:
             wait_for(log, "Successfully registered with master")
         yield Cluster(url, started[1:])
     finally:

@@ -15,6 +15,7 @@ from fumarole.pipeline.report.figures import Chosen, Window, bucket, gather
 from fumarole.pipeline.report.page import written
 from tests.pipeline.archives import Recorder, at, change, message
 
+pytestmark = pytest.mark.usefixtures("plans_as_they_are")
 ODD = r"volcanoes.日本$\frac$"
 """A topic by the grammar `channel`, of letters that the plotter has not, and of signs that mean something else to it."""
 
