@@ -280,7 +280,7 @@ def test_a_part_fits_into_memory(spark: SparkSession, monkeypatch: pytest.Monkey
     assert f"hashpartitioning(_place, {usual})" in re.sub(r"#\d+L?", "", plan_of(spark))
     monkeypatch.setattr(transform, "_A_PART", 2)
     parts = re.findall(r"hashpartitioning\((?:_place|_found_at)#\d+L, (\d+)\)", plan_of(spark))
-    assert parts == ["200", "200"]
+    assert parts == ["176", "176"]
 
 
 def test_of_some_keys(spark: SparkSession) -> None:

@@ -42,7 +42,7 @@ from fumarole.pipeline.columns.where import METADATA, VALUE
 from fumarole.pipeline.tables import METADATA_MAP
 
 _ORDER = ("time", "epoch", "recorder", "sequence")
-_SENT_TO_ALL = 1 / 6
+_SENT_TO_ALL = 1 / 8
 """Versions that take so much of a worker's memory, and less: Spark has them twice while it makes the table."""
 _MOST_SENT_TO_ALL = 1024 * MIB
 _A_PART = 32 * MIB
@@ -73,6 +73,8 @@ class _Facts:
     begin: int
     end: int
     keys: Sequence[str]
+    name: int
+    """Bytes of the longest name of a producer."""
     text: int
     """Bytes of the longest value. Not of most: all versions of a producer have it, until it says something else."""
     most_keys: int
@@ -89,6 +91,7 @@ class _Facts:
             # A clock that was far off, now and then, must not decide how wide buckets are.
             sf.percentile_approx(sf.unix_micros("time"), [0.01, 0.99], 1_000).alias("times"),
             sf.sort_array(sf.collect_set(sf.when(~_is_anew(), sf.col("key")))).alias("keys"),
+            sf.max(sf.octet_length("producer")).alias("name"),
             sf.max(sf.octet_length("text")).alias("text"),
         ).first()
         assert found is not None
@@ -98,14 +101,23 @@ class _Facts:
         keys = found["keys"]
         most = len(keys) if len(keys) <= _MOST_KEYS else _most_keys(changes)
         chatty = _chatty(changes, found["count"], found["producers"])
-        return cls(found["count"], found["producers"], begin, end, keys, found["text"] or 0, most, chatty)
+        name, text = found["name"] or 0, found["text"] or 0
+        return cls(found["count"], found["producers"], begin, end, keys, name, text, most, chatty)
 
     @property
     def size(self) -> int:
-        """What their versions take in memory, at most, about: if each has all keys, and the last of each bucket stands
-        in the next as well.
+        """What their versions take in memory, at most, about, as Spark lays rows out: if each has all keys, and the
+        last of each bucket stands in the next as well.
         """
-        return int((1 + 1 / _IN_A_BUCKET) * self.count * (100 + self.most_keys * (100 + self.text)))
+        key = max(len(key.encode()) for key in self.keys)
+        entry = 64 + _in_words(key) + _in_words(self.text)
+        version = 96 + _in_words(self.name) + self.most_keys * entry
+        return int((1 + 1 / _IN_A_BUCKET) * self.count * version)
+
+
+def _in_words(size: int) -> int:
+    """Bytes that a text of so many bytes takes."""
+    return (size + 7) // 8 * 8
 
 
 @dataclass(frozen=True, slots=True)
