@@ -29,12 +29,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"core", "protocols", "fastpath"},
     "bridge": {"core", "fastpath", "client"},
     "pipeline": {"core", "client"},
-    "app": {
+    "config": {"core", "exchange", "cluster"},
+    "server": {
         *("core", "exchange", "protocols", "sessions", "fastpath", "doors", "cluster", "store", "client"),
-        *("bridge", "pipeline"),
+        *("bridge", "config"),
     },
+    "demo": {"core", "client", "pipeline", "cli"},
+    "cli": {"core", "exchange", "protocols", "client", "bridge", "pipeline", "config", "server", "demo"},
     "__init__": {"client"},
-    "__main__": {"app"},
+    "__main__": {"cli"},
 }
 
 # What the package itself offers by these names is the client.
@@ -130,12 +133,12 @@ def test_arrows_point_one_way() -> None:
     ("path", "text", "imported"),
     [
         pytest.param("core/a.py", "import fumarole.exchange", "fumarole.exchange", id="import"),
-        pytest.param("core/a.py", "from fumarole.app.cli import main", "fumarole.app.cli.main", id="from"),
+        pytest.param("core/a.py", "from fumarole.cli.main import main", "fumarole.cli.main.main", id="from"),
         pytest.param("core/a.py", "from fumarole import doors", "fumarole.doors", id="from the package"),
         pytest.param("core/a.py", "import msgspec", "msgspec", id="third party in core"),
         pytest.param("core/query/tree.py", "import lark", "lark", id="the grammar outside its module"),
         pytest.param("core/query/parse.py", "import re2", "re2", id="expressions outside their module"),
-        pytest.param("core/query/a.py", "from ...app import cli", "fumarole.app.cli", id="relative, two up"),
+        pytest.param("core/query/a.py", "from ...cli import main", "fumarole.cli.main", id="relative, two up"),
         pytest.param("exchange/a.py", "from ..sessions import nats", "fumarole.sessions.nats", id="relative"),
         pytest.param("exchange/a.py", "from .. import client", "fumarole.client", id="relative, bare"),
         pytest.param("exchange/__init__.py", "from ..client import a", "fumarole.client.a", id="relative in __init__"),
@@ -146,13 +149,13 @@ def test_arrows_point_one_way() -> None:
         pytest.param("sessions/a.py", "from fumarole.fastpath import loop", "fumarole.fastpath.loop", id="fastpath"),
         pytest.param("doors/a.py", "import fumarole.client", "fumarole.client", id="doors to client"),
         pytest.param("bridge/fields.py", "import time", "time", id="a pure module of the bridge"),
-        pytest.param("bridge/a.py", "import fumarole.app", "fumarole.app", id="bridge to app"),
+        pytest.param("bridge/a.py", "import fumarole.server", "fumarole.server", id="bridge to server"),
         pytest.param("client/a.py", "import fumarole.exchange", "fumarole.exchange", id="client to exchange"),
         pytest.param("core/a.py", "from fumarole import connect", "fumarole.connect", id="client by the package"),
         pytest.param("__init__.py", "from fumarole.core import topic", "fumarole.core.topic", id="package itself"),
         pytest.param("fastpath/a.pyx", "cimport fumarole.doors.pump", "fumarole.doors.pump", id="cimport"),
-        pytest.param("fastpath/a.pyx", "  import sys, fumarole.app", "fumarole.app", id="import in pyx"),
-        pytest.param("fastpath/a.pxd", "from fumarole.app cimport a", "fumarole.app.a", id="from cimport in pxd"),
+        pytest.param("fastpath/a.pyx", "  import sys, fumarole.server", "fumarole.server", id="import in pyx"),
+        pytest.param("fastpath/a.pxd", "from fumarole.server cimport a", "fumarole.server.a", id="from cimport in pxd"),
         pytest.param("fastpath/a.pyx", "from ..doors import (\n  a as b,\n)", "fumarole.doors.a", id="relative in pyx"),
     ],
 )
@@ -170,7 +173,7 @@ def test_a_wrong_import_is_caught(path: str, text: str, imported: str) -> None:
         pytest.param("protocols/a.py", "import msgspec", id="third party outside core"),
         pytest.param("client/a.py", "import asyncio\nfrom fumarole.protocols import nats", id="asyncio in client"),
         pytest.param("fastpath/a.pyx", "from libc.string cimport memchr\ncimport cython", id="C library"),
-        pytest.param("app/a.py", "from fumarole.doors import pump\nfrom fumarole import client", id="app"),
+        pytest.param("server/a.py", "from fumarole.doors import pump\nfrom fumarole import client", id="server"),
     ],
 )
 def test_a_right_import_passes(path: str, text: str) -> None:

@@ -15,12 +15,12 @@ from tempfile import mkdtemp
 from typing import Self
 from weakref import finalize
 
-from fumarole.app.broker import Broker
-from fumarole.app.configuration import load
-from fumarole.app.settings import Settings, Tls, UserSettings
 from fumarole.client import Notice
+from fumarole.config.load import load
+from fumarole.config.settings import Settings, Tls, UserSettings
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.protocols import nats
+from fumarole.server.broker import Broker
 from tests.ports import free_port
 
 
@@ -94,7 +94,7 @@ class BrokerProcess:
 
     def __init__(self, folder: Path, *flags: str, port: int = 0) -> None:
         ready = folder / "ready"
-        command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--nats", f"127.0.0.1:{port or free_port()}"]
+        command = [sys.executable, "-m", "fumarole.cli.main", "serve", "--nats", f"127.0.0.1:{port or free_port()}"]
         self.log = folder / "log"
         with self.log.open("w") as log:
             self._process = subprocess.Popen(

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 import fumarole
-from fumarole.app.credentials import token_digest
-from fumarole.app.settings import PermissionSettings, UserSettings
-from fumarole.app.values import Secret
 from fumarole.client import ClientError, Disconnected, Reconnected, RefusedError
 from fumarole.client.capture import Capture
+from fumarole.config.settings import PermissionSettings, UserSettings
+from fumarole.config.values import Secret
 from fumarole.protocols import nats
 from fumarole.protocols.columns import Columns
+from fumarole.server.credentials import token_digest
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker, StartFake
 

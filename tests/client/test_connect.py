@@ -6,12 +6,12 @@ import pytest
 import trustme
 
 import fumarole
-from fumarole.app.credentials import hash_password, token_digest
-from fumarole.app.settings import PermissionSettings, UserSettings
-from fumarole.app.values import Secret
 from fumarole.client import Disconnected, Reconnected
+from fumarole.config.settings import PermissionSettings, UserSettings
+from fumarole.config.values import Secret
 from fumarole.core.limits import Limits
 from fumarole.protocols import nats
+from fumarole.server.credentials import hash_password, token_digest
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker, StartFake, StartProcess
 from tests.ports import free_port

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import fumarole
-from fumarole.app.credentials import token_digest
-from fumarole.app.settings import PermissionSettings, UserSettings
-from fumarole.app.values import Secret
 from fumarole.client import Disconnected, InvalidReadingError, Message, ProducerInfo, Reconnected, RefusedError
+from fumarole.config.settings import PermissionSettings, UserSettings
+from fumarole.config.values import Secret
+from fumarole.server.credentials import token_digest
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker
 

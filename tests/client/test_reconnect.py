@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 import fumarole
-from fumarole.app.credentials import token_digest
-from fumarole.app.settings import PermissionSettings, UserSettings
-from fumarole.app.values import Secret
 from fumarole.client import Disconnected, Reconnected
 from fumarole.client.link import AT_ONCE
+from fumarole.config.settings import PermissionSettings, UserSettings
+from fumarole.config.values import Secret
 from fumarole.protocols import nats
+from fumarole.server.credentials import token_digest
 from tests.client.brokers import FakeServer, Notices, RealBroker
 from tests.client.conftest import StartBroker, StartFake, StartProcess
 

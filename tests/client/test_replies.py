@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 import fumarole
-from fumarole.app.credentials import token_digest
-from fumarole.app.settings import PermissionSettings, UserSettings
-from fumarole.app.values import Secret
+from fumarole.config.settings import PermissionSettings, UserSettings
+from fumarole.config.values import Secret
 from fumarole.protocols import nats
+from fumarole.server.credentials import token_digest
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker, StartFake
 

@@ -3,9 +3,6 @@ import asyncio
 import pytest
 
 import fumarole
-from fumarole.app.credentials import token_digest
-from fumarole.app.settings import PermissionSettings, UserSettings
-from fumarole.app.values import Secret
 from fumarole.client import (
     Change,
     Client,
@@ -17,6 +14,9 @@ from fumarole.client import (
     Reconnected,
     RefusedError,
 )
+from fumarole.config.settings import PermissionSettings, UserSettings
+from fumarole.config.values import Secret
+from fumarole.server.credentials import token_digest
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fumarole.app.configuration import load
+from fumarole.config.load import load
 from fumarole.exchange.namespaces import KUBEMQ
 from fumarole.protocols import kubemq, kubemq_pb2
 from fumarole.sessions import kubemq as session

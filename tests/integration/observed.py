@@ -19,9 +19,9 @@ import signal
 
 import uvloop
 
-from fumarole.app import logs
-from fumarole.app.broker import Broker, serve
-from fumarole.app.configuration import load
+from fumarole.config.load import load
+from fumarole.server import logs
+from fumarole.server.broker import Broker, serve
 from tests.integration.standstill import Standstill
 
 

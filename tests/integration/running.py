@@ -24,7 +24,7 @@ class RunningBroker(RunningProcess):
         self.port = 0
         path = folder / "fumarole.toml"
         path.write_text(config)
-        module = ["tests.integration.observed"] if observed else ["fumarole.app.cli", "serve"]
+        module = ["tests.integration.observed"] if observed else ["fumarole.cli.main", "serve"]
         address = f"127.0.0.1:{port or free_port()}"
         arguments = ["--config", str(path), "--nats", address, "--data", str(folder / "data")]
         variables = {"FUMAROLE_PURE": "1"} if engine == "plain" else {}

@@ -146,7 +146,7 @@ def test_folder_removed_while_it_runs(start: Start, tmp_path: Path) -> None:
 
 def refusal(folder: Path) -> str:
     """What a broker says that does not start."""
-    command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--nats", "127.0.0.1:0", "--data", str(folder)]
+    command = [sys.executable, "-m", "fumarole.cli.main", "serve", "--nats", "127.0.0.1:0", "--data", str(folder)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode != 0
     assert "Traceback" not in ended.stderr

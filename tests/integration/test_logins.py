@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fumarole.app.credentials import hash_password, new_token
+from fumarole.server.credentials import hash_password, new_token
 from tests.integration.conftest import Authority, Brokers
 from tests.integration.oracle import Target, watched
 from tests.integration.raw import Closed, RawClient

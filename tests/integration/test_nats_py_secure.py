@@ -13,7 +13,7 @@ import nats.errors
 import pytest
 from nats.aio.client import Client
 
-from fumarole.app.credentials import token_digest
+from fumarole.server.credentials import token_digest
 from tests.integration.conftest import Authority, Brokers
 from tests.integration.running import RunningBroker
 

@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from fumarole.app.cli import app
+from fumarole.cli.main import app
 
 
 def run_command(*arguments: str, code: int = 0) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fumarole.app.commands import analysing
+from fumarole.cli.pipeline import analysing
 from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.spark import session
 from tests.pipeline.archives import FOR_LITTLE_DATA, as_they_are

@@ -36,7 +36,7 @@ class Recording:
         self.archive = archive
         self.confirmed: list[dict[str, Any]] = []
         self.said: list[str] = []
-        command = [sys.executable, "-m", "fumarole.app.cli", "record", "--archive", str(archive), "--servers", url]
+        command = [sys.executable, "-m", "fumarole.cli.main", "record", "--archive", str(archive), "--servers", url]
         command += ["--json", "--name", name, "--roll-seconds", str(seconds), *flags]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("FUMAROLE_")}
         self.process = subprocess.Popen(

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from fumarole.app.cli import app
-from fumarole.app.commands import analysing
+from fumarole.cli.main import app
+from fumarole.cli.pipeline import analysing
 from fumarole.pipeline.jobs.standing import Progress
 from tests.pipeline.archives import Recorder, at, change, damage, message
 from tests.pipeline.commands import run_command

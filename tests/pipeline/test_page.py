@@ -25,7 +25,7 @@ CONSOLE = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 def test_from_an_empty_folder(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "bin" / "fumarole"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fumarole.app.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fumarole.cli.main "$@"\n')
     program.chmod(0o755)
     # Spark as it is, but quick to begin: everything is done once.
     (tmp_path / "conf").mkdir()

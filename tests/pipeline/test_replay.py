@@ -213,7 +213,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 async def run(*arguments: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "fumarole.app.cli", "pipeline", "replay", *arguments, stderr=asyncio.subprocess.PIPE
+        sys.executable, "-m", "fumarole.cli.main", "pipeline", "replay", *arguments, stderr=asyncio.subprocess.PIPE
     )
     _, errors = await process.communicate()
     assert process.returncode is not None

@@ -14,8 +14,8 @@ from typer.main import get_command
 
 import fumarole
 from fumarole import pipeline
-from fumarole.app.cli import app
-from fumarole.app.schema import FLAGS, VARIABLES
+from fumarole.cli.main import app
+from fumarole.config.schema import FLAGS, VARIABLES
 
 FILE = Path(__file__).parent / "surface.json"
 SOURCES = Path(fumarole.__file__).parent

@@ -7,7 +7,7 @@ import pytest
 
 from fumarole.pipeline.archive import sealed, write_rows
 from fumarole.pipeline.jobs.spark import session
-from tests.app.commands import CommandLine
+from tests.cli.commands import CommandLine
 from tests.client.brokers import BrokerProcess
 from tests.surface.surface import FILE, surface
 

@@ -10,9 +10,9 @@ import json
 import signal
 from typing import Any
 
-from fumarole.app import bridges
-from fumarole.app.cli import main
 from fumarole.bridge.bridge import Bridge, BridgeOptions
+from fumarole.cli.main import main
+from fumarole.server import bridges
 from tests.integration.standstill import Standstill
 
 

@@ -225,7 +225,7 @@ async def test_with_curve_keys(start_bridge: StartBridge, tmp_path: object) -> N
 
 async def test_status_on_the_command_line(bridge: RunningBridge) -> None:
     async with BridgeClient(bridge.endpoint, direct="shown-direct", topics=["shown.#"]):
-        command = [sys.executable, "-m", "fumarole.app.cli", "bridge", "status", "--router", bridge.endpoint]
+        command = [sys.executable, "-m", "fumarole.cli.main", "bridge", "status", "--router", bridge.endpoint]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True, timeout=20)
         for text in ("connected", "shown.#", "shown-direct", "seconds left", "published"):
             assert text in done.stdout
@@ -241,7 +241,7 @@ async def test_status_on_the_command_line(bridge: RunningBridge) -> None:
 
 def test_status_of_no_bridge() -> None:
     endpoint = f"tcp://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "fumarole.app.cli", "bridge", "status", "--router", endpoint, "--timeout", "0.3"]
+    command = [sys.executable, "-m", "fumarole.cli.main", "bridge", "status", "--router", endpoint, "--timeout", "0.3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     assert (done.returncode, done.stdout) == (1, "")
     assert "no bridge answers" in done.stderr

@@ -12,7 +12,7 @@ import msgpack
 import pytest
 
 import fumarole
-from fumarole.app.credentials import new_token
+from fumarole.server.credentials import new_token
 from tests.integration.bridge.bridges import RunningBridge, dealers, pack
 from tests.integration.bridge.conftest import StartBridge
 from tests.integration.conftest import Brokers

@@ -120,7 +120,7 @@ def test_several_bridges_of_a_file_side_by_side(rabbitmq: RabbitMq, tmp_path: Pa
             for name, port in zip(("one", "two"), ports, strict=True)
         )
     )
-    command = [sys.executable, "-m", "fumarole.app.cli", "bridge", "--config", str(config), "--ready-file", str(ready)]
+    command = [sys.executable, "-m", "fumarole.cli.main", "bridge", "--config", str(config), "--ready-file", str(ready)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         endpoints = [f"tcp://127.0.0.1:{port}" for port in ports]

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from fumarole.app.cli import main
+from fumarole.cli.main import main
 
 path = Path(sys.argv.pop(1))
 signal.signal(signal.SIGUSR1, lambda *_: path.write_text(f"{len(asyncio.all_tasks())}\n"))

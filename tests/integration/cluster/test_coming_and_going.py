@@ -25,7 +25,7 @@ def status(node: NodeProcess, *flags: str) -> str:
     """What `fumarole cluster status` shows."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
     environment |= {"PYTHONPATH": str(ROOT / "src"), "COLUMNS": "150", "TERM": "dumb"}
-    command = [sys.executable, "-m", "fumarole.app.cli", "cluster", "status", *flags]
+    command = [sys.executable, "-m", "fumarole.cli.main", "cluster", "status", *flags]
     command += ["--servers", f"nats://{node.host}:{node.port}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=20)
     assert (done.returncode, done.stderr) == (0, "")

@@ -199,7 +199,7 @@ def test_who_is_looked_for_is_named(tmp_path: Path) -> None:
         while [each["why"] for each in status(nodes[0])["missing"]] != ["connection refused"] * 2:
             assert time.monotonic() < deadline, status(nodes[0])["missing"]
             time.sleep(0.05)
-        command = [sys.executable, "-m", "fumarole.app.cli", "cluster", "status"]
+        command = [sys.executable, "-m", "fumarole.cli.main", "cluster", "status"]
         command += ["--servers", f"nats://127.0.0.1:{nodes[0].port}"]
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         lines = {line.partition(" for ")[0]: line for line in shown.splitlines()[3:]}

@@ -26,7 +26,7 @@ CLIENTS = 60
 """More than one worker keeps for itself."""
 
 
-SERVE = (sys.executable, "-m", "fumarole.app.cli", "serve")
+SERVE = (sys.executable, "-m", "fumarole.cli.main", "serve")
 
 
 def environment() -> dict[str, str]:
@@ -223,8 +223,8 @@ def test_a_child_that_is_no_worker(tmp_path: Path) -> None:
 
 
 FAILING = """
-from fumarole.app.configuration import load
-from fumarole.app.workers import serve_with_workers
+from fumarole.config.load import load
+from fumarole.server.workers import serve_with_workers
 
 def run(work):
     work.close()

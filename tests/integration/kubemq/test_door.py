@@ -233,7 +233,16 @@ def test_a_broker_that_stops_says_goodbye(start_broker: StartBroker) -> None:
 
 def test_two_brokers_do_not_share_a_port(broker: RunningBroker, tmp_path: Path) -> None:
     address = f"127.0.0.1:{kubemq_port(broker)}"
-    command = [sys.executable, "-m", "fumarole.app.cli", "serve", "--kubemq", address, "--data", str(tmp_path / "data")]
+    command = [
+        sys.executable,
+        "-m",
+        "fumarole.cli.main",
+        "serve",
+        "--kubemq",
+        address,
+        "--data",
+        str(tmp_path / "data"),
+    ]
     ended = subprocess.run(command, capture_output=True, timeout=20, text=True, check=False)
     assert ended.returncode == 1
     assert f"cannot listen on {address}: the address is in use" in ended.stderr

@@ -10,7 +10,7 @@ import grpc
 import pytest
 import trustme
 
-from fumarole.app.credentials import token_digest
+from fumarole.server.credentials import token_digest
 from tests.integration.conftest import Brokers
 from tests.integration.kubemq.calls import Calls, fault_of
 from tests.integration.kubemq.conftest import DOOR, kubemq_port

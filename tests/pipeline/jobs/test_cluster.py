@@ -107,7 +107,7 @@ def run_and_kill(here: Cluster, archive: Path, out: Path, times: int, *options: 
     """Runs the job until it has caught up. So many executors are killed, by process id, each while a batch is written."""
     chance = random.Random(3)
     log = out.with_suffix(".log")
-    command = [sys.executable, "-m", "fumarole.app.cli", "pipeline", "run", "--once", "--master", here.url]
+    command = [sys.executable, "-m", "fumarole.cli.main", "pipeline", "run", "--once", "--master", here.url]
     conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1", *FOR_COMMANDS)
     with log.open("wb") as said:
         job = subprocess.Popen(

@@ -20,7 +20,7 @@ START = 120.0
 
 
 def driver(archive: Path, out: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "fumarole.app.cli", "pipeline", "run", "--master", "local[2]", *FOR_COMMANDS]
+    command = [sys.executable, "-m", "fumarole.cli.main", "pipeline", "run", "--master", "local[2]", *FOR_COMMANDS]
     settings = ["--archive", str(archive), "--out", str(out), "--interval", "0.1", "--batch-rows", "300"]
     return subprocess.Popen([*command, *settings], stderr=subprocess.PIPE, text=True)
 

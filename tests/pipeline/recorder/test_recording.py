@@ -407,7 +407,7 @@ async def test_the_example_of_the_page(broker: RunningBroker, record: Record, tm
     )
     assert run.stderr == ""
     assert "21.5" in run.stdout
-    command = [sys.executable, "-m", "fumarole.app.cli", "pipeline", "verify", "--archive", str(tmp_path / "archive")]
+    command = [sys.executable, "-m", "fumarole.cli.main", "pipeline", "verify", "--archive", str(tmp_path / "archive")]
     verified = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
     assert (verified.returncode, verified.stdout) == (0, "")
     assert verified.stderr.endswith("1 message; everything is there\n")
@@ -430,7 +430,7 @@ async def test_the_example_of_the_page(broker: RunningBroker, record: Record, tm
     ],
 )
 def test_mistakes_are_a_sentence(broker: RunningBroker, tmp_path: Path, flags: list[str], text: str) -> None:
-    command = [sys.executable, "-m", "fumarole.app.cli", "record", "--archive", str(tmp_path), "--servers", broker.url]
+    command = [sys.executable, "-m", "fumarole.cli.main", "record", "--archive", str(tmp_path), "--servers", broker.url]
     run = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=30, check=False)
     assert run.returncode in (1, 2)
     assert text in run.stderr

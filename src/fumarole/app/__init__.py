@@ -1,1 +1,0 @@
-"""Configuration, wiring, command line, logs."""

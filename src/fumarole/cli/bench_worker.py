@@ -1,0 +1,102 @@
+"""One publisher or consumer of `bench`: told what to do in lines on stdin, it reports in JSON lines on stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fumarole.cli.access import Access
+from fumarole.cli.lines import stdin_lines
+from fumarole.cli.terminal import FAILED, printable, say
+from fumarole.client import Client
+from fumarole.core.errors import FumaroleError
+
+AT_ONCE = 5_000
+"""Messages between two looks at the clock, as fast as possible."""
+TICK = 0.005
+"""Seconds between two, at a given rate."""
+
+Plan = dict[str, Any]
+
+
+def report(**figures: Any) -> None:
+    """A line for the one who started this."""
+    print(json.dumps(figures), flush=True)  # noqa: T201
+
+
+async def orders() -> AsyncIterator[str]:
+    """The lines of stdin, one by one."""
+    async for lines in stdin_lines():
+        for line in lines:
+            yield line.decode()
+
+
+async def publish(client: Client, plan: Plan, told: AsyncIterator[str]) -> None:
+    """Publishes for the planned time."""
+    topics = [f"{plan['prefix']}.{number}" for number in range(plan["topics"])]
+    payload = bytes(plan["size"])
+    at_once = AT_ONCE if plan["rate"] is None else max(int(plan["rate"] * TICK), 1)
+    # Every batch has the same messages, so that making them is not what is measured.
+    batches = [
+        [(topics[(at + start) % len(topics)], payload) for at in range(at_once)]
+        for start in range(0, len(topics), at_once)
+    ]
+    report(ready=True)
+    await anext(told)
+    begin = time.perf_counter()
+    count = 0
+    while (now := time.perf_counter()) < begin + plan["duration"]:
+        count += await client.publish_many(batches[count // at_once % len(batches)])
+        if plan["rate"] is not None:
+            await asyncio.sleep(begin + count / plan["rate"] - now)
+    await client.flush(60)
+    report(count=count, seconds=time.perf_counter() - begin)
+
+
+async def consume(client: Client, plan: Plan, told: AsyncIterator[str]) -> None:
+    """Counts until told to stop, and then what is still on its way."""
+    first = last = 0.0
+    count = 0
+    async with client.subscribe(f"{plan['prefix']}.>", group=plan["group"]) as messages:
+
+        async def take() -> None:
+            nonlocal first, last, count
+            async for batch in messages.batches():
+                last = time.perf_counter()
+                first = first or last
+                count += len(batch)
+
+        taking = asyncio.create_task(take())
+        report(ready=True)
+        await anext(told)
+        await anext(told)
+        await messages.drain()
+        await taking
+    report(count=count, seconds=last - first)
+
+
+async def work() -> None:
+    """From the plan to the last report."""
+    told = orders()
+    plan: Plan = json.loads(await anext(told))
+    async with Access.from_texts(plan["access"]).connect("bench") as client:
+        await (publish if plan["role"] == "publisher" else consume)(client, plan, told)
+
+
+def main() -> None:
+    """Ctrl-C is for the one who started this, who then ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        asyncio.run(work())
+    except (FumaroleError, TimeoutError, StopAsyncIteration) as error:
+        say(f"bench: {printable(str(error)) or type(error).__name__}")
+        sys.exit(FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The command `demo`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fumarole.cli.terminal import fail, finite, run
+
+
+def demo(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")
+    ] = 4222,
+    rate: Annotated[float, typer.Option(callback=finite, min=1, metavar="N", help="Readings a second.")] = 2000,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=9, metavar="N", help="Brokers, on that port and those after it; kill one and see.")
+    ] = 1,
+) -> None:
+    """Start a broker with simulated volcano sensors, a consumer and a group of two, and watch them."""
+    from fumarole.demo.broker import DemoError, demo_broker
+    from fumarole.demo.demo import demonstrate
+
+    try:
+        if nodes > 1:
+            from fumarole.demo.cluster import demo_cluster
+
+            with demo_cluster(nodes, port) as cluster:
+                run(demonstrate(cluster.urls()[0], rate, cluster), interrupted=0)
+        else:
+            with demo_broker(port) as url:
+                run(demonstrate(url, rate), interrupted=0)
+    except DemoError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit from None

@@ -1,0 +1,121 @@
+"""Messages in and out of a terminal or pipe: how one is shown, and stdin as a stream of lines."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from fumarole.cli.terminal import CYAN, DIM, json_text, paint, printable
+
+if TYPE_CHECKING:
+    from fumarole.client import Message
+
+CHUNK = 64 * 1024
+
+Show = Callable[["Message"], bytes]
+
+
+def shower(raw: bool, as_json: bool, replies: bool = False) -> Show:
+    """How messages are shown: as they came, as JSON lines, or for people, to whom the topic of a reply says nothing."""
+    if raw:
+        return lambda message: message.payload + b"\n"
+    if as_json:
+        return as_json_line
+    return as_reply if replies else as_text
+
+
+def as_json_line(message: Message) -> bytes:
+    """`{"topic": "a.b", "payload": "21.5"}`; `payload_base64` in its place where it is not UTF-8."""
+    return json_text(as_object(message)).encode() + b"\n"
+
+
+def as_object(message: Message) -> dict[str, Any]:
+    """A message for JSON. Headers are lists, as a name may come more than once."""
+    shown: dict[str, Any] = {"topic": message.topic}
+    try:
+        shown["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        shown["payload_base64"] = base64.b64encode(message.payload).decode()
+    if message.reply:
+        shown["reply"] = message.reply
+    headers: dict[str, list[str]] = {}
+    for name, value in message.header_pairs:
+        headers.setdefault(name, []).append(value)
+    if headers:
+        shown["headers"] = headers
+    return shown
+
+
+def as_text(message: Message) -> bytes:
+    """`a.b  21.5`, then a line for each header and for the reply topic."""
+    topic = paint(_shown(message.topic) or "(no topic)", CYAN, sys.stdout)
+    pairs = [*message.header_pairs, *([("reply to", message.reply)] if message.reply else [])]
+    return f"{topic}  {_payload_line(message)}{_header_lines(pairs)}".encode()
+
+
+def as_reply(message: Message) -> bytes:
+    """The payload, then a line for each header."""
+    return f"{_payload_line(message)}{_header_lines(message.header_pairs)}".encode()
+
+
+def _payload_line(message: Message) -> str:
+    # What a command printed has a line end already.
+    return _shown(message.text.removesuffix("\n")) + "\n"
+
+
+def _shown(text: str) -> str:
+    # What others published must not steer this terminal.
+    return printable(text) if sys.stdout.isatty() else text
+
+
+def _header_lines(pairs: list[tuple[str, str]]) -> str:
+    return "".join(paint(f"    {_shown(name)}: {_shown(value)}", DIM, sys.stdout) + "\n" for name, value in pairs)
+
+
+def write(data: bytes) -> None:
+    """Puts results out at once."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+async def stdin_chunks() -> AsyncIterator[bytes]:
+    """What stdin has, as it comes. A thread reads: a terminal, a pipe and a file are all the same to it."""
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(4)
+
+    def put(chunk: bytes | OSError) -> None:
+        asyncio.run_coroutine_threadsafe(chunks.put(chunk), loop).result()
+
+    def read() -> None:
+        try:
+            try:
+                while chunk := os.read(sys.stdin.fileno(), CHUNK):
+                    put(chunk)
+                put(b"")
+            except OSError as error:
+                put(error)
+        except (RuntimeError, asyncio.CancelledError):
+            pass  # the loop has ended before stdin did
+
+    # A daemon, as nothing but more input would ever wake it.
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    while chunk := await chunks.get():
+        if isinstance(chunk, OSError):
+            raise OSError(chunk.errno, chunk.strerror, "stdin")
+        yield chunk
+
+
+async def stdin_lines() -> AsyncIterator[list[bytes]]:
+    """The lines of stdin, without their ends, as many at a time as there are."""
+    rest = b""
+    async for chunk in stdin_chunks():
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest.removesuffix(b"\r")]

@@ -1,0 +1,100 @@
+"""What `pub` does."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from fumarole.cli.access import Access
+from fumarole.cli.lines import stdin_chunks, stdin_lines
+from fumarole.cli.progress import Progress
+from fumarole.cli.terminal import DIM, count_text, paint, say
+
+BATCH = 4096
+"""Messages between two looks at the clock."""
+FLUSH_SECONDS = 30.0
+LATENESS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be published. Without a payload, it comes from stdin."""
+
+    topic: str
+    payload: str | None = None
+    count: int | None = None
+    rate: float | None = None
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    reply: str = ""
+    whole: bool = False
+
+    def total(self) -> int | None:
+        """How many messages it will be, if that is known."""
+        return self.count or (None if self.payload is None and not self.whole else 1)
+
+
+class Pace:
+    """At most so many a second; a little lateness is caught up."""
+
+    def __init__(self, rate: float) -> None:
+        self._interval = 1 / rate
+        self._due = 0.0
+
+    async def wait(self) -> None:
+        """Returns when it is time for the next."""
+        now = asyncio.get_running_loop().time()
+        if self._due > now:
+            await asyncio.sleep(self._due - now)
+        self._due = max(self._due, now - LATENESS) + self._interval
+
+
+async def publish(access: Access, work: Work) -> None:
+    """Publishes it all, and returns when the server has heard it."""
+    published = 0
+    pace = None if work.rate is None else Pace(work.rate)
+    async with access.connect("pub") as client:
+        with Progress("publishing", work.total(), "messages") as progress:
+            async for batch in _limited(_payloads(work), work.count):
+                if pace is None and not work.headers and not work.reply:
+                    published += await client.publish_many((work.topic, payload) for payload in batch)
+                    batch = []
+                for payload in batch:
+                    if pace is not None:
+                        await pace.wait()
+                    await client.publish(work.topic, payload, headers=work.headers, reply=work.reply)
+                    published += 1
+                    progress.show(published)
+                progress.show(published)
+            await client.flush(FLUSH_SECONDS)
+    if sys.stderr.isatty():
+        say(paint(f"published {count_text(published, 'message')}", DIM, sys.stderr))
+
+
+async def _payloads(work: Work) -> AsyncIterator[list[bytes]]:
+    if work.whole:
+        yield [b"".join([chunk async for chunk in stdin_chunks()])]
+    elif work.payload is not None:
+        payload = work.payload.encode("utf-8", "surrogateescape")
+        left = work.count or 1
+        while left:
+            batch = [payload] * min(left, BATCH)
+            left -= len(batch)
+            yield batch
+    else:
+        if sys.stdin.isatty():
+            say(paint("each line is a message; Ctrl-D ends", DIM, sys.stderr))
+        async for lines in stdin_lines():
+            yield lines
+
+
+async def _limited(batches: AsyncIterator[list[bytes]], count: int | None) -> AsyncIterator[list[bytes]]:
+    """The first `count` payloads."""
+    async for batch in batches:
+        if count is not None:
+            batch = batch[:count]
+            count -= len(batch)
+        yield batch
+        if count == 0:
+            return

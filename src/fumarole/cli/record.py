@@ -1,0 +1,166 @@
+"""What `record` does: a recorder, a live line about it, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import msgspec
+
+from fumarole.cli.access import Access
+from fumarole.cli.readings import query_mistakes
+from fumarole.cli.terminal import YELLOW, abandon_stdout, count_text, fail, paint, printable, say
+from fumarole.client import ClientError
+from fumarole.pipeline.archive.places import Root, open_root
+from fumarole.pipeline.archive.seals import Seal
+from fumarole.pipeline.recorder.recorder import Options, Recorder
+
+PLAIN_INTERVAL = 10.0
+LIVE_INTERVAL = 0.25
+RATE_SECONDS = 3.0
+"""A rate is over so many seconds: messages come in bursts."""
+MIB = 1 << 20
+
+
+async def record_messages(access: Access, archive: str, options: Options, as_json: bool) -> None:
+    """Records until SIGTERM or Ctrl-C, then seals what was captured and ends well."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    unsaid: OSError | None = None
+
+    def on_seal(seal: Seal) -> None:
+        nonlocal unsaid
+        if as_json and unsaid is None:
+            try:
+                sys.stdout.write(msgspec.json.encode(seal).decode() + "\n")
+                sys.stdout.flush()
+            except OSError as error:
+                unsaid = error
+                loop.call_soon_threadsafe(stop.set)  # the archive is well: what was captured is sealed before the end
+
+    root = open_root(archive)
+    try:
+        with query_mistakes():
+            await _record(access, root, options, on_seal, stop)
+    except ClientError:
+        raise  # also those that are an OSError: it is not the archive's fault
+    except OSError as error:
+        fail(f"{root.name}: {error.strerror or error}; what was not sealed is lost")
+    if unsaid is None:
+        return
+    abandon_stdout()
+    if not isinstance(unsaid, BrokenPipeError):  # whoever read a pipe has seen enough
+        fail(f"stdout: {unsaid.strerror or unsaid}; what was captured is in {root.name}, and recording has ended")
+
+
+async def _record(
+    access: Access, root: Root, options: Options, on_seal: Callable[[Seal], None], stop: asyncio.Event
+) -> None:
+    async with (
+        access.connect(f"record {secrets.token_hex(8)}") as client,
+        Recorder.open(client, root, options, on_seal) as recorder,
+    ):
+        with _screen() as screen:
+            showing = asyncio.create_task(_show(recorder, screen))
+            try:
+                await recorder.run(stop, lambda: _say_begin(recorder, options, root.name))
+            finally:
+                showing.cancel()
+        _say_end(recorder)
+
+
+def _say_begin(recorder: Recorder, options: Options, archive: str) -> None:
+    recovered = recorder.recovered
+    if recovered.sealed:
+        say(f"sealed {count_text(len(recovered.sealed), 'file')} that an earlier recorder had finished")
+    if recovered.removed:
+        say(f"removed {count_text(len(recovered.removed), 'file')} that an earlier recorder had not finished")
+    what = "everything" if options.topic == ">" else options.topic
+    what = f"{what}{f' where {options.where}' if options.where else ''}"
+    say(f"{recorder.name} records {what} into {archive}, in group {options.group}; Ctrl-C ends")
+
+
+def _say_end(recorder: Recorder) -> None:
+    progress = recorder.progress
+    said = f"{count_text(progress.confirmed, 'message')} in {count_text(progress.files, 'file')}"
+    say(f"{said}, {progress.size / MIB:,.1f} MiB")
+    if recorder.missed:
+        say(paint(f"{count_text(recorder.missed, 'message')} lost", YELLOW, sys.stderr))
+
+
+class Screen(Protocol):
+    """Where the state of a recorder is shown."""
+
+    interval: float
+
+    def show(self, recorder: Recorder, rate: float) -> None: ...
+
+
+async def _show(recorder: Recorder, screen: Screen) -> None:
+    samples = deque([(time.monotonic(), 0)])
+    while True:
+        await asyncio.sleep(screen.interval)
+        samples.append((time.monotonic(), recorder.progress.captured))
+        while samples[-1][0] - samples[0][0] > RATE_SECONDS and len(samples) > 2:
+            samples.popleft()
+        (begin, before), (end, after) = samples[0], samples[-1]
+        screen.show(recorder, (after - before) / (end - begin))
+
+
+def line(recorder: Recorder, rate: float) -> str:
+    """The state in one line."""
+    progress = recorder.progress
+    text = (
+        f"{rate:,.0f} messages/s, {recorder.backlog:,} waiting, "
+        f"{progress.confirmed:,} on disk in {count_text(progress.files, 'file')} ({progress.size / MIB:,.1f} MiB), "
+        f"{recorder.dropped + progress.lost:,} dropped"
+    )
+    return f"{text}; NOTHING CAN BE WRITTEN: {printable(progress.fault)}" if progress.fault else text
+
+
+class PlainLines:
+    """For logs: a line now and then, and at once when the disk begins or ceases to take nothing."""
+
+    interval = 1.0
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + PLAIN_INTERVAL
+        self._fault = ""
+
+    def show(self, recorder: Recorder, rate: float) -> None:
+        fault = recorder.progress.fault
+        if fault != self._fault or time.monotonic() >= self._next:
+            self._next = time.monotonic() + PLAIN_INTERVAL
+            self._fault = fault
+            say(line(recorder, rate))
+
+
+@contextmanager
+def _screen() -> Iterator[Screen]:
+    if not sys.stderr.isatty():
+        yield PlainLines()
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(""), console=Console(stderr=True), auto_refresh=False, transient=True) as live:
+
+        class LiveLine:
+            interval = LIVE_INTERVAL
+
+            def show(self, recorder: Recorder, rate: float) -> None:
+                faulty = bool(recorder.progress.fault)
+                live.update(Text(line(recorder, rate), style="red" if faulty else ""), refresh=True)
+
+        yield LiveLine()

@@ -1,0 +1,97 @@
+"""The options of `serve`: one for each setting that has a flag, made from the configuration's own list of them.
+
+Making them takes the whole tree of settings, so it is done only when `serve` is really asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from fumarole.config.load import FLAGS
+from fumarole.config.mistakes import KeyPath
+from fumarole.config.schema import is_list
+from fumarole.config.settings import Settings
+from fumarole.config.values import Address, size_text
+
+PANELS = {"limits": "Limits (sizes such as 64KiB, times such as 500ms)", "tls": "TLS", "links": "Cluster"}
+HELP = {
+    "--nats": "Listen for NATS clients here; may be repeated. Port 0 is any free one.",
+    "--data": "Where anything durable goes.",
+    "--allowed-namespaces": "Only these namespaces; may be repeated.",
+    "--node": "The name of this node in its cluster.",
+    "--cluster": "Listen for other nodes here.",
+    "--peer": "A node of the cluster to join; may be repeated, one is enough.",
+    "--workers": "Processes that share the doors, or auto: one for each core.",
+    "--links-name": "The name of the cluster.",
+    "--links-secret-file": "Its first line is what nodes prove to know.",
+    "--links-certificate": "What this node shows other nodes, PEM.",
+    "--links-key": "Its key, PEM.",
+    "--links-authority": "Who must have signed other nodes' certificates, PEM.",
+    "--links-address": "Where other nodes reach this one, if that is not where it listens.",
+    "--links-outbox": "What may wait for one other node.",
+    "--links-silence": "After so much of it a node is gone.",
+    "--log-level": "debug, info, warning or error.",
+    "--log-format": "text or json.",
+    "--limits-control-line": "The longest protocol line.",
+    "--limits-payload": "The largest payload, headers included.",
+    "--limits-connections": "Open connections.",
+    "--limits-connections-per-address": "The same from one address.",
+    "--limits-consumers-per-connection": "Subscriptions of one connection.",
+    "--limits-outbox": "What may wait for a slow connection.",
+    "--limits-handshake": "From accept to CONNECT.",
+    "--limits-tls-handshake": "The same with TLS.",
+    "--limits-idle": "Silence before a sign of life is asked for.",
+    "--limits-drain": "For outboxes to empty when the broker stops.",
+    "--tls-certificate": "The server's certificate and its chain, PEM.",
+    "--tls-key": "Its key, PEM.",
+    "--tls-client-authority": "Who must have signed clients' certificates, PEM.",
+    "--tls-client-certificates": "none, optional or required.",
+}
+"""What there is to say. A setting without an entry has its line in docs/configuration.md all the same."""
+SIZES = ("control_line", "payload", "outbox")
+
+
+def serve_with_settings(serve: Callable[..., None]) -> Callable[..., None]:
+    """The same command, with an option for every setting; their values are in the context's parameters."""
+    own = list(inspect.signature(serve, eval_str=True).parameters.values())
+    settings = [_parameter(flag, path) for flag, path in FLAGS.items()]
+
+    @functools.wraps(serve)
+    def command(**arguments: Any) -> None:
+        serve(**{parameter.name: arguments[parameter.name] for parameter in own})
+
+    command.__signature__ = inspect.Signature([*own, *settings])  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *settings]}
+    return command
+
+
+def _parameter(flag: str, path: KeyPath) -> inspect.Parameter:
+    default = default_text(path)
+    option = typer.Option(
+        help=HELP.get(flag, ""),
+        metavar="VALUE",
+        show_default=default or False,
+        rich_help_panel=PANELS.get(str(path[0])),
+    )
+    annotation = Annotated[list[str] | None if is_list(path) else str | None, option]  # type: ignore[valid-type]
+    name = flag.removeprefix("--").replace("-", "_")
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+
+
+def default_text(path: KeyPath) -> str:
+    """What holds where a setting is not given; empty: there is nothing."""
+    value: Any = Settings()
+    for key in path:
+        value = getattr(value, str(key), None)
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value if isinstance(item, Address | str))
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}s"
+    return size_text(value).replace(" ", "") if path[-1] in SIZES else str(value)

@@ -1,0 +1,1 @@
+"""Settings as types; file, environment and flags; mistakes with their lines."""

@@ -1,0 +1,185 @@
+"""Everything that can be set, as types: what the rest of the program reads, and what `configuration` fills in.
+
+A setting is one field here: from it come its key in the file, its variable, its flag, its check and its default. A door
+is one field of `Doors`. Defaults are what an empty file gives.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from fumarole.config.values import (
+    Address,
+    AmqpAddress,
+    AmqpName,
+    BrokerAddresses,
+    Endpoint,
+    FilePath,
+    LineSize,
+    ListenAddress,
+    NamespaceName,
+    NodeName,
+    PasswordHash,
+    PatternText,
+    QueryDepth,
+    Secret,
+    Size,
+    Text,
+    TokenDigest,
+    Workers,
+)
+from fumarole.core.limits import MIB, Limits
+from fumarole.exchange.namespaces import DEFAULT, KUBEMQ, NamespaceRules
+
+
+def _loopback(port: int) -> tuple[Address, ...]:
+    return (Address("127.0.0.1", port),)
+
+
+class Doors(Struct, frozen=True, kw_only=True):
+    """Where each protocol listens. The defaults are the standard ports; they hold while no door is named."""
+
+    nats: tuple[ListenAddress, ...] = _loopback(4222)
+    msgpack: tuple[ListenAddress, ...] = _loopback(4444)
+    kubemq: tuple[ListenAddress, ...] = _loopback(50000)
+
+    def addresses(self) -> Iterator[tuple[str, Address]]:
+        """The name of the door and where it listens, for each that is open."""
+        for door in self.__struct_fields__:
+            for address in getattr(self, door):
+                yield door, address
+
+
+class Tls(Struct, frozen=True, kw_only=True):
+    """The server's certificate, and what is asked of clients' certificates."""
+
+    certificate: FilePath
+    key: FilePath
+    client_authority: FilePath | None = None
+    client_certificates: Literal["none", "optional", "required"] = "none"
+
+
+class MsgPack(Struct, frozen=True, kw_only=True):
+    """The MsgPack door."""
+
+    namespace: NamespaceName = DEFAULT
+    """Of clients that do not say who they are."""
+
+
+class Kubemq(Struct, frozen=True, kw_only=True):
+    """What only the KubeMQ door has."""
+
+    namespace: NamespaceName = KUBEMQ
+    """Where those are whose token names no other (K2)."""
+
+
+class Links(Struct, frozen=True, kw_only=True):
+    """How the nodes of a cluster know each other, and when one is given up."""
+
+    name: Text = "fumarole"
+    """Of the cluster; nodes of another are refused."""
+    secret_file: FilePath | None = None
+    """Its first line is the secret that every node knows."""
+    certificate: FilePath | None = None
+    """With the two below: nodes show each other certificates, and links are encrypted."""
+    key: FilePath | None = None
+    authority: FilePath | None = None
+    silence: float = 2.0
+    """Seconds after which a node that is not heard of is gone (C4)."""
+    address: ListenAddress | None = None
+    """Where other nodes reach this one, if that is not where it listens."""
+    outbox: Size = 16 * MIB
+    """Bytes that wait for one other node; then the oldest messages are dropped."""
+
+
+class Log(Struct, frozen=True, kw_only=True):
+    """What is logged, and how it looks."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+class PermissionSettings(Struct, frozen=True, kw_only=True):
+    """Patterns. Without `allow` everything is allowed; with an empty one, nothing. `deny` goes before `allow`."""
+
+    allow: tuple[PatternText, ...] | None = None
+    deny: tuple[PatternText, ...] = ()
+
+
+class UserSettings(Struct, frozen=True, kw_only=True):
+    """Someone who may connect, by password or by token."""
+
+    name: Text
+    password: PasswordHash | None = None
+    token: TokenDigest | None = None
+    namespace: NamespaceName = DEFAULT
+    publish: PermissionSettings = PermissionSettings()
+    subscribe: PermissionSettings = PermissionSettings()
+
+
+class BridgeSettings(Struct, frozen=True, kw_only=True):
+    """A bridge between AMQP and ZeroMQ, which `fumarole bridge` runs (B1–B5)."""
+
+    name: NamespaceName = "bridge"
+    amqp: AmqpAddress = Secret("amqp://guest:guest@localhost:5672")
+    router: Endpoint = "tcp://*:5555"
+    topic_exchange: AmqpName = "amq.topic"
+    topics: tuple[AmqpName, ...] = ()
+    """Bound always; if there are any, clients may ask for nothing beyond them (B3)."""
+    direct_exchange: AmqpName = "amq.direct"
+    direct_queue: AmqpName | None = None
+    ttl: float = 60.0
+    exchange: NamespaceName | None = None
+    """The namespace that the topic exchange is joined with."""
+    servers: BrokerAddresses = Secret("nats://127.0.0.1:4222")
+    curve_key: FilePath | None = None
+    curve_clients: FilePath | None = None
+    payload: Size = 1 * MIB
+    waiting: int = 1_000
+    topics_per_client: int = 1_024
+    routes: int = 1_000_000
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """One broker's settings."""
+
+    data: FilePath = Path("fumarole-data")
+    allowed_namespaces: tuple[NamespaceName, ...] | None = None
+    """None: a namespace comes to be with its first use (N3)."""
+    doors: Doors = Doors()
+    limits: Limits = Limits()
+    tls: Tls | None = None
+    msgpack: MsgPack = MsgPack()
+    kubemq: Kubemq = Kubemq()
+    node: NodeName | None = None
+    """The name of this node; None: one is made up."""
+    cluster: ListenAddress | None = None
+    """Where other nodes reach this one; None: there is no cluster."""
+    peer: tuple[ListenAddress, ...] = ()
+    """Nodes to join; one is enough."""
+    workers: Workers = 1
+    """Processes that share the doors; 0: one for each core."""
+    links: Links = Links()
+    log: Log = Log()
+    namespaces: Mapping[NamespaceName, NamespaceRules] = {}
+    users: tuple[UserSettings, ...] | None = None
+    """None: authentication is off. Empty: it is on, and nobody gets in."""
+    bridges: tuple[BridgeSettings, ...] = ()
+
+
+FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
+    Limits: {
+        "control_line": LineSize,
+        "payload": Size,
+        "outbox": Size,
+        "metadata_bytes": Size,
+        "msgpack_value": Size,
+        "query_length": Size,
+        "query_depth": QueryDepth,
+        "query_pattern": Size,
+    },
+    NamespaceRules: {"outbox": Size},
+}
+"""Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

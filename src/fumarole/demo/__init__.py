@@ -1,0 +1,1 @@
+"""The simulated volcano sensors behind `fumarole demo` and `fumarole pipeline demo`."""

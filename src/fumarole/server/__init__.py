@@ -1,0 +1,1 @@
+"""One broker wired together: doors, workers, clustering, credentials, logs."""

@@ -1,0 +1,154 @@
+"""A broker's part in a cluster: its link to the others, made from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import ssl
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fumarole.cluster.identity import Identity
+from fumarole.cluster.link import UNIX, Link, remove_socket
+from fumarole.cluster.pulse import Timing
+from fumarole.config.consistency import first_line
+from fumarole.config.settings import Links, Settings
+from fumarole.config.values import Address
+from fumarole.doors.nats import NatsDoor
+from fumarole.exchange.node import Node
+from fumarole.fastpath.engine import Engine
+
+if TYPE_CHECKING:
+    from fumarole.server.broker import Door
+    from fumarole.server.workers import Worker
+
+log = logging.getLogger(__name__)
+
+JOIN_SECONDS = 30.0
+"""A snapshot of a million consumers takes a while; nobody is let in before."""
+FAREWELL = 0.5
+"""Seconds for clients to leave by themselves when they are told that this node stops."""
+
+
+class Clustering:
+    """`start` before the doors are open, `opened` when they are, `leave` before they close, `close` in the end."""
+
+    def __init__(self, settings: Settings, node: Node, engine: Engine, worker: Worker | None = None) -> None:
+        self._settings = settings
+        self._node = node
+        self._appoint_heir = engine.appoint_heir
+        self._address, self._peers = _addresses(settings, worker)
+        links = settings.links
+        self._reached_at = "" if links.address is None else str(_next(links.address, worker))
+        # Workers are nodes to each other, though to clients they are one.
+        name = node.name if worker is None else f"{node.name}/{worker.number}"
+        siblings = "" if worker is None else f"{node.name}/"
+        identity = Identity(name, links.name, node.version, time.time_ns())
+        server_tls, client_tls = _tls(links)
+        secret = b"" if links.secret_file is None else first_line(links.secret_file)
+        timing = Timing(links.silence)
+        self._link = Link(
+            node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings, links.outbox
+        )
+        self._link.on_change = self._change
+        self._link.cluster.stood_still = self._stand_still
+        self._doors: list[Door] = []
+        node.cluster = self._link.cluster
+
+    async def start(self) -> None:
+        """Joins. Raises OSError where the address cannot be had."""
+        settings = self._settings
+        if self._appoint_heir is not None:
+            self._appoint_heir()
+        remove_socket(self._address)
+        await self._link.open(self._address, self._peers, self._reached_at)
+        is_open = self._link.is_guarded or self._address.startswith(UNIX)
+        guard = "" if is_open else "; without a secret or TLS, only nodes of this machine are let in"
+        log.info(
+            "node %s of cluster %s on %s%s",
+            self._node.name,
+            settings.links.name,
+            self._link.cluster.identity.address,
+            guard,
+        )
+        # All that is made here stays: to look for garbage among it would stop the heartbeats.
+        gc.disable()
+        try:
+            joined = await self._link.join(JOIN_SECONDS)
+        finally:
+            gc.enable()
+        if not joined:
+            log.warning("not all of the cluster could be heard in %g s; going on without", JOIN_SECONDS)
+        if settings.peer and not self._link.cluster.peers:
+            tried = (f"{each.address} ({each.why})" for each in self._link.cluster.missing())
+            log.warning("joined nobody: %s; tried again all the time", ", ".join(tried) or "no peer but itself")
+
+    def opened(self, doors: Sequence[Door]) -> None:
+        """Clients of other nodes may come here, should theirs go away."""
+        self._link.tell_clients(tuple(_shown(*door.address) for door in doors if isinstance(door, NatsDoor)))
+        self._doors = list(doors)
+        self._change()
+
+    def _stand_still(self, seconds: float) -> None:
+        """C4: what clients said before may be older than anybody should hear. They come again, here or elsewhere."""
+        if seconds > self._link.cluster.timing.oldest - self._link.cluster.timing.beat:
+            for door in self._doors:
+                door.cut_off()
+
+    def _change(self) -> None:
+        reachable = self._link.cluster.clients_elsewhere()
+        if reachable != self._node.reachable:
+            self._node.reachable = reachable
+            for door in self._nats_doors():
+                door.inform()
+
+    def _nats_doors(self) -> list[NatsDoor]:
+        return [door for door in self._doors if isinstance(door, NatsDoor)]
+
+    async def leave(self) -> None:
+        """The others choose our consumers no more, and clients are sent away; what was accepted goes on its way."""
+        await self._link.leave(self._settings.links.silence)
+        for door in self._nats_doors():
+            door.inform(lame_duck=True)
+        if self._node.connections and self._node.reachable:
+            await asyncio.sleep(FAREWELL)
+
+    async def close(self) -> None:
+        await self._link.close(self._settings.links.silence)
+
+
+def _addresses(settings: Settings, worker: Worker | None) -> tuple[str, tuple[str, ...]]:
+    """Where this process is reached by others, and whom it dials itself."""
+    peers = tuple(map(str, settings.peer))
+    if worker is None:
+        return str(settings.cluster), peers
+    if settings.cluster is None:
+        others = [number for number in range(worker.of) if number != worker.number]
+        return worker.address(worker.number), tuple(map(worker.address, others))
+    # Each worker is a node of the cluster, on a port of its own: the first on the one that is configured.
+    host, port = settings.cluster.host, settings.cluster.port
+    siblings = [str(Address(host, port + number)) for number in range(worker.of)]
+    return siblings.pop(worker.number), (*siblings, *peers)
+
+
+def _next(address: Address, worker: Worker | None) -> Address:
+    return address if worker is None else Address(address.host, address.port + worker.number)
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _tls(links: Links) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    if links.certificate is None or links.key is None or links.authority is None:
+        return None, None
+    contexts = []
+    for purpose in (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH):
+        context = ssl.create_default_context(purpose, cafile=str(links.authority))
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(links.certificate, links.key)
+        context.verify_mode = ssl.CERT_REQUIRED
+        contexts.append(context)
+    return contexts[0], contexts[1]
