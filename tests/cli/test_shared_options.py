@@ -5,7 +5,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fumarole.cli.shared_options import spread
+from fumarole.cli.shared_options import shared_options
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Shown:
     words: Annotated[list[str] | None, typer.Option("--word")] = None
 
 
-@spread
+@shared_options
 def look(place: Place, *, speed: float = 1.5, shown: Shown) -> None:
     """Looks."""
     typer.echo(f"{place} {speed} {shown}")

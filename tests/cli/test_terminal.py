@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import typer
 
-from fumarole.cli import pub as publishing
+from fumarole.cli import pub
 from fumarole.cli.terminal import FAILED, fail, json_text, printable, run
 from fumarole.client import ClosedError
 from tests.cli.commands import run_here
@@ -94,7 +94,7 @@ def test_what_a_server_says() -> None:
 
 
 def test_a_server_that_does_not_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "FLUSH_SECONDS", 0.1)
+    monkeypatch.setattr(pub, "FLUSH_SECONDS", 0.1)
     with server(b"PONG\r\n", stays=True) as silent:
         ended = run_here("pub", "a", "1", "--servers", silent)
     text = "no server confirmed within 0.1 s that it heard everything; some of it may be lost\n"

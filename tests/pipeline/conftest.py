@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fumarole.cli.pipeline import analysing
+from fumarole.cli.pipeline import spark as sessions
 from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.spark import session
 from tests.pipeline.archives import FOR_LITTLE_DATA, as_they_are
@@ -33,11 +33,11 @@ def commands_in_session(spark: SparkSession, plans_as_they_are: None, monkeypatc
 
     @contextmanager
     def running(_engine: object, _name: str, part: Part) -> Iterator[SparkSession]:
-        with analysing.told():
+        with sessions.told():
             part.check()
             yield spark
 
-    monkeypatch.setattr(analysing, "spark_session", running)
+    monkeypatch.setattr(sessions, "spark_session", running)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from fumarole.cli.main import app
-from fumarole.cli.pipeline import analysing
+from fumarole.cli.pipeline import run as standing
+from fumarole.cli.pipeline import spark as sessions
 from fumarole.pipeline.jobs.standing import Progress
 from tests.pipeline.archives import Recorder, at, change, damage, message
 from tests.pipeline.commands import run_command
@@ -92,7 +93,7 @@ def test_mistakes_are_a_sentence_at_once(
     archive: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int, text: str
 ) -> None:
     """Before Spark is begun, which takes some seconds."""
-    monkeypatch.setattr(analysing, "session", lambda *_: pytest.fail("it need not have begun"))
+    monkeypatch.setattr(sessions, "session", lambda *_: pytest.fail("it need not have begun"))
     out, err = Commands(archive).run("rollup", *options, code=code)
     assert out == ""
     assert text in err
@@ -116,8 +117,8 @@ def test_what_is_told_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
         aside=("r-1-0: it has\x1b 5 bytes",),
         left=2,
     )
-    analysing.tell(progress)
-    analysing.warn("r-1-1: the file system\x1b does not give it")
+    standing.tell(progress)
+    standing.warn("r-1-1: the file system\x1b does not give it")
     assert capsys.readouterr().err.splitlines() == [
         "batch 7  5,000 rows  2,000 rows/s  2.5 s  lag 5 min  watermark 2026-03-01 12:00:00  "
         "3 late  20 described anew  2 files to go",
@@ -127,7 +128,7 @@ def test_what_is_told_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_of_a_batch_without_messages_no_time_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    analysing.tell(Progress(number=1, rows=0, seconds=2.5, lag=None, watermark=None, late=0, again=0, aside=(), left=0))
+    standing.tell(Progress(number=1, rows=0, seconds=2.5, lag=None, watermark=None, late=0, again=0, aside=(), left=0))
     assert capsys.readouterr().err == "batch 1  0 rows  0 rows/s  2.5 s\n"
 
 
@@ -137,7 +138,7 @@ def test_metadata_does_not_steer_a_terminal(
     """Keys and values are what producers chose; neither control characters nor markup."""
     recorder = Recorder(tmp_path)
     recorder.seal([message(1, "a", "p", 1.0, {"\x1b[2J": "\x1b[2J", "[bold]": 1})])
-    monkeypatch.setattr(analysing, "spark_session", lambda *_: nullcontext(spark))
+    monkeypatch.setattr(sessions, "spark_session", lambda *_: nullcontext(spark))
     ended = CliRunner().invoke(app, ["pipeline", "enrich", "--archive", str(tmp_path)])
     assert ended.exit_code == 0
     assert r"\x1b[2J = '\x1b[2J', [bold] = 1.0" in ended.stdout

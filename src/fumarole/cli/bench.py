@@ -1,8 +1,7 @@
-"""What `bench` does: a load of publishers and consumers, each in a process of its own, and what became of it."""
+"""`fumarole bench`: a load of publishers and consumers, each in a process of its own, and what became of it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import sys
@@ -10,19 +9,54 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fumarole.cli.access import Access
-from fumarole.cli.terminal import FAILED
+from fumarole.cli.command import command
+from fumarole.cli.options import Access, AsJsonObject
+from fumarole.cli.terminal import FAILED, finite, run
 
 if TYPE_CHECKING:
+    import asyncio
+
     from fumarole.cli.progress import Progress
 
 LATENCY_MESSAGES = 2_000
 LATENCY_SECONDS = 2.0
 Report = dict[str, Any]
+
+
+@command(
+    "bench",
+    panel="Observation",
+    examples="""
+        fumarole bench
+        fumarole bench --publishers 2 --consumers 3 --size 16 --duration 10
+        fumarole bench --rate 10000 --json
+    """,
+)
+def bench(
+    *,
+    publishers: Annotated[int, typer.Option("--publishers", "-p", min=0, metavar="N", help="How many publish.")] = 1,
+    consumers: Annotated[
+        int, typer.Option("--consumers", "-c", min=0, metavar="N", help="How many receive it all.")
+    ] = 1,
+    size: Annotated[int, typer.Option("--size", "-s", min=0, metavar="BYTES", help="Of a payload.")] = 128,
+    topics: Annotated[int, typer.Option("--topics", "-t", min=1, metavar="N", help="Different topics.")] = 100,
+    duration: Annotated[
+        float, typer.Option("--duration", "-d", callback=finite, min=0.1, metavar="SECONDS", help="How long.")
+    ] = 5.0,
+    rate: Annotated[
+        float | None, typer.Option(callback=finite, min=1, metavar="N", help="Each publisher at most so many a second.")
+    ] = None,
+    group: Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="The consumers share, as a group.")] = "",
+    latency: Annotated[bool, typer.Option(help="Also measure the time from publisher to consumer.")] = True,
+    as_json: AsJsonObject = False,
+    access: Access,
+) -> None:
+    """Measure a broker with a load of publishers and consumers."""
+    run(measure(access, Load(publishers, consumers, size, topics, duration, rate, group), latency, as_json))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +116,8 @@ class Worker:
 @asynccontextmanager
 async def _workers(plans: list[Report]) -> AsyncIterator[list[Worker]]:
     """Workers that are connected and wait to begin; afterwards they are gone, whatever happened."""
+    import asyncio
+
     pipe = asyncio.subprocess.PIPE
     workers: list[Worker] = []
     try:
@@ -100,6 +136,8 @@ async def _workers(plans: list[Report]) -> AsyncIterator[list[Worker]]:
 
 
 async def _throughput(access: Access, load: Load, prefix: str) -> Report:
+    import asyncio
+
     from fumarole.cli.progress import Progress
 
     plan: Report = {**asdict(load), "access": access.as_texts(), "prefix": prefix}
@@ -139,6 +177,8 @@ def _side(reports: list[Report], size: int) -> Report:
 
 
 async def _show(progress: Progress, duration: float) -> None:
+    import asyncio
+
     begin = time.monotonic()
     while True:
         progress.show(min(time.monotonic() - begin, duration))

@@ -10,8 +10,8 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fumarole.cli.access import Access
-from fumarole.cli.lines import stdin_lines
+from fumarole.cli.message_lines import stdin_lines
+from fumarole.cli.options import Access
 from fumarole.cli.terminal import FAILED, printable, say
 from fumarole.client import Client
 from fumarole.core.errors import FumaroleError

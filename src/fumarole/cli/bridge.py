@@ -1,4 +1,4 @@
-"""Commands around the bridge between AMQP and ZeroMQ: `bridge`, `bridge status`."""
+"""`fumarole bridge`: run a bridge between AMQP and ZeroMQ."""
 # ruff: noqa: ARG001, the settings are read all together, from the context
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fumarole.cli.terminal import MISUSED, fail, finite, run
+from fumarole.cli.command import command
+from fumarole.cli.terminal import MISUSED, fail
 
 if TYPE_CHECKING:
     from fumarole.config.settings import BridgeSettings, Log
@@ -24,6 +25,15 @@ def _option(help_text: str, panel: str, **more: Any) -> Any:
     return typer.Option(metavar="VALUE", help=help_text, rich_help_panel=panel, **more)
 
 
+@command(
+    "bridge",
+    panel="Broker",
+    examples="""
+        fumarole bridge --amqp amqp://guest:guest@localhost:5672 --router 'tcp://*:5555' --topics 'test.#' --ttl 60
+        fumarole bridge --exchange volcanoes --servers nats://127.0.0.1:4222
+        fumarole bridge --config fumarole.toml
+    """,
+)
 def bridge(
     context: typer.Context,
     config: Annotated[
@@ -92,22 +102,3 @@ def _settings(
     if not settings.bridges:
         fail(f"{config} has no [[bridges]]", MISUSED)
     return settings.bridges, settings.log
-
-
-def status(
-    router: Annotated[
-        str, typer.Option(metavar="ENDPOINT", help="Where the bridge's clients come in.")
-    ] = "tcp://localhost:5555",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="For the bridge to answer.")
-    ] = 5.0,
-    bridge_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The bridge's public CURVE key, where it has one.")
-    ] = None,
-    own_key: Annotated[Path | None, typer.Option(metavar="FILE", help="A key that it lets in.")] = None,
-) -> None:
-    """Show a bridge: the broker's state, routes with their remaining time, bindings in force, counters."""
-    from fumarole.cli.bridge_status import show_status
-
-    run(show_status(router, timeout, as_json, bridge_key, own_key))

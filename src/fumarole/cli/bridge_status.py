@@ -1,22 +1,52 @@
-"""What `bridge status` does."""
+"""`fumarole bridge status`: a bridge's broker, routes, bindings and counters."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fumarole.bridge.client import BridgeClient
-from fumarole.cli.terminal import printable
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.options import AsJsonObject
+from fumarole.cli.terminal import finite, printable, run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+
+@command(
+    "bridge status",
+    panel="Broker",
+    examples="""
+        fumarole bridge status
+        fumarole bridge status --router tcp://localhost:5555 --json | jq .bindings
+    """,
+)
+def status(
+    router: Annotated[
+        str, typer.Option(metavar="ENDPOINT", help="Where the bridge's clients come in.")
+    ] = "tcp://localhost:5555",
+    as_json: AsJsonObject = False,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="For the bridge to answer.")
+    ] = 5.0,
+    bridge_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The bridge's public CURVE key, where it has one.")
+    ] = None,
+    own_key: Annotated[Path | None, typer.Option(metavar="FILE", help="A key that it lets in.")] = None,
+) -> None:
+    """Show a bridge: the broker's state, routes with their remaining time, bindings in force, counters."""
+    run(show_status(router, timeout, as_json, bridge_key, own_key))
 
 
 async def show_status(
     router: str, seconds: float, as_json: bool, bridge_key: Path | None, own_key: Path | None
 ) -> None:
     """Asks the bridge, and prints what it says."""
+    from fumarole.bridge.client import BridgeClient
+
     async with BridgeClient(router, timeout=seconds, bridge_key=bridge_key, own_key=own_key) as client:
         status = await client.status(seconds)
     if as_json:

@@ -1,13 +1,14 @@
-"""The command `cluster status`: the nodes of a cluster, as one of them sees it."""
+"""`fumarole cluster status`: the nodes of a cluster, as one of them sees it."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fumarole.cli.access import DEFAULT_SERVERS, Access, Servers, TlsAuthority, TlsCertificate, TlsKey
+from fumarole.cli.command import command
+from fumarole.cli.options import Access, AsJsonObject
 from fumarole.cli.terminal import duration_text, printable, run
 
 if TYPE_CHECKING:
@@ -18,15 +19,17 @@ WIDE = 110
 STYLES = {"live": "green", "joining": "yellow", "leaving": "yellow", "doubted": "red"}
 
 
-def status(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
-    servers: Servers = DEFAULT_SERVERS,
-    tls_authority: TlsAuthority = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
-) -> None:
+@command(
+    "cluster status",
+    panel="Observation",
+    examples="""
+        fumarole cluster status
+        fumarole cluster status --json | jq '.peers[].state'
+    """,
+)
+def status(*, as_json: AsJsonObject = False, access: Access) -> None:
     """Show the nodes of the cluster, the links between them, and how far each is behind."""
-    run(_show(Access(servers, tls_authority, tls_certificate, tls_key), as_json))
+    run(_show(access, as_json))
 
 
 async def _show(access: Access, as_json: bool) -> None:

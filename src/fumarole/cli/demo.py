@@ -1,4 +1,4 @@
-"""The command `demo`."""
+"""`fumarole demo`: a broker with simulated volcano sensors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ from typing import Annotated
 
 import typer
 
+from fumarole.cli.command import command
 from fumarole.cli.terminal import fail, finite, run
 
 
+@command(
+    "demo",
+    panel="Broker",
+    examples="""
+        fumarole demo
+        fumarole demo --port 4333 --rate 10000
+        fumarole demo --nodes 3
+    """,
+)
 def demo(
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")

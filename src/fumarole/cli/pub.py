@@ -1,21 +1,50 @@
-"""What `pub` does."""
+"""`fumarole pub`: publish a message, or each line of stdin."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from fumarole.cli.access import Access
-from fumarole.cli.lines import stdin_chunks, stdin_lines
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.message_lines import stdin_chunks, stdin_lines
+from fumarole.cli.options import Access, Headers, header_pairs
 from fumarole.cli.progress import Progress
-from fumarole.cli.terminal import DIM, count_text, paint, say
+from fumarole.cli.terminal import DIM, MISUSED, count_text, fail, finite, paint, run, say
 
 BATCH = 4096
 """Messages between two looks at the clock."""
 FLUSH_SECONDS = 30.0
 LATENESS = 0.05
+
+
+@command(
+    "pub",
+    panel="Messages",
+    examples="""
+        fumarole pub volcanoes.usa.atka 21.5 -H 'Unit: celsius'
+        seq 1000 | fumarole pub volcanoes.usa.atka --rate 100
+        fumarole pub volcanoes.usa.atka --whole < report.pdf
+    """,
+)
+def pub(
+    *,
+    topic: Annotated[str, typer.Argument(help="Where to; letters, digits, - and _, with dots between the words.")],
+    payload: Annotated[str | None, typer.Argument(help="What to publish. Left out: each line of stdin.")] = None,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="So many times, or lines.")] = None,
+    rate: Annotated[float | None, typer.Option(callback=finite, min=0.001, help="At most so many a second.")] = None,
+    header: Headers = None,
+    reply: Annotated[str, typer.Option(metavar="TOPIC", help="Where answers should go.")] = "",
+    whole: Annotated[bool, typer.Option("--whole", help="All of stdin is one message.")] = False,
+    access: Access,
+) -> None:
+    """Publish a message, or each line of stdin."""
+    if whole and payload is not None:
+        fail("--whole takes the message from stdin, so no payload can be given", MISUSED)
+    run(publish(access, Work(topic, payload, count, rate, header_pairs(header), reply, whole)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +73,8 @@ class Pace:
 
     async def wait(self) -> None:
         """Returns when it is time for the next."""
+        import asyncio
+
         now = asyncio.get_running_loop().time()
         if self._due > now:
             await asyncio.sleep(self._due - now)

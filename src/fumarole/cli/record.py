@@ -1,8 +1,7 @@
-"""What `record` does: a recorder, a live line about it, and an orderly end."""
+"""`fumarole record`: record messages into an archive of Parquet files."""
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import signal
 import sys
@@ -10,17 +9,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
-import msgspec
+import typer
 
-from fumarole.cli.access import Access
-from fumarole.cli.readings import query_mistakes
-from fumarole.cli.terminal import YELLOW, abandon_stdout, count_text, fail, paint, printable, say
-from fumarole.client import ClientError
-from fumarole.pipeline.archive.places import Root, open_root
-from fumarole.pipeline.archive.seals import Seal
-from fumarole.pipeline.recorder.recorder import Options, Recorder
+from fumarole.cli.command import command
+from fumarole.cli.options import Access
+from fumarole.cli.pipeline.options import Archive, need_pipeline
+from fumarole.cli.query_mistakes import query_mistakes
+from fumarole.cli.terminal import YELLOW, abandon_stdout, count_text, fail, finite, paint, printable, run, say
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from fumarole.pipeline.archive.places import Root
+    from fumarole.pipeline.archive.seals import Seal
+    from fumarole.pipeline.recorder.recorder import Options, Recorder
 
 PLAIN_INTERVAL = 10.0
 LIVE_INTERVAL = 0.25
@@ -29,8 +33,57 @@ RATE_SECONDS = 3.0
 MIB = 1 << 20
 
 
+@command(
+    "record",
+    panel="Archive",
+    examples="""
+        fumarole record --archive archive
+        fumarole record --archive archive --topic 'volcanoes.>' --roll-seconds 10
+        fumarole record --archive s3://bucket/archive --where "Region = 'usa'" --name tokyo-1
+    """,
+)
+def record(
+    *,
+    archive: Archive,
+    topic: Annotated[str, typer.Option(metavar="PATTERN", help="What to record.")] = ">",
+    where: Annotated[
+        str, typer.Option(metavar="QUERY", help="Only readings of the producers that this query selects.")
+    ] = "",
+    group: Annotated[
+        str, typer.Option("--group", "-g", metavar="NAME", help="Recorders of one group share the messages.")
+    ] = "recorder",
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What this recorder is called. Left out: as the machine.")
+    ] = None,
+    roll_bytes: Annotated[
+        int, typer.Option(min=1_024, help="A file is finished when it has so many bytes.")
+    ] = 33_554_432,
+    roll_seconds: Annotated[
+        float, typer.Option(callback=finite, min=0.1, help="Or so many seconds after its first message.")
+    ] = 30.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object on stdout for each file that is sealed.")
+    ] = False,
+    access: Access,
+) -> None:
+    """Record messages into an archive of Parquet files."""
+    need_pipeline()
+    from fumarole.pipeline.recorder.recorder import Options
+    from fumarole.pipeline.recorder.writer import Rolling
+
+    options = Options(topic, where, group, name, Rolling(roll_bytes, roll_seconds))
+    run(record_messages(access, archive, options, as_json))
+
+
 async def record_messages(access: Access, archive: str, options: Options, as_json: bool) -> None:
     """Records until SIGTERM or Ctrl-C, then seals what was captured and ends well."""
+    import asyncio
+
+    import msgspec
+
+    from fumarole.client import ClientError
+    from fumarole.pipeline.archive.places import open_root
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,6 +119,10 @@ async def record_messages(access: Access, archive: str, options: Options, as_jso
 async def _record(
     access: Access, root: Root, options: Options, on_seal: Callable[[Seal], None], stop: asyncio.Event
 ) -> None:
+    import asyncio
+
+    from fumarole.pipeline.recorder.recorder import Recorder
+
     async with (
         access.connect(f"record {secrets.token_hex(8)}") as client,
         Recorder.open(client, root, options, on_seal) as recorder,
@@ -107,6 +164,8 @@ class Screen(Protocol):
 
 
 async def _show(recorder: Recorder, screen: Screen) -> None:
+    import asyncio
+
     samples = deque([(time.monotonic(), 0)])
     while True:
         await asyncio.sleep(screen.interval)

@@ -1,16 +1,15 @@
-"""Commands around the broker itself: `serve`, `config check`, `password`, `token`."""
+"""`fumarole serve`: run a broker."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fumarole.cli.terminal import GREEN, MISUSED, fail, paint
+from fumarole.cli.command import command
+from fumarole.cli.terminal import MISUSED, fail
 
 if TYPE_CHECKING:
     from fumarole.config.settings import Settings
@@ -20,6 +19,17 @@ NOT_SETTINGS = frozenset({"config", "ready_file"})
 """Options of `serve` that are not settings; the others are added by `serve_with_settings`."""
 
 
+@command(
+    "serve",
+    panel="Broker",
+    examples="""
+        fumarole serve
+        fumarole serve --nats 127.0.0.1:4222 --nats '[::1]:4222' --data /var/lib/fumarole
+        fumarole serve --config fumarole.toml --log-level debug
+        fumarole serve --node b --cluster 127.0.0.1:6223 --peer 127.0.0.1:6222
+        fumarole serve --workers auto
+    """,
+)
 def serve(
     context: typer.Context,
     config: Annotated[
@@ -73,49 +83,3 @@ def _announce(broker: Broker, ready_file: Path | None) -> None:
         part.replace(ready_file)
     except OSError as error:
         raise CannotServeError(f"cannot write {ready_file}: {error.strerror}") from None
-
-
-def check(file: Annotated[Path, typer.Argument(help="A configuration in TOML.")]) -> None:
-    """Name every mistake in a configuration, with its line and what was expected."""
-    from fumarole.config.load import ConfigurationError, load
-
-    try:
-        load(file, {}, {})
-    except ConfigurationError as error:
-        fail(str(error), MISUSED)
-    typer.echo(paint(f"{file}: no mistakes", GREEN, sys.stdout))
-
-
-def password() -> None:
-    """Hash a password for the configuration; it is asked for, or the first line of stdin."""
-    from fumarole.server.credentials import hash_password
-
-    try:
-        typer.echo(hash_password(_asked_password()))
-    except ValueError as error:
-        fail(str(error))
-
-
-def _asked_password() -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\r\n")
-    from getpass import getpass
-
-    try:
-        given = getpass("Password: ")
-        if getpass("Again: ") != given:
-            fail("these were two different passwords")
-    except (EOFError, KeyboardInterrupt):
-        raise typer.Exit(1) from None
-    return given
-
-
-def token(as_json: Annotated[bool, typer.Option("--json", help="As a JSON object.")] = False) -> None:
-    """Make a token for a client, and its digest for the configuration."""
-    from fumarole.server.credentials import new_token
-
-    secret, digest = new_token()
-    if as_json:
-        typer.echo(json.dumps({"token": secret, "digest": digest}))
-    else:
-        typer.echo(f"for the client         {secret}\nfor the configuration  {digest}")

@@ -4,7 +4,7 @@
 class Engine:
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]"
 
-@spread
+@shared_options
 def rollup(engine: Engine, every: str = "1 minute") -> None: …      rollup --master URL --every DURATION
 """
 
@@ -17,22 +17,24 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, get_type_hints
 
 
-def spread(command: Callable[..., None]) -> Callable[..., None]:
+def shared_options(command: Callable[..., None]) -> Callable[..., None]:
     """The same command, with the fields of each parameter that is a class of options in place of it."""
     own = inspect.signature(command, eval_str=True).parameters
     sets: dict[str, Any] = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
+    if not sets:
+        return command
     parameters = [
         one for name, each in own.items() for one in (_options(sets[name]) if name in sets else [_keyword(each)])
     ]
 
     @functools.wraps(command)
-    def spread_out(**given: Any) -> None:
+    def with_options(**given: Any) -> None:
         made = {name: kind(**{each.name: given.pop(each.name) for each in fields(kind)}) for name, kind in sets.items()}
         command(**made, **given)
 
-    spread_out.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    spread_out.__annotations__ = {each.name: each.annotation for each in parameters}
-    return spread_out
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {each.name: each.annotation for each in parameters}
+    return with_options
 
 
 def _options(kind: Any) -> list[inspect.Parameter]:

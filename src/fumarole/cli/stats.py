@@ -1,15 +1,17 @@
-"""What `stats` does."""
+"""`fumarole stats`: what the broker counts in a namespace."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fumarole.cli.access import Access
-from fumarole.cli.terminal import printable
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.options import Access
+from fumarole.cli.terminal import finite, printable, run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,6 +21,29 @@ if TYPE_CHECKING:
 Counters = dict[str, Any]
 STANDING = {"connections", "consumers", "producers"}
 """What there is now, and no sum."""
+
+
+@command(
+    "stats",
+    panel="Observation",
+    examples="""
+        fumarole stats --watch
+        fumarole stats --consumers
+        fumarole stats --json | jq .dropped
+    """,
+)
+def stats(
+    *,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again, with rates, until Ctrl-C.")] = False,
+    interval: Annotated[
+        float, typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="Between two looks.")
+    ] = 1.0,
+    consumers: Annotated[bool, typer.Option("--consumers", "-c", help="Also the consumers that lost most.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per look, for scripts.")] = False,
+    access: Access,
+) -> None:
+    """Show what the broker counts in your namespace."""
+    run(show_counters(access, interval if watch else None, consumers, as_json), interrupted=0)
 
 
 async def show_counters(access: Access, interval: float | None, with_consumers: bool, as_json: bool) -> None:
@@ -43,6 +68,8 @@ async def _look(client: Client, with_consumers: bool) -> Counters:
 
 
 async def _print_json(client: Client, interval: float | None, with_consumers: bool) -> None:
+    import asyncio
+
     while True:
         print(json.dumps(await _look(client, with_consumers)), flush=True)  # noqa: T201
         if interval is None:
@@ -51,6 +78,8 @@ async def _print_json(client: Client, interval: float | None, with_consumers: bo
 
 
 async def _print_tables(client: Client, interval: float | None, with_consumers: bool) -> None:
+    import asyncio
+
     from rich.console import Console
     from rich.live import Live
 

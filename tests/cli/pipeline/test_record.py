@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from fumarole.cli import record as recording
+from fumarole.cli import record
 from fumarole.cli.record import PlainLines, line
 from fumarole.demo import pipeline as demo_pipeline
 from fumarole.pipeline.archive import write_rows
@@ -80,7 +80,7 @@ def test_mistakes_are_told_before_spark_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fumarole.cli.pipeline.analysing.session", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("fumarole.cli.pipeline.spark.session", lambda *_: pytest.fail("Spark was started"))
     (tmp_path / "empty").mkdir()
     write_rows("archive", "default", [{"time": datetime(2026, 3, 1, tzinfo=UTC), "topic": "a", "payload": b"1"}])
     ended = run_here("pipeline", command, *arguments)
@@ -100,7 +100,7 @@ def test_places_are_looked_at_before_spark_is_started(
     arguments: tuple[str, ...], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fumarole.cli.pipeline.analysing.session", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("fumarole.cli.pipeline.spark.session", lambda *_: pytest.fail("Spark was started"))
     write_rows("a", "default", [{"time": datetime(2026, 3, 1, tzinfo=UTC), "topic": "a", "payload": b"1"}])
     ended = run_here("pipeline", *arguments)
     assert (ended.code, ended.out) == (code, b"")
@@ -138,7 +138,7 @@ def test_a_log_has_a_line_now_and_then_and_when_the_disk_fails(
     screen.show(recorder(fault="full"), 3)
     screen.show(recorder(), 4)
     assert [said.split()[0] for said in capsys.readouterr().err.splitlines()] == ["2", "4"]
-    monkeypatch.setattr(recording, "PLAIN_INTERVAL", 0.0)
+    monkeypatch.setattr(record, "PLAIN_INTERVAL", 0.0)
     screen = PlainLines()
     screen.show(recorder(), 5)
     assert capsys.readouterr().err.startswith("5 messages/s")

@@ -1,1 +1,21 @@
-"""The commands `fumarole pipeline …`."""
+"""The commands `fumarole pipeline …`, one file each."""
+
+from fumarole.cli.pipeline import (
+    balance,
+    compact,
+    demo,
+    enrich,
+    gaps,
+    replay,
+    report,
+    rollup,
+    run,
+    traffic,
+    verify,
+    whatif,
+)
+
+COMMANDS = (
+    *(replay.replay, verify.verify, run.pipeline_run, rollup.rollup, enrich.enrich, gaps.gaps, traffic.traffic),
+    *(balance.balance, whatif.whatif, report.report, demo.demo, compact.compact),
+)

@@ -1,97 +1,68 @@
-"""Commands of the data pipeline: `record`, and `pipeline replay` and `verify`."""
+"""Options that the pipeline's commands share: which part of an archive, what becomes of a table, where Spark runs."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fumarole.cli.access import DEFAULT_SERVERS, Access, Servers, TlsAuthority, TlsCertificate, TlsKey
-from fumarole.cli.terminal import MISUSED, fail, finite, run
+from fumarole.cli.terminal import MISUSED, fail
+
+if TYPE_CHECKING:
+    from fumarole.pipeline.jobs.batch import Part
 
 Archive = Annotated[str, typer.Option("--archive", metavar="DIR", help="A folder, or a URI such as s3://bucket/path.")]
 Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="Which namespace of the archive.")]
+Every = Annotated[str, typer.Option("--every", metavar="DURATION", help="The length of a window: 30s, 1m, 1 hour.")]
 
 
-def record(
-    archive: Archive,
-    topic: Annotated[str, typer.Option(metavar="PATTERN", help="What to record.")] = ">",
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which messages of an archive."""
+
+    archive: Archive
+    namespace: Namespace = "default"
+    topic: Annotated[str | None, typer.Option(metavar="PATTERN", help="Only messages on these topics.")] = None
     where: Annotated[
-        str, typer.Option(metavar="QUERY", help="Only readings of the producers that this query selects.")
-    ] = "",
-    group: Annotated[
-        str, typer.Option("--group", "-g", metavar="NAME", help="Recorders of one group share the messages.")
-    ] = "recorder",
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What this recorder is called. Left out: as the machine.")
-    ] = None,
-    roll_bytes: Annotated[
-        int, typer.Option(min=1_024, help="A file is finished when it has so many bytes.")
-    ] = 33_554_432,
-    roll_seconds: Annotated[
-        float, typer.Option(callback=finite, min=0.1, help="Or so many seconds after its first message.")
-    ] = 30.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object on stdout for each file that is sealed.")
-    ] = False,
-    servers: Servers = DEFAULT_SERVERS,
-    tls_authority: TlsAuthority = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
-) -> None:
-    """Record messages into an archive of Parquet files."""
-    need_pipeline()
-    from fumarole.cli.record import record_messages
-    from fumarole.pipeline.recorder.recorder import Options
-    from fumarole.pipeline.recorder.writer import Rolling
+        str | None,
+        typer.Option(metavar="QUERY", help="Only of producers whose metadata, at that time, was like this."),
+    ] = None
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="From then on. ISO 8601; UTC if it says none.")] = (
+        None
+    )
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before then.")] = None
 
-    options = Options(topic, where, group, name, Rolling(roll_bytes, roll_seconds))
-    access = Access(servers, tls_authority, tls_certificate, tls_key)
-    run(record_messages(access, archive, options, as_json))
+    @property
+    def part(self) -> Part:
+        from fumarole.pipeline.jobs.batch import Part
+
+        return Part(self.archive, self.namespace, self.topic, self.where, self.since, self.until)
 
 
-def replay(
-    archive: Archive,
-    speed: Annotated[
-        float, typer.Option(callback=finite, min=0.0, help="So many times as fast as it was; 0: as fast as possible.")
-    ] = 1.0,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From here on: 2026-11-15T22:00, UTC unless it says otherwise.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this.")] = None,
-    topic: Annotated[str, typer.Option(metavar="PATTERN", help="Only messages on topics of this pattern.")] = ">",
-    namespace: Namespace = "default",
-    servers: Servers = DEFAULT_SERVERS,
-    tls_authority: TlsAuthority = None,
-    tls_certificate: TlsCertificate = None,
-    tls_key: TlsKey = None,
-) -> None:
-    """Publish what was recorded again, as far apart as it was."""
-    need_pipeline()
-    from fumarole.cli.pipeline.replay import replay_archive
-    from fumarole.pipeline.errors import TimeError
-    from fumarole.pipeline.replay import Range
-    from fumarole.pipeline.times import between
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What becomes of a table."""
 
-    try:
-        wanted = Range(*between(since, until), topic)
-    except TimeError as error:
-        fail(str(error), MISUSED)
-    run(replay_archive(Access(servers, tls_authority, tls_certificate, tls_key), archive, namespace, wanted, speed))
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the table there, as Parquet. Left out: show it.")
+    ] = None
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Rows to show.")] = 40
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on stdout for each row.")] = False
 
 
-def verify(
-    archive: Archive,
-    namespace: Namespace = "default",
-    set_aside: Annotated[
-        bool, typer.Option("--set-aside", help="Move files that are damaged or foreign to `_aside`.")
-    ] = False,
-) -> None:
-    """Read all of an archive, and check that it has everything it says it has, and no holes."""
-    need_pipeline()
-    from fumarole.cli.pipeline.verify import verify_archive
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where and how Spark runs."""
 
-    verify_archive(archive, namespace, set_aside)
+    master: Annotated[
+        str,
+        typer.Option(metavar="URL", rich_help_panel="Spark", help="Where Spark runs: local[*], spark://HOST:PORT, …"),
+    ] = "local[*]"
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", rich_help_panel="Spark", help="A setting of Spark. May be repeated."),
+    ] = None
 
 
 def need_pipeline(*packages: str) -> None:

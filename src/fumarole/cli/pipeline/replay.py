@@ -1,20 +1,64 @@
-"""What `pipeline replay` does."""
+"""`fumarole pipeline replay`: publish again what was recorded."""
 
 from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
-from fumarole.cli.access import Access
-from fumarole.cli.terminal import YELLOW, count_text, paint, printable, say
-from fumarole.client import RefusedError
-from fumarole.pipeline.replay import Range, replay
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.options import Access
+from fumarole.cli.pipeline.options import Archive, Namespace, need_pipeline
+from fumarole.cli.terminal import MISUSED, YELLOW, count_text, fail, finite, paint, printable, run, say
+
+if TYPE_CHECKING:
+    from fumarole.pipeline.replay import Range
 
 FLUSH_SECONDS = 60.0
 
 
+@command(
+    "pipeline replay",
+    panel="Archive",
+    examples="""
+        fumarole pipeline replay --archive archive --speed 10
+        fumarole pipeline replay --archive archive --since 2026-11-15T22:00 --until 2026-11-15T22:05
+    """,
+)
+def replay(
+    *,
+    archive: Archive,
+    speed: Annotated[
+        float, typer.Option(callback=finite, min=0.0, help="So many times as fast as it was; 0: as fast as possible.")
+    ] = 1.0,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="From here on: 2026-11-15T22:00, UTC unless it says otherwise.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this.")] = None,
+    topic: Annotated[str, typer.Option(metavar="PATTERN", help="Only messages on topics of this pattern.")] = ">",
+    namespace: Namespace = "default",
+    access: Access,
+) -> None:
+    """Publish what was recorded again, as far apart as it was."""
+    need_pipeline()
+    from fumarole.pipeline.errors import TimeError
+    from fumarole.pipeline.replay import Range
+    from fumarole.pipeline.times import between
+
+    try:
+        wanted = Range(*between(since, until), topic)
+    except TimeError as error:
+        fail(str(error), MISUSED)
+    run(replay_archive(access, archive, namespace, wanted, speed))
+
+
 async def replay_archive(access: Access, archive: str, namespace: str, wanted: Range, speed: float) -> None:
     """Publishes, and says how far it has come where somebody looks."""
+    from fumarole.client import RefusedError
+    from fumarole.pipeline.replay import replay
+
     shown = sys.stderr.isatty()
 
     def progress(time: int, count: int) -> None:

@@ -1,20 +1,43 @@
-"""What `pipeline verify` does."""
+"""`fumarole pipeline verify`: check that an archive has everything it says it has."""
 
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from fumarole.cli.command import command
+from fumarole.cli.pipeline.options import Archive, Namespace, need_pipeline
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import FAILED, GREEN, RED, count_text, fail, paint, printable, say, trouble_text
-from fumarole.core.errors import FumaroleError
-from fumarole.pipeline.archive.seals import sealed
-from fumarole.pipeline.archive.verifying import set_aside, verify
+
+
+@command(
+    "pipeline verify",
+    panel="Archive",
+    examples="""
+        fumarole pipeline verify --archive archive
+    """,
+)
+def verify(
+    archive: Archive,
+    namespace: Namespace = "default",
+    set_aside: Annotated[
+        bool, typer.Option("--set-aside", help="Move files that are damaged or foreign to `_aside`.")
+    ] = False,
+) -> None:
+    """Read all of an archive, and check that it has everything it says it has, and no holes."""
+    need_pipeline()
+    verify_archive(archive, namespace, set_aside)
 
 
 def verify_archive(archive: str, namespace: str, aside: bool) -> None:
     """Says what is wrong, a line each, and how much there is."""
+    from fumarole.core.errors import FumaroleError
+    from fumarole.pipeline.archive.seals import sealed
+    from fumarole.pipeline.archive.verifying import set_aside, verify
+
     try:
         files = sealed(archive, namespace)
         with waiting("reading every file"):

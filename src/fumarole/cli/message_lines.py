@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
+import json
 import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from fumarole.cli.terminal import CYAN, DIM, json_text, paint, printable
+from fumarole.cli.terminal import CYAN, DIM, json_text, paint, printable, say
 
 if TYPE_CHECKING:
+    import asyncio
+
     from fumarole.client import Message
 
 CHUNK = 64 * 1024
@@ -53,7 +55,7 @@ def as_object(message: Message) -> dict[str, Any]:
 
 def as_text(message: Message) -> bytes:
     """`a.b  21.5`, then a line for each header and for the reply topic."""
-    topic = paint(_shown(message.topic) or "(no topic)", CYAN, sys.stdout)
+    topic = paint(one_line(message.topic) or "(no topic)", CYAN, sys.stdout)
     pairs = [*message.header_pairs, *([("reply to", message.reply)] if message.reply else [])]
     return f"{topic}  {_payload_line(message)}{_header_lines(pairs)}".encode()
 
@@ -65,16 +67,27 @@ def as_reply(message: Message) -> bytes:
 
 def _payload_line(message: Message) -> str:
     # What a command printed has a line end already.
-    return _shown(message.text.removesuffix("\n")) + "\n"
+    return one_line(message.text.removesuffix("\n")) + "\n"
 
 
-def _shown(text: str) -> str:
-    # What others published must not steer this terminal.
+def one_line(text: str) -> str:
+    """A text of unknown origin: on a terminal, what would steer it is shown instead."""
     return printable(text) if sys.stdout.isatty() else text
 
 
 def _header_lines(pairs: list[tuple[str, str]]) -> str:
-    return "".join(paint(f"    {_shown(name)}: {_shown(value)}", DIM, sys.stdout) + "\n" for name, value in pairs)
+    return "".join(paint(f"    {one_line(name)}: {one_line(value)}", DIM, sys.stdout) + "\n" for name, value in pairs)
+
+
+def say_listening(pattern: str, group: str) -> None:
+    """Where a person looks: what is listened to, and how to end it."""
+    if sys.stderr.isatty():
+        say(paint(f"listening to {pattern}{f' in group {group}' if group else ''}; Ctrl-C ends", DIM, sys.stderr))
+
+
+def value_text(value: object) -> str:
+    """A value of metadata, as in JSON."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def write(data: bytes) -> None:
@@ -85,6 +98,8 @@ def write(data: bytes) -> None:
 
 async def stdin_chunks() -> AsyncIterator[bytes]:
     """What stdin has, as it comes. A thread reads: a terminal, a pipe and a file are all the same to it."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue(4)
 

@@ -1,0 +1,32 @@
+"""`fumarole pipeline balance`: how evenly the recorders of a group were served."""
+
+from __future__ import annotations
+
+from fumarole.cli.command import command
+from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown, need_pipeline
+
+
+@command(
+    "pipeline balance",
+    panel="Jobs",
+    examples="""
+        fumarole pipeline balance --archive archive --every '10 minutes'
+    """,
+)
+def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, engine: Engine) -> None:
+    """See how evenly the recorders of a group were served."""
+    need_pipeline("pyspark")
+    from fumarole.cli.pipeline.table import Table, run_batch
+    from fumarole.pipeline.transforms.traffic import balance as served
+
+    run_batch(
+        engine,
+        Table(
+            "balance",
+            chosen.part,
+            lambda spark: served(chosen.part.messages(spark), every),
+            "start",
+            ["start", "recorder"],
+        ),
+        shown,
+    )

@@ -1,0 +1,40 @@
+"""`fumarole pipeline demo`: the whole pipeline, from broker to report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.pipeline.options import need_pipeline
+from fumarole.cli.terminal import finite
+
+
+@command(
+    "pipeline demo",
+    panel="Jobs",
+    examples="""
+        fumarole pipeline demo --folder /tmp/volcanoes --seconds 120
+    """,
+)
+def demo(
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="Where everything is put; new or empty.")] = Path(
+        "pipeline"
+    ),
+    seconds: Annotated[
+        float, typer.Option(callback=finite, min=5, metavar="SECONDS", help="How long the stations are observed.")
+    ] = 60.0,
+    rate: Annotated[float, typer.Option(callback=finite, min=1, metavar="N", help="Readings a second.")] = 2000.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")] = 0,
+) -> None:
+    """Watch the whole pipeline: broker, simulated stations, recorders, the standing job, and a report."""
+    need_pipeline("pyspark", "matplotlib")
+    from fumarole.cli.pipeline.spark import told
+    from fumarole.demo.pipeline import demonstrate
+    from fumarole.pipeline.jobs.spark import check_java
+
+    with told():
+        check_java()
+        demonstrate(folder, seconds, rate, port)

@@ -1,0 +1,22 @@
+"""`fumarole pipeline enrich`: each message with the metadata that held at its time."""
+
+from __future__ import annotations
+
+from fumarole.cli.command import command
+from fumarole.cli.pipeline.options import Chosen, Engine, Shown, need_pipeline
+
+
+@command(
+    "pipeline enrich",
+    panel="Jobs",
+    examples="""
+        fumarole pipeline enrich --archive archive --since 2026-01-31 --out enriched
+    """,
+)
+def enrich(chosen: Chosen, shown: Shown, engine: Engine) -> None:
+    """Add to each message the metadata that held at its time."""
+    need_pipeline("pyspark")
+    from fumarole.cli.pipeline.table import Table, run_batch
+
+    hidden = ["payload", "headers", "changes", "epoch", "sequence"]
+    run_batch(engine, Table("enrich", chosen.part, chosen.part.enriched, "time", ["time"], hidden), shown)

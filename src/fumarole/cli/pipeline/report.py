@@ -1,0 +1,52 @@
+"""`fumarole pipeline report`: one HTML page of an archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.pipeline.options import Chosen, Engine, need_pipeline
+from fumarole.cli.progress import waiting
+from fumarole.cli.terminal import MISUSED, fail, say
+
+if TYPE_CHECKING:
+    from fumarole.pipeline.jobs.batch import Part
+
+
+@command(
+    "pipeline report",
+    panel="Jobs",
+    examples="""
+        fumarole pipeline report --archive archive --page report.html
+    """,
+)
+def report(
+    chosen: Chosen,
+    *,
+    page: Annotated[Path, typer.Option(metavar="FILE", help="Where the page is to be.")] = Path("report.html"),
+    producer: Annotated[
+        str | None, typer.Option(metavar="UUID", help="Whose values to show. Left out: the most talkative one's.")
+    ] = None,
+    engine: Engine,
+) -> None:
+    """Make one HTML page of an archive: rates, busy hours, top topics, gaps, and the values of a producer."""
+    need_pipeline("pyspark", "matplotlib")
+    run_report(engine, chosen.part, page, producer)
+
+
+def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> None:
+    """One page."""
+    from fumarole.cli.pipeline.spark import spark_session, told
+    from fumarole.pipeline.report.figures import gather
+    from fumarole.pipeline.report.page import written
+
+    if not page.absolute().parent.is_dir():
+        fail(f"{page} cannot be written: {page.parent} is no folder", MISUSED)
+    with spark_session(engine, "report", part) as running, waiting("Spark is at work"):
+        figures = gather(running, part, producer)
+    with told():
+        page.write_text(written(figures))
+    say(f"written to {page}")

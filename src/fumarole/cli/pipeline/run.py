@@ -1,0 +1,115 @@
+"""`fumarole pipeline run`: the standing job, which keeps tables up to date with an archive."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.pipeline.options import Archive, Engine, Namespace, need_pipeline
+from fumarole.cli.terminal import YELLOW, count_text, duration_text, finite, paint, printable, say
+
+if TYPE_CHECKING:
+    from fumarole.pipeline.jobs.standing import Progress
+
+
+@command(
+    "pipeline run",
+    panel="Jobs",
+    examples="""
+        fumarole pipeline run --archive archive --out tables
+        fumarole pipeline run --archive archive --out tables --once --window '10 s' --window '1 hour'
+        fumarole pipeline run --archive /shared/archive --out /shared/tables --master spark://head:7077
+    """,
+)
+def pipeline_run(
+    archive: Archive,
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where the tables are to be, and the job's log.")],
+    *,
+    namespace: Namespace = "default",
+    window: Annotated[
+        list[str] | None, typer.Option("--window", metavar="DURATION", help="Rollup windows. May be repeated.")
+    ] = None,
+    lateness: Annotated[
+        str, typer.Option(metavar="DURATION", help="How far behind the newest message the watermark is.")
+    ] = "10 minutes",
+    interval: Annotated[
+        float,
+        typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="How often to look for newly sealed files."),
+    ] = 5.0,
+    batch_rows: Annotated[
+        int, typer.Option(min=1, metavar="N", help="At most so many messages at a time.")
+    ] = 5_000_000,
+    once: Annotated[bool, typer.Option("--once", help="Catch up with the archive, then end.")] = False,
+    engine: Engine,
+) -> None:
+    """Keep readings with their metadata, rollups and gaps up to date with an archive, exactly once."""
+    need_pipeline("pyspark")
+    windows = window or ["1 minute", "1 hour"]
+    run_standing(engine, archive, out, namespace, windows, lateness, interval, batch_rows, once)
+
+
+def run_standing(
+    engine: Engine,
+    archive: str,
+    out: str,
+    namespace: str,
+    windows: list[str],
+    lateness: str,
+    interval: float,
+    batch_rows: int,
+    once: bool,
+) -> None:
+    """Batches until it is told to stop, or has caught up."""
+    from fumarole.cli.pipeline.spark import spark_session, told
+    from fumarole.pipeline.archive.places import open_root
+    from fumarole.pipeline.archive.seals import check_namespace
+    from fumarole.pipeline.jobs.standing import StandingJob, alone, run
+    from fumarole.pipeline.times import duration
+
+    with told():
+        check_namespace(open_root(archive), namespace)
+        for each in (*windows, lateness):
+            duration(each)
+    stop = threading.Event()
+    with told(), alone(out), spark_session(engine, "run") as spark:
+        # Spark sets a handler of its own for Ctrl-C, so this comes after it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        job = StandingJob(spark, archive, out, namespace, windows, lateness, batch_rows)
+        before = job.state.number
+        if before:
+            say(f"going on after batch {job.state.number:,}, with {count_text(job.state.messages, 'message')} done")
+        follow = f"following {archive}, a look every {interval:g} s; Ctrl-C ends"
+        say(f"catching up with {archive}" if once else follow)
+        run(job, tell, warn, once, interval, stop.wait)
+        batches = "1 batch" if job.state.number == 1 else f"{job.state.number:,} batches"
+        new = "" if job.state.number > before else "nothing new: "
+        say(f"{new}{count_text(job.state.messages, 'message')} in {batches}")
+
+
+def tell(progress: Progress) -> None:
+    """A line about a batch, and one for each file that could not be read."""
+    parts = [
+        f"batch {progress.number:,}",
+        count_text(progress.rows, "row"),
+        f"{progress.rate:,.0f} rows/s",
+        f"{progress.seconds:.1f} s",
+    ]
+    parts += [] if progress.lag is None else [f"lag {duration_text(progress.lag)}"]
+    parts += [f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}"] if progress.watermark else []
+    parts += [f"{progress.late:,} late"] if progress.late else []
+    parts += [f"{progress.again:,} described anew"] if progress.again else []
+    parts += [f"{count_text(progress.left, 'file')} to go"] if progress.left else []
+    say("  ".join(parts))
+    for line in progress.aside:
+        say(paint(f"set aside, not read: {printable(line)}", YELLOW, sys.stderr))
+
+
+def warn(file: str) -> None:
+    """A line about a file that cannot be had, and may be later."""
+    say(paint(f"not read yet: {printable(file)}", YELLOW, sys.stderr))

@@ -1,0 +1,73 @@
+"""A Spark session for a command, and its failures as one line."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from pyspark.sql import SparkSession
+
+from fumarole.cli.pipeline.options import Engine
+from fumarole.cli.progress import waiting
+from fumarole.cli.terminal import INTERRUPTED, MISUSED, fail, trouble_text
+from fumarole.core.errors import FumaroleError, PatternError
+from fumarole.core.query.errors import QueryError
+from fumarole.pipeline.errors import TimeError
+from fumarole.pipeline.jobs.batch import Part
+from fumarole.pipeline.jobs.failures import FAILURES, in_short
+from fumarole.pipeline.jobs.spark import session
+
+
+@contextmanager
+def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterator[SparkSession]:
+    """A session for a command, on a part of an archive; what goes wrong in it becomes one line."""
+    settings = dict(_setting(text) for text in engine.conf or [])
+    if part is not None:
+        with told():
+            part.check()  # whatever can be known without Spark, whose start takes a while
+    folder = Path(tempfile.mkdtemp(prefix="fumarole-spark-"))
+    complaints = folder / "spark.log"
+    with told(complaints):
+        try:
+            with waiting("starting Spark"):
+                spark = session(f"fumarole {name}", engine.master, settings, complaints)
+            try:
+                yield spark
+            finally:
+                spark.stop()
+        except FAILURES:
+            raise  # what Spark had to say is kept, for whoever wants to know more
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
+    shutil.rmtree(folder)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        fail(f"--conf takes KEY=VALUE, not {text!r}", MISUSED)
+    return key, value
+
+
+@contextmanager
+def told(complaints: Path | None = None) -> Iterator[None]:
+    """Errors become one line, and Ctrl-C ends quietly."""
+    try:
+        yield
+    except QueryError as error:
+        fail(error.caret(), MISUSED)
+    except (PatternError, TimeError) as error:
+        fail(str(error), MISUSED)
+    except FumaroleError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(trouble_text(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except FAILURES as error:
+        fail(f"Spark: {in_short(error)}" + (f" (more in {complaints})" if complaints else ""))

@@ -1,0 +1,106 @@
+"""What a command of the pipeline makes: one table, written as Parquet, printed, or given as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from fumarole.cli.pipeline.options import Engine, Shown
+from fumarole.cli.progress import waiting
+from fumarole.cli.terminal import count_text, printable, say
+from fumarole.pipeline.jobs.batch import Part, write
+from fumarole.pipeline.times import as_utc
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a command makes, and how it is laid out and shown."""
+
+    name: str
+    part: Part
+    made: Callable[[SparkSession], DataFrame]
+    by: str | None
+    """The column of times by which it is laid out."""
+    order: list[str]
+    hidden: list[str] = field(default_factory=list)
+
+
+def run_batch(engine: Engine, table: Table, shown: Shown) -> None:
+    """One table, written or shown."""
+    from fumarole.cli.pipeline.spark import spark_session
+
+    with spark_session(engine, table.name, table.part) as spark:
+        frame = table.made(spark)
+        if shown.out is not None:
+            with waiting("Spark is at work"):
+                rows = write(frame, shown.out, table.by)
+            say(f"{count_text(rows, 'row')} written to {shown.out}")
+            return
+        order = [sf.desc(name[1:]) if name.startswith("-") else sf.asc(name) for name in table.order]
+        columns = [column for column in frame.columns if column not in table.hidden]
+        with waiting("Spark is at work"):
+            rows_shown = frame.orderBy(*order).select(*columns).limit(shown.limit + 1).collect()
+        _show([row.asDict(recursive=True) for row in rows_shown], columns, shown)
+
+
+def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown) -> None:
+    if shown.as_json:
+        for row in rows[: shown.limit]:
+            sys.stdout.write(json.dumps({name: plain(value) for name, value in row.items()}) + "\n")
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    table = Grid(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        numeric = any(isinstance(row[name], int | float) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows[: shown.limit]:
+        table.add_row(*[escape(shown_text(row[name])) for name in columns])
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    if len(rows) > shown.limit:
+        say(f"more than {count_text(shown.limit, 'row')}: --limit shows more, --out writes all")
+
+
+def plain(value: Any) -> Any:
+    """A value of a row, for JSON."""
+    if isinstance(value, datetime):
+        return as_utc(value).replace(tzinfo=None).isoformat()
+    if isinstance(value, dict):
+        return {key: _metadata(each) if isinstance(each, dict) else each for key, each in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # the mean of numbers whose sum is none; JSON has no word for it
+    return value
+
+
+def _metadata(value: dict[str, Any]) -> Any:
+    kind = value.get("kind")
+    exact = value.get("text") if kind == "number" else None
+    return value.get(str(kind)) if exact is None else int(exact)
+
+
+def shown_text(value: Any) -> str:
+    """A value of a row, for people."""
+    match value:
+        case None:
+            return "–"
+        case datetime():
+            fraction = f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
+            return f"{as_utc(value):%Y-%m-%d %H:%M:%S}{fraction}"
+        case float():
+            return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.1f}"
+        case int():
+            return f"{value:,}"
+        case dict():
+            return ", ".join(f"{printable(key)} = {each!r}" for key, each in plain(value).items())
+        case _:
+            return printable(str(value))

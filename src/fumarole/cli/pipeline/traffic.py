@@ -1,0 +1,39 @@
+"""`fumarole pipeline traffic`: messages and bytes by subtree of topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.pipeline.options import Chosen, Engine, Shown, need_pipeline
+
+
+@command(
+    "pipeline traffic",
+    panel="Jobs",
+    examples="""
+        fumarole pipeline traffic --archive archive --depth 2
+    """,
+)
+def traffic(
+    chosen: Chosen,
+    *,
+    depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="So many words deep. Left out: all.")] = None,
+    shown: Shown,
+    engine: Engine,
+) -> None:
+    """Count messages and bytes by subtree of topics."""
+    need_pipeline("pyspark")
+    from fumarole.cli.pipeline.table import Table, run_batch
+    from fumarole.pipeline.transforms.traffic import traffic as by_subtree
+
+    table = Table(
+        "traffic",
+        chosen.part,
+        lambda spark: by_subtree(chosen.part.messages(spark), depth),
+        None,
+        ["-messages", "depth", "subtree"],
+    )
+    run_batch(engine, table, shown)

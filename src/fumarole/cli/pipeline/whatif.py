@@ -1,0 +1,59 @@
+"""`fumarole pipeline whatif`: what a subscription would have received."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.pipeline.options import Chosen, Engine, need_pipeline
+from fumarole.cli.progress import waiting
+from fumarole.cli.terminal import count_text
+
+if TYPE_CHECKING:
+    from fumarole.pipeline.jobs.batch import Part
+
+
+@command(
+    "pipeline whatif",
+    panel="Jobs",
+    examples="""
+        fumarole pipeline whatif --archive archive --topic 'volcanoes.>' --where "Region = 'usa'"
+    """,
+)
+def whatif(
+    chosen: Chosen,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on stdout.")] = False,
+    engine: Engine,
+) -> None:
+    """Find out what a subscription would have received."""
+    need_pipeline("pyspark")
+    run_what_if(engine, chosen.part, as_json)
+
+
+def run_what_if(engine: Engine, part: Part, as_json: bool) -> None:
+    """A sentence about what would have been received."""
+    from fumarole.cli.pipeline.spark import spark_session
+    from fumarole.cli.pipeline.table import plain, shown_text
+    from fumarole.pipeline.jobs.batch import what_if
+
+    with spark_session(engine, "whatif", part) as running, waiting("Spark is at work"):
+        received = what_if(running, part)
+    if as_json:
+        sys.stdout.write(json.dumps({name: plain(value) for name, value in asdict(received).items()}) + "\n")
+        return
+    if received.first is None or received.last is None:
+        sys.stdout.write("This subscription would have received nothing.\n")
+        return
+    sys.stdout.write(
+        f"This subscription would have received {count_text(received.messages, 'message')} "
+        f"({received.bytes:,} bytes) on {count_text(received.topics, 'topic')} "
+        f"from {count_text(received.producers, 'producer')},\n"
+        f"between {shown_text(received.first)} and {shown_text(received.last)}, "
+        f"at most {received.busiest_second:,} in a second.\n"
+    )

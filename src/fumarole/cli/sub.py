@@ -1,0 +1,151 @@
+"""`fumarole sub`: show messages as they are published, by pattern or by query."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.message_lines import one_line, say_listening, shower, value_text, write
+from fumarole.cli.options import Access, AsJson, Group, Raw
+from fumarole.cli.query_mistakes import query_mistakes
+from fumarole.cli.terminal import CYAN, DIM, GREEN, YELLOW, count_text, fail, finite, json_text, paint, run, say
+from fumarole.protocols.nats import MOST_AWAITED
+
+if TYPE_CHECKING:
+    from fumarole.client import Change, Reading
+
+
+@command(
+    "sub",
+    panel="Messages",
+    examples="""
+        fumarole sub 'volcanoes.usa.>'
+        fumarole sub 'volcanoes.*.*' --group archive --json | jq .payload
+        fumarole sub volcanoes.usa.atka --raw --count 10 --timeout 60
+        fumarole sub --where "Kind = 'temperature' and Room like '4%'"
+    """,
+)
+def sub(
+    *,
+    pattern: Annotated[str, typer.Argument(help="`*` is one word, `foo*` part of one, `>` the rest.")] = ">",
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, max=MOST_AWAITED, help="End after so many messages.")
+    ] = None,
+    group: Group = "",
+    raw: Raw = False,
+    as_json: AsJson = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(callback=finite, min=0.001, metavar="SECONDS", help="End when none came for so long."),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="QUERY", help="Readings of the producers that this query selects, and who they are."),
+    ] = None,
+    access: Access,
+) -> None:
+    """Show messages as they are published."""
+    if where is not None:
+        run(show_readings(access, where, pattern, count, group, timeout, raw, as_json), interrupted=0)
+    else:
+        run(show_messages(access, pattern, count, group, timeout, raw, as_json), interrupted=0)
+
+
+async def show_messages(
+    access: Access, pattern: str, count: int | None, group: str, seconds: float | None, raw: bool, as_json: bool
+) -> None:
+    """Prints messages as they come."""
+    import asyncio
+
+    show = shower(raw, as_json)
+    async with access.connect("sub") as client, client.subscribe(pattern, group=group, limit=count) as messages:
+        say_listening(pattern, group)
+        try:
+            batches = messages.batches()
+            while True:
+                async with asyncio.timeout(seconds):
+                    batch = await anext(batches)
+                write(b"".join(map(show, batch)))
+        except StopAsyncIteration:
+            pass
+        except TimeoutError:
+            if count is not None:
+                fail(f"{count_text(messages.received, 'message')} of {count}, then none for {seconds:g} s")
+        finally:
+            _say_dropped(messages.dropped, "message")
+
+
+async def show_readings(
+    access: Access,
+    query: str,
+    pattern: str,
+    count: int | None,
+    group: str,
+    seconds: float | None,
+    raw: bool,
+    as_json: bool,
+) -> None:
+    """Prints readings and changes as they come; only readings are counted."""
+    import asyncio
+
+    from fumarole.client import Reading
+
+    show = _as_value if raw else _as_json if as_json else _as_text
+    with query_mistakes():
+        async with access.connect("sub") as client, client.where(query, topic=pattern, group=group) as readings:
+            if sys.stderr.isatty():
+                say(paint(f"readings where {query}; Ctrl-C ends", DIM, sys.stderr))
+            taken = 0
+            try:
+                while count is None or taken < count:
+                    async with asyncio.timeout(seconds):
+                        each = await anext(readings)
+                    taken += isinstance(each, Reading)
+                    write(show(each).encode())
+            except StopAsyncIteration:
+                pass
+            except TimeoutError:
+                if count is not None:
+                    fail(f"{count_text(taken, 'reading')} of {count}, then none for {seconds:g} s")
+            finally:
+                _say_dropped(readings.dropped, "reading")
+
+
+def _say_dropped(dropped: int, what: str) -> None:
+    if dropped:
+        say(paint(f"{count_text(dropped, what)} came faster than they could be shown", YELLOW, sys.stderr))
+
+
+def _as_value(each: Reading | Change) -> str:
+    from fumarole.client import Change
+
+    return "" if isinstance(each, Change) else f"{each.value}\n"
+
+
+def _as_json(each: Reading | Change) -> str:
+    from fumarole.client import Change
+
+    said: dict[str, Any]
+    if isinstance(each, Change):
+        said = {"New": each.new, "Del": each.gone}
+    else:
+        said = {"id": each.producer, "metadata": each.metadata, "value": each.value, "topic": each.topic}
+    return json_text(said) + "\n"
+
+
+def _as_text(each: Reading | Change) -> str:
+    """`+ id` and `- id`; `id  21.5`, then a line for a topic of its own and for each thing new about the producer."""
+    from fumarole.client import Change
+
+    if isinstance(each, Change):
+        lines = [paint(f"- {gone}", YELLOW, sys.stdout) for gone in each.gone]
+        lines += [paint(f"+ {new}", GREEN, sys.stdout) for new in each.new]
+    else:
+        lines = [f"{paint(each.producer, CYAN, sys.stdout)}  {one_line(str(each.value))}"]
+        details = [] if each.topic == f"readings.{each.producer}" else [f"topic: {each.topic}"]
+        details += [f"{key} = {value_text(value)}" for key, value in each.metadata.items()]
+        lines += [paint(f"    {one_line(detail)}", DIM, sys.stdout) for detail in details]
+    return "".join(f"{line}\n" for line in lines)
