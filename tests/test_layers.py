@@ -29,13 +29,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"core", "protocols", "fastpath"},
     "bridge": {"core", "fastpath", "client"},
     "pipeline": {"core", "client"},
-    "config": {"core", "exchange", "cluster"},
+    "config": {"core", "exchange", "cluster", "doors"},
     "server": {
         *("core", "exchange", "protocols", "sessions", "fastpath", "doors", "cluster", "store", "client"),
         *("bridge", "config"),
     },
     "demo": {"core", "client", "pipeline", "cli"},
-    "cli": {"core", "exchange", "protocols", "client", "bridge", "pipeline", "config", "server", "demo"},
+    "cli": {"core", "exchange", "protocols", "doors", "client", "bridge", "pipeline", "config", "server", "demo"},
     "__init__": {"client"},
     "__main__": {"cli"},
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fumarole.config.load import FLAGS, READ_ELSEWHERE, VARIABLES, ConfigurationError, Mistake, load
 from fumarole.config.mistakes import KeyPath, key_text
-from fumarole.config.settings import Doors, Log, Settings, UserSettings
+from fumarole.config.settings import Log, Settings, UserSettings, only
 from fumarole.config.values import Address, Secret
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
@@ -56,9 +56,9 @@ LOADED: dict[str, tuple[str, Settings]] = {
     "an empty table of doors": ("[doors]", Settings()),
     "a door": (
         "doors.nats = ['[::1]:1', 'a:0']",
-        Settings(doors=Doors(nats=(Address("::1", 1), Address("a", 0)), msgpack=(), kubemq=())),
+        Settings(doors=only(nats=(Address("::1", 1), Address("a", 0)))),
     ),
-    "another": ("doors.kubemq = ['a:0']", Settings(doors=Doors(nats=(), msgpack=(), kubemq=(Address("a", 0),)))),
+    "another": ("doors.kubemq = ['a:0']", Settings(doors=only(kubemq=(Address("a", 0),)))),
     "a namespace whose grammar is another": (
         "namespaces.kubemq.outbox = 1",
         Settings(namespaces={"kubemq": NamespaceRules(grammar=Grammar.CHANNEL, outbox=1)}),
@@ -279,9 +279,7 @@ def test_an_override_leaves_the_rest_of_its_table(load_text: LoadText) -> None:
 
 
 def test_a_list_of_flags_that_is_empty_was_not_given(load_text: LoadText) -> None:
-    assert load_text("doors.nats = ['a:1']", {}, {"--nats": []}).doors == Doors(
-        nats=(Address("a", 1),), msgpack=(), kubemq=()
-    )
+    assert load_text("doors.nats = ['a:1']", {}, {"--nats": []}).doors == only(nats=(Address("a", 1),))
 
 
 def test_mistakes_of_what_is_overridden_are_named_too(load_text: LoadText) -> None:

@@ -14,7 +14,7 @@ from msgspec import inspect
 from fumarole.config.load import load
 from fumarole.config.mistakes import Report
 from fumarole.config.schema import ROOT, fields_of, read
-from fumarole.config.settings import FIELD_KINDS, Doors, Settings, UserSettings
+from fumarole.config.settings import FIELD_KINDS, Settings, UserSettings, only
 from fumarole.config.values import Address, Secret
 from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules
@@ -57,7 +57,7 @@ def test_no_setting_is_set_by_an_empty_file(tmp_path: Path) -> None:
 
 def test_defaults_come_from_where_they_belong() -> None:
     assert Settings().limits == Limits()
-    assert Settings().doors == Doors(
+    assert Settings().doors == only(
         nats=(Address("127.0.0.1", 4222),),
         msgpack=(Address("127.0.0.1", 4444),),
         kubemq=(Address("127.0.0.1", 50000),),
@@ -67,9 +67,9 @@ def test_defaults_come_from_where_they_belong() -> None:
 
 def test_doors_are_listed_with_each_address() -> None:
     addresses = (Address("::1", 1), Address("a", 0))
-    doors = Doors(nats=addresses, msgpack=(), kubemq=addresses[:1])
+    doors = only(nats=addresses, kubemq=addresses[:1])
     assert list(doors.addresses()) == [("nats", addresses[0]), ("nats", addresses[1]), ("kubemq", addresses[0])]
-    assert list(Doors(nats=(), msgpack=(), kubemq=()).addresses()) == []
+    assert list(only().addresses()) == []
 
 
 @pytest.mark.parametrize("owner", FIELD_KINDS)

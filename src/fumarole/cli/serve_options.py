@@ -17,10 +17,11 @@ from fumarole.config.mistakes import KeyPath
 from fumarole.config.schema import is_list
 from fumarole.config.settings import Settings
 from fumarole.config.values import Address, size_text
+from fumarole.doors.registry import DOORS
 
 PANELS = {"limits": "Limits (sizes such as 64KiB, times such as 500ms)", "tls": "TLS", "links": "Cluster"}
 HELP = {
-    "--nats": "Listen for NATS clients here; may be repeated. Port 0 is any free one.",
+    **{f"--{door.name}": door.help for door in DOORS.values()},
     "--data": "Where anything durable goes.",
     "--allowed-namespaces": "Only these namespaces; may be repeated.",
     "--node": "The name of this node in its cluster.",

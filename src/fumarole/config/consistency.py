@@ -15,6 +15,7 @@ from fumarole.config.schema import Tree
 from fumarole.config.values import HIGHEST_PORT, Address, Secret, worker_count
 from fumarole.core.errors import PatternError
 from fumarole.core.topic import Grammar, parse_pattern
+from fumarole.doors.registry import DOORS
 from fumarole.exchange.namespaces import DEFAULT, default_rules
 from fumarole.exchange.permissions import Permissions
 
@@ -29,7 +30,7 @@ def check_consistency(tree: Tree, report: Report) -> None:
         _check_tls(tree["tls"], report)
     for name in tree.get("namespaces", {}):
         _check_allowed(name, ("namespaces", name), tree, report)
-    for door in ("msgpack", "kubemq"):
+    for door in DOORS:
         if "namespace" in tree.get(door, {}):
             _check_allowed(tree[door]["namespace"], (door, "namespace"), tree, report)
     _check_users(tree, report)

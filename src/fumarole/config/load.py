@@ -16,7 +16,8 @@ from fumarole.config.consistency import check_consistency
 from fumarole.config.key_lines import key_lines
 from fumarole.config.mistakes import ConfigurationError, KeyPath, Mistake, Origin, Report, kind, nearest
 from fumarole.config.schema import FLAGS, PREFIX, VARIABLES, Tree, is_list, read_tree, read_value
-from fumarole.config.settings import BridgeSettings, Doors, Settings
+from fumarole.config.settings import BridgeSettings, Settings
+from fumarole.doors.registry import DOORS
 from fumarole.exchange.namespaces import default_rules
 
 __all__ = ["FLAGS", "VARIABLES", "ConfigurationError", "Mistake", "load", "load_bridge"]
@@ -69,9 +70,8 @@ def _right(document: Document, report: Report) -> Settings:
 
 
 def _settings(tree: Tree) -> Settings:
-    named = tree.get("doors")
-    if named:
-        tree["doors"] = dict.fromkeys(Doors.__struct_fields__, ()) | named
+    if named := tree.get("doors"):
+        tree["doors"] = dict.fromkeys(DOORS, ()) | named
     for name, rules in tree.get("namespaces", {}).items():
         rules.setdefault("grammar", default_rules(name).grammar)
     # Each value has been read; that they fit together as the types say is checked once more by msgspec.

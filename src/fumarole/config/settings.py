@@ -1,14 +1,15 @@
 """Everything that can be set, as types: what the rest of the program reads, and what `configuration` fills in.
 
-A setting is one field here: from it come its key in the file, its variable, its flag, its check and its default. A door
-is one field of `Doors`. Defaults are what an empty file gives.
+A setting is one field here: from it come its key in the file, its variable, its flag, its check and its default. What
+there is to set about doors is derived from their registry (`doors/registry.py`): a field of `Doors` for each, and a
+table in `Settings` for each that has settings of its own. Defaults are what an empty file gives.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from msgspec import Struct
+from msgspec import Struct, defstruct
 
 from fumarole.config.values import (
     Address,
@@ -31,25 +32,38 @@ from fumarole.config.values import (
     Workers,
 )
 from fumarole.core.limits import MIB, Limits
-from fumarole.exchange.namespaces import DEFAULT, KUBEMQ, NamespaceRules
+from fumarole.doors.registry import DOORS, NoSettings
+from fumarole.exchange.namespaces import DEFAULT, NamespaceRules
 
 
-def _loopback(port: int) -> tuple[Address, ...]:
-    return (Address("127.0.0.1", port),)
+class DoorAddresses(Struct, frozen=True, kw_only=True):
+    """Where each protocol listens."""
 
-
-class Doors(Struct, frozen=True, kw_only=True):
-    """Where each protocol listens. The defaults are the standard ports; they hold while no door is named."""
-
-    nats: tuple[ListenAddress, ...] = _loopback(4222)
-    msgpack: tuple[ListenAddress, ...] = _loopback(4444)
-    kubemq: tuple[ListenAddress, ...] = _loopback(50000)
+    def of(self, door: str) -> tuple[Address, ...]:
+        """Where the door of this name listens. Empty: it is closed."""
+        addresses: tuple[Address, ...] = getattr(self, door)
+        return addresses
 
     def addresses(self) -> Iterator[tuple[str, Address]]:
         """The name of the door and where it listens, for each that is open."""
         for door in self.__struct_fields__:
-            for address in getattr(self, door):
+            for address in self.of(door):
                 yield door, address
+
+
+Doors = defstruct(
+    "Doors",
+    [(each.name, tuple[ListenAddress, ...], (Address("127.0.0.1", each.port),)) for each in DOORS.values()],
+    bases=(DoorAddresses,),
+    frozen=True,
+    kw_only=True,
+)
+"""One field for each door. The defaults are the standard ports; they hold while no door is named."""
+
+
+def only(**named: tuple[Address, ...]) -> DoorAddresses:
+    """These doors are open, and no others."""
+    return cast(DoorAddresses, Doors(**{**dict.fromkeys(DOORS, ()), **named}))
 
 
 class Tls(Struct, frozen=True, kw_only=True):
@@ -59,20 +73,6 @@ class Tls(Struct, frozen=True, kw_only=True):
     key: FilePath
     client_authority: FilePath | None = None
     client_certificates: Literal["none", "optional", "required"] = "none"
-
-
-class MsgPack(Struct, frozen=True, kw_only=True):
-    """The MsgPack door."""
-
-    namespace: NamespaceName = DEFAULT
-    """Of clients that do not say who they are."""
-
-
-class Kubemq(Struct, frozen=True, kw_only=True):
-    """What only the KubeMQ door has."""
-
-    namespace: NamespaceName = KUBEMQ
-    """Where those are whose token names no other (K2)."""
 
 
 class Links(Struct, frozen=True, kw_only=True):
@@ -142,17 +142,17 @@ class BridgeSettings(Struct, frozen=True, kw_only=True):
     routes: int = 1_000_000
 
 
-class Settings(Struct, frozen=True, kw_only=True):
-    """One broker's settings."""
+class BrokerSettings(Struct, frozen=True, kw_only=True):
+    """One broker's settings, but for those of its doors."""
+
+    if TYPE_CHECKING:
+        doors: DoorAddresses = DoorAddresses()
 
     data: FilePath = Path("fumarole-data")
     allowed_namespaces: tuple[NamespaceName, ...] | None = None
     """None: a namespace comes to be with its first use (N3)."""
-    doors: Doors = Doors()
     limits: Limits = Limits()
     tls: Tls | None = None
-    msgpack: MsgPack = MsgPack()
-    kubemq: Kubemq = Kubemq()
     node: NodeName | None = None
     """The name of this node; None: one is made up."""
     cluster: ListenAddress | None = None
@@ -168,6 +168,25 @@ class Settings(Struct, frozen=True, kw_only=True):
     """None: authentication is off. Empty: it is on, and nobody gets in."""
     bridges: tuple[BridgeSettings, ...] = ()
 
+    def door(self, name: str) -> Any:
+        """What is set about the door of this name, of the door's own type."""
+        return getattr(self, name, None) or DOORS[name].settings()
+
+
+WITH_SETTINGS: Final = [each for each in DOORS.values() if each.settings is not NoSettings]
+"""Doors that have a table of their own."""
+
+if TYPE_CHECKING:
+    Settings = BrokerSettings
+else:
+    Settings = defstruct(
+        "Settings",
+        [("doors", Doors, Doors()), *((each.name, each.settings, each.settings()) for each in WITH_SETTINGS)],
+        bases=(BrokerSettings,),
+        frozen=True,
+        kw_only=True,
+    )
+
 
 FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     Limits: {
@@ -181,5 +200,6 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
         "query_pattern": Size,
     },
     NamespaceRules: {"outbox": Size},
+    **{each.settings: {"namespace": NamespaceName} for each in WITH_SETTINGS if hasattr(each.settings, "namespace")},
 }
 """Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

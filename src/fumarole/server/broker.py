@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
 import resource
 import signal
 import ssl
 import sys
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fumarole import __version__
 from fumarole.config.settings import Settings, Tls
@@ -21,9 +20,7 @@ from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
 from fumarole.doors.chores import ChoreTurns
 from fumarole.doors.complaints import Complaints
-from fumarole.doors.msgpack import MsgPackDoor
-from fumarole.doors.nats import NatsDoor
-from fumarole.doors.placement import Placement
+from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
 from fumarole.doors.vigil import Vigil
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
@@ -34,7 +31,6 @@ from fumarole.store.keeper import Keeper
 from fumarole.store.producers import StoreError
 
 if TYPE_CHECKING:
-    from fumarole.doors.kubemq import KubemqDoor
     from fumarole.server.workers import Worker
 
 log = logging.getLogger(__name__)
@@ -51,17 +47,6 @@ class CannotServeError(FumaroleError):
     """The broker cannot start; the text says why, for a person."""
 
 
-class Door(Protocol):
-    """What the broker does with its doors."""
-
-    address: tuple[str, int]
-    scheme: str
-
-    async def open(self, host: str, port: int, placement: Placement | None = None) -> None: ...
-    def cut_off(self) -> None: ...
-    async def drain(self, seconds: float) -> None: ...
-
-
 class Broker:
     """`start`, then serve until `stop`."""
 
@@ -70,9 +55,10 @@ class Broker:
         self._worker = worker
         self.engine = engine.best()
         rules = dict(settings.namespaces)
-        if settings.doors.kubemq:
-            # There are no connections on that door to keep its namespace: it stays, like those that are configured.
-            rules.setdefault(settings.kubemq.namespace, default_rules(settings.kubemq.namespace))
+        for door in DOORS.values():
+            if door.keeps_namespace and settings.doors.of(door.name):
+                namespace = settings.door(door.name).namespace
+                rules.setdefault(namespace, default_rules(namespace))
         # What is durable is kept by the first of several workers: it knows all that the others know (C6).
         keeps = worker is None or worker.number == 0
         namespaces = Namespaces(
@@ -92,7 +78,7 @@ class Broker:
         )
         ChoreTurns(self.node)
         self._keeper = Keeper(settings.data, namespaces, Complaints(log)) if keeps else None
-        self.doors: list[Door] = []
+        self.doors: list[Listener] = []
         self._clustering = None
         if settings.cluster is not None or worker is not None:
             self._clustering = Clustering(settings, self.node, self.engine, worker)
@@ -109,16 +95,9 @@ class Broker:
         await self._recall()
         if self._clustering is not None:
             await self._join(self._clustering)
-        for address in settings.doors.nats:
-            await self._open("NATS", NatsDoor(self.node, self.engine.nats_reader, tls, check), address)
-        for address in settings.doors.msgpack:
-            await self._open(
-                "MsgPack",
-                MsgPackDoor(self.node, self.engine.msgpack_reader, settings.msgpack.namespace, tls, check),
-                address,
-            )
-        for address in settings.doors.kubemq:
-            await self._open("KubeMQ", self._kubemq_door(credentials), address)
+        for name, address in settings.doors.addresses():
+            wiring = Wiring(self.node, self.engine, settings.door(name), tls, _certificates(settings.tls), check)
+            await self._open(DOORS[name], wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
         if self._clustering is not None:
@@ -143,29 +122,16 @@ class Broker:
             await self.stop()
             raise CannotServeError(f"cannot listen on {self._settings.cluster}: {error.strerror or error}") from None
 
-    async def _open(self, name: str, door: Door, address: Address) -> None:
+    async def _open(self, door: Door, wiring: Wiring, address: Address) -> None:
+        listener = door.make(wiring)
         try:
-            await door.open(address.host, address.port, None if self._worker is None else self._worker.placement)
+            await listener.open(address.host, address.port, None if self._worker is None else self._worker.placement)
         except OSError as error:
             await self.stop()
             raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
-        self.doors.append(door)
-        host, port = door.address
-        log.info("%s door open on %s:%d%s", name, host, port, " with TLS" if self._settings.tls else "")
-
-    def _kubemq_door(self, credentials: Credentials | None) -> KubemqDoor:
-        # Whatever peers do wrong is theirs to hear, not the log's. The library reads this when it is first imported.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-        from fumarole.doors.kubemq import Certificate, KubemqDoor
-
-        tls, certificate = self._settings.tls, None
-        if tls is not None:
-            # grpc.aio cannot ask for certificates that clients need not have: `optional` is not to ask.
-            required = tls.client_authority is not None and tls.client_certificates == "required"
-            authority = tls.client_authority.read_bytes() if required and tls.client_authority else None
-            certificate = Certificate(tls.key.read_bytes(), tls.certificate.read_bytes(), authority)
-        check = None if credentials is None else lambda token: credentials.check(None, None, token)
-        return KubemqDoor(self.node, self._settings.kubemq.namespace, certificate, check)
+        self.doors.append(listener)
+        host, port = listener.address
+        log.info("%s door open on %s:%d%s", door.title, host, port, " with TLS" if self._settings.tls else "")
 
     async def stop(self) -> None:
         """Drains every door: no new connections, outboxes flushed, then closed."""
@@ -240,3 +206,11 @@ def _tls_context(tls: Tls) -> ssl.SSLContext:
     wanted = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
     context.verify_mode = wanted[tls.client_certificates]
     return context
+
+
+def _certificates(tls: Tls | None) -> Certificates | None:
+    if tls is None:
+        return None
+    # A library that makes its own context cannot ask for certificates that clients need not have.
+    required = tls.client_certificates == "required"
+    return Certificates(tls.certificate, tls.key, tls.client_authority if required else None)

@@ -17,11 +17,11 @@ from fumarole.config.consistency import first_line
 from fumarole.config.settings import Links, Settings
 from fumarole.config.values import Address
 from fumarole.doors.nats import NatsDoor
+from fumarole.doors.registry import Listener
 from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import Engine
 
 if TYPE_CHECKING:
-    from fumarole.server.broker import Door
     from fumarole.server.workers import Worker
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Clustering:
         )
         self._link.on_change = self._change
         self._link.cluster.stood_still = self._stand_still
-        self._doors: list[Door] = []
+        self._doors: list[Listener] = []
         node.cluster = self._link.cluster
 
     async def start(self) -> None:
@@ -85,7 +85,7 @@ class Clustering:
             tried = (f"{each.address} ({each.why})" for each in self._link.cluster.missing())
             log.warning("joined nobody: %s; tried again all the time", ", ".join(tried) or "no peer but itself")
 
-    def opened(self, doors: Sequence[Door]) -> None:
+    def opened(self, doors: Sequence[Listener]) -> None:
         """Clients of other nodes may come here, should theirs go away."""
         self._link.tell_clients(tuple(_shown(*door.address) for door in doors if isinstance(door, NatsDoor)))
         self._doors = list(doors)

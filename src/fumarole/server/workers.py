@@ -26,9 +26,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fumarole.config.settings import Doors, Settings
+from fumarole.config.settings import DoorAddresses, Settings, only
 from fumarole.config.values import Address, worker_count
 from fumarole.doors.placement import Placement
+from fumarole.doors.registry import DOORS
 from fumarole.server.broker import Broker, CannotServeError, made_up_name, serve, stopping_signals
 
 log = logging.getLogger(__name__)
@@ -68,14 +69,14 @@ def serve_with_workers(settings: Settings, run: Run, announce: Callable[[Broker]
 
 
 @contextlib.contextmanager
-def _held(doors: Doors) -> Iterator[Doors]:
-    """The same doors, each with a port that nobody else listens on. Raises CannotServeError."""
+def _held(doors: DoorAddresses) -> Iterator[DoorAddresses]:
+    """The same listeners on free ports. Raises CannotServeError."""
     held: list[socket.socket] = []
     found: dict[str, tuple[Address, ...]] = {}
     try:
-        for name in doors.__struct_fields__:
+        for name in DOORS:
             addresses = []
-            for address in getattr(doors, name):
+            for address in doors.of(name):
                 family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
                 holder = socket.socket(family, socket.SOCK_STREAM)
                 held.append(holder)
@@ -88,7 +89,7 @@ def _held(doors: Doors) -> Iterator[Doors]:
                     raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
                 addresses.append(Address(address.host, holder.getsockname()[1]))
             found[name] = tuple(addresses)
-        yield Doors(**found)
+        yield only(**found)
     finally:
         for holder in held:
             holder.close()

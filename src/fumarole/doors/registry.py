@@ -1,0 +1,167 @@
+"""The doors that a broker can have. A door is one object here, and everything else about it is derived.
+
+From a door's name come its key in the configuration (`doors.nats`, and the table `[nats]` where it has settings), its
+variable (`FUMAROLE_NATS`), its flag (`--nats`), its checks, its line in `serve --help`, and its row in the documents.
+No door's module is imported before the door opens: what it needs may not be installed.
+
+    ECHO = Door("echo", "Echo", 7007, "Listen for echo clients here.", EchoDoor, page="docs/echo.md")
+    registry.add(ECHO)          from here on `fumarole serve --echo 127.0.0.1:7007` opens it
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from fumarole.doors.placement import Placement
+from fumarole.exchange.namespaces import DEFAULT, KUBEMQ
+from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
+from fumarole.fastpath.engine import Engine
+from fumarole.sessions.stream import Claim
+
+
+class Listener(Protocol):
+    """A door that is open, or about to be."""
+
+    address: tuple[str, int]
+    scheme: str
+
+    async def open(self, host: str, port: int, placement: Placement | None = None) -> None: ...
+    def cut_off(self) -> None: ...
+    async def drain(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The server's certificate as files, for libraries that make their own TLS context."""
+
+    certificate: Path
+    key: Path
+    client_authority: Path | None
+    """Clients must show a certificate that this authority signed. None: they need not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What the broker gives a door that opens."""
+
+    node: Node
+    engine: Engine
+    settings: Any
+    """Of the door's own type."""
+    tls: ssl.SSLContext | None = None
+    certificates: Certificates | None = None
+    check: Callable[[Claim], User | None] | None = None
+    """Verifies credentials. Blocking. None where authentication is off."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSettings:
+    """Of a door that has nothing to set but where it listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One protocol that clients may speak."""
+
+    name: str
+    title: str
+    port: int
+    help: str
+    make: Callable[[Wiring], Listener]
+    settings: type[Any] = NoSettings
+    """A dataclass: the table `[name]` of the configuration. A field `namespace` is checked as a namespace's name."""
+    page: str = ""
+    """Where it is documented."""
+    keeps_namespace: bool = False
+    """No connection of this door keeps its namespace alive, so the broker does."""
+
+
+@dataclass(frozen=True, slots=True)
+class MsgPackSettings:
+    """What only the MsgPack door has."""
+
+    namespace: str = DEFAULT
+    """Of clients that give no credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubemqSettings:
+    """What only the KubeMQ door has."""
+
+    namespace: str = KUBEMQ
+    """Of clients whose token names no other (K2)."""
+
+
+def _nats(wiring: Wiring) -> Listener:
+    from fumarole.doors.nats import NatsDoor
+
+    return NatsDoor(wiring.node, wiring.engine.nats_reader, wiring.tls, wiring.check)
+
+
+def _msgpack(wiring: Wiring) -> Listener:
+    from fumarole.doors.msgpack import MsgPackDoor
+
+    namespace = wiring.settings.namespace
+    return MsgPackDoor(wiring.node, wiring.engine.msgpack_reader, namespace, wiring.tls, wiring.check)
+
+
+def _kubemq(wiring: Wiring) -> Listener:
+    # Faults of peers are answered to them and not logged. The library reads this when it is first imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from fumarole.doors.kubemq import Certificate, KubemqDoor
+
+    files, check, certificate = wiring.certificates, wiring.check, None
+    if files is not None:
+        authority = None if files.client_authority is None else files.client_authority.read_bytes()
+        certificate = Certificate(files.key.read_bytes(), files.certificate.read_bytes(), authority)
+    check_token = None if check is None else lambda token: check(Claim(None, None, token))
+    return KubemqDoor(wiring.node, wiring.settings.namespace, certificate, check_token)
+
+
+DOORS: dict[str, Door] = {}
+
+
+def add(door: Door) -> None:
+    """Makes a door known. Before the configuration is loaded, which asks once which doors there are."""
+    DOORS[door.name] = door
+
+
+add(
+    Door(
+        name="nats",
+        title="NATS",
+        port=4222,
+        help="Listen for NATS clients here; may be repeated. Port 0 is any free one.",
+        make=_nats,
+        page="docs/nats.md",
+    )
+)
+add(
+    Door(
+        name="msgpack",
+        title="MsgPack",
+        port=4444,
+        help="Listen for producers and subscribers that speak MsgPack here; may be repeated.",
+        make=_msgpack,
+        settings=MsgPackSettings,
+        page="docs/metadata.md",
+    )
+)
+add(
+    Door(
+        name="kubemq",
+        title="KubeMQ",
+        port=50000,
+        help="Listen for KubeMQ clients (gRPC) here; may be repeated.",
+        make=_kubemq,
+        settings=KubemqSettings,
+        page="docs/kubemq.md",
+        keeps_namespace=True,
+    )
+)
