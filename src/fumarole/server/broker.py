@@ -19,12 +19,12 @@ from fumarole import __version__
 from fumarole.config.settings import Settings, Tls
 from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
+from fumarole.doors.busy_poll import BusyPoll
 from fumarole.doors.chores import ChoreTurns
 from fumarole.doors.complaints import Complaints
 from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.placement import Placement
-from fumarole.doors.vigil import Vigil
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.fastpath import engine
@@ -191,7 +191,7 @@ async def serve(
     broker = Broker(settings, worker)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    broker.node.batch_done = Vigil(loop.call_soon).batch_done
+    broker.node.batch_done = BusyPoll(loop.call_soon).batch_done
     for number in stopping_signals():
         loop.add_signal_handler(number, stopping.set)
     # What messages leave behind is freed by counting, so looking for cycles can be rare.
