@@ -21,7 +21,7 @@ from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
 from fumarole.doors.busy_poll import BusyPoll
 from fumarole.doors.chores import ChoreTurns
-from fumarole.doors.complaints import Complaints
+from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.placement import Placement
@@ -91,7 +91,7 @@ class Broker:
             authentication=settings.users is not None,
         )
         ChoreTurns(self.node)
-        self._keeper = Keeper(settings.data, namespaces, Complaints(log)) if keeps else None
+        self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Door] = []
         self._clustering = None
         if settings.cluster is not None or worker is not None:
