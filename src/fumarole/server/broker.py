@@ -20,11 +20,11 @@ from fumarole.config.settings import Settings, Tls
 from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
 from fumarole.doors.busy_poll import BusyPoll
-from fumarole.doors.chores import ChoreTurns
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.placement import Placement
+from fumarole.doors.slices import SliceRunner
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.fastpath import engine
@@ -90,7 +90,7 @@ class Broker:
             parts=self.engine.parts,
             authentication=settings.users is not None,
         )
-        ChoreTurns(self.node)
+        SliceRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Door] = []
         self._clustering = None
