@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from fumarole.doors.pump import Pump
-from fumarole.doors.vigil import Vigil
 from fumarole.fastpath.engine import Engine
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.stream import Peer
@@ -99,7 +98,6 @@ class FakeDoor:
         self.desk = Desk(engine, authentication=authentication)
         self.disconnections = 0
         self.authentications = 0
-        self.vigil = Vigil(lambda look: None)
         self.pump = Pump(self.desk.node, self)
         self.transport = FakeTransport(self.pump, room, half_close)
 

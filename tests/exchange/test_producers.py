@@ -12,11 +12,11 @@ from fumarole.core.publication import FORGOTTEN, Publication
 from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import COST_OF_MATCHES
-from fumarole.exchange.chores import Chores
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.producers import LOOKED_AT_ONCE, Producers
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
+from fumarole.exchange.slices import Slices
 from fumarole.fastpath.engine import Engine
 from tests.exchange.fakes import Listener
 
@@ -341,11 +341,11 @@ DEAR = " OR ".join(f"None MATCHES 'x{number}'" for number in range(LOOKED_AT_ONC
 """True of nobody, and so much work that producers are looked at one at a time."""
 
 
-def put_off() -> Chores:
+def put_off() -> Slices:
     """Steps of these are taken by the test."""
-    chores = Chores()
-    chores.put_off = lambda: None
-    return chores
+    slices = Slices()
+    slices.put_off = lambda: None
+    return slices
 
 
 class SetsBitByBit(Sets):
@@ -355,8 +355,8 @@ class SetsBitByBit(Sets):
 
     def __init__(self) -> None:
         super().__init__()
-        self.chores = put_off()
-        self.exchange = Exchange("default", producers=Producers(chores=self.chores))
+        self.slices = put_off()
+        self.exchange = Exchange("default", producers=Producers(slices=self.slices))
         self.early: dict[Consumer, tuple[Watcher, str]] = {}
 
     @rule(target=consumers, where=st.sampled_from(QUERIES))
@@ -381,7 +381,7 @@ class SetsBitByBit(Sets):
 
     @rule()
     def step(self) -> None:
-        self.chores.step()
+        self.slices.step()
 
     @rule(identity=st.sampled_from([A, B, C]), metadata=some_metadata)
     def read(self, identity: str, metadata: dict[str, Any]) -> None:
@@ -399,7 +399,7 @@ class SetsBitByBit(Sets):
             assert all(isinstance(each, Reading) for each in watcher.story)
 
     def teardown(self) -> None:
-        while self.chores.step():
+        while self.slices.step():
             pass
         assert not self.early
         self.sets_are_right()
@@ -431,17 +431,17 @@ def test_whoever_stands_for_more_gets_more(exchange: Exchange) -> None:
 
 
 def test_a_query_that_nobody_stands_on_any_more_is_put_to_no_more_producers() -> None:
-    chores = put_off()
-    exchange = Exchange("default", producers=Producers(chores=chores))
+    slices = put_off()
+    exchange = Exchange("default", producers=Producers(slices=slices))
     for identity in (A, B, C):
         read(exchange, identity, Kind="a")
     consumers = [watch(exchange, f"Kind = 'a' OR {DEAR}")[1] for _ in range(2)]
     assert list(exchange.producers.members(consumers[1])) == [A]
     exchange.unsubscribe(consumers[0])
-    assert chores.step()
+    assert slices.step()
     assert list(exchange.producers.members(consumers[1])) == [A, B]
     exchange.unsubscribe(consumers[1])
-    assert not chores.step()
+    assert not slices.step()
     assert not exchange.producers.filling
     assert not any(each.standings for each in exchange.producers)
 

@@ -365,8 +365,8 @@ def test_what_other_nodes_choose_a_member_for_before_it_knows_its_set(engine: En
 def test_a_set_that_is_worked_out_bit_by_bit(engine: Engine) -> None:
     """M4, M5, L1: it is told when it is whole, and what producers say meanwhile finds whom it is for."""
     desk = Desk(engine)
-    chores = desk.node.namespaces.chores
-    chores.put_off = lambda: None
+    slices = desk.node.namespaces.slices
+    slices.put_off = lambda: None
     sensor, member, gone = Client(desk), Client(desk), Client(desk)
     c = A.replace("2f", "3f")
     sensor.say(*([each, {"Kind": "a"}, 0] for each in (A, B, c)))
@@ -376,7 +376,7 @@ def test_a_set_that_is_worked_out_bit_by_bit(engine: Engine) -> None:
     gone.session.close()
     sensor.say([c, {}, 1], [A, {}, 2], [B, {"Kind": "b"}, 3])
     assert member.hears() == []
-    while chores.step():
+    while slices.step():
         assert member.hears() == []
     (first, *readings) = member.hears()
     assert (set(first["New"]), first["Del"]) == ({A, c}, [])

@@ -402,8 +402,8 @@ def test_where(desk: Desk) -> None:
 
 def test_where_is_answered_when_its_set_is_whole(desk: Desk) -> None:
     """L1: and its time begins then."""
-    chores = desk.node.namespaces.chores
-    chores.put_off = lambda: None
+    slices = desk.node.namespaces.slices
+    slices.put_off = lambda: None
     client, other = desk.connect(), desk.connect()
     ids = [f"{number:08}-0000-4000-8000-000000000000" for number in range(3)]
     said = [{"id": each, "metadata": {"Kind": "a"}} for each in ids]
@@ -412,7 +412,7 @@ def test_where_is_answered_when_its_set_is_whole(desk: Desk) -> None:
     assert client.asks(f"SUB answers 9\r\nPUB $FUM.where answers {len(dear)}\r\n{dear}\r\n") == b""
     desk.node.tick(desk.now + 11)
     ask(other, "describe", json.dumps({"producers": [{"id": ids[2], "metadata": {"Kind": "b"}}]}))
-    while chores.step():
+    while slices.step():
         assert client.hears() == b""
     answer = json.loads(client.hears().split(b"\r\n")[1])
     assert answer["New"] == ids[:2]

@@ -21,7 +21,7 @@ from fumarole.cluster.cluster import LINK_OUTBOX, Cluster
 from fumarole.cluster.identity import DATA, NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.pulse import USUAL, Timing
-from fumarole.doors.complaints import Complaints
+from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.pump import flush
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
@@ -76,7 +76,7 @@ class Link:
             monotonic(),
             secret,
             timing,
-            Complaints(log),
+            LogLimiter(log),
             log.info,
             siblings=siblings,
             link_limit=outbox,

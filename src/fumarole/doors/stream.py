@@ -15,14 +15,14 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from fumarole.doors.complaints import Complaints
+from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.placement import Placement
 from fumarole.doors.pump import Pump, Reader, flush
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.sessions.stream import UNANSWERED_PINGS, Claim, Peer, StreamSession
 
-complain = Complaints(logging.getLogger(__name__))
+warn = LogLimiter(logging.getLogger(__name__))
 
 TICK = 0.5
 """Seconds between two looks at the clock."""
@@ -232,7 +232,7 @@ class StreamDoor(ABC):
         if claim.token:
             return self._check(claim)  # a digest, which is looked up
         if self._waiting_checks >= WAITING_CHECKS:
-            complain("too many logins at once, one was refused")
+            warn("too many logins at once, one was refused")
             return None
         if self._executor is None:
             self._executor = ThreadPoolExecutor(CHECKERS, "credentials")
@@ -264,7 +264,7 @@ class StreamDoor(ABC):
         # earlier: it begins only after `connection_made`), and nothing else leaves before TLS has begun.
         transport.pause_reading()
         if pump.spoke_early():  # in plain text, and it must not be taken for something that came over TLS
-            complain("%s spoke before TLS had begun", self._pump_address.get(pump, "?"))
+            warn("%s spoke before TLS had begun", self._pump_address.get(pump, "?"))
             transport.abort()
             return
         pump.resume_writing()
@@ -274,7 +274,7 @@ class StreamDoor(ABC):
                 transport, pump, self._tls, server_side=True, ssl_handshake_timeout=self._node.limits.tls_handshake
             )
         except (TimeoutError, OSError, ssl.SSLError) as error:
-            complain("TLS handshake with %s failed: %s", self._pump_address.get(pump, "?"), type(error).__name__)
+            warn("TLS handshake with %s failed: %s", self._pump_address.get(pump, "?"), type(error).__name__)
             transport.abort()
             if pump in self._pumps:
                 pump.connection_lost(None)

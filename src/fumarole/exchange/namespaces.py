@@ -8,10 +8,10 @@ from functools import partial
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
-from fumarole.exchange.chores import Chores
 from fumarole.exchange.exchange import PURE, Exchange, Parts, Watch
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
+from fumarole.exchange.slices import Slices
 
 DEFAULT = "default"
 Described = Callable[[Exchange, str, Collection[str]], None]
@@ -65,7 +65,7 @@ class Namespaces:
         self._parts = parts
         self._are_kept = are_kept
         """Does somebody write down what producers say of themselves?"""
-        self.chores = Chores()
+        self.slices = Slices()
         """What takes long in any of them."""
         self._watch: Watch | None = None
         self._described: Described | None = None
@@ -131,7 +131,7 @@ class Namespaces:
         limits = self._limits
         outbox = limits.outbox if rules.outbox is None else rules.outbox
         producers = Producers(
-            limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.chores
+            limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.slices
         )
         exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)
         self._let_watch(exchange)

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple, cast
 from fumarole.core.query.index import QueryIndex, Standing
 from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.topic import Pattern, fits, split
-from fumarole.exchange.chores import Chores
 from fumarole.exchange.consumer import Consumer, Watcher
 from fumarole.exchange.permissions import User
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
+from fumarole.exchange.slices import Slices
 
 NEVER = (-1, "")
 """A version before all others."""
@@ -142,7 +142,7 @@ class Producers:
         most_bytes: int = 8 * 1024,
         ttl: float | None = None,
         is_kept: bool = True,
-        chores: Chores | None = None,
+        slices: Slices | None = None,
     ) -> None:
         self.known: dict[str, Producer] = {}
         """By identity, in the order of their numbers. Others only look."""
@@ -151,7 +151,7 @@ class Producers:
         self._queries = QueryIndex()
         self._members: dict[Standing, dict[Producer, None]] = {}
         self._watches: dict[Standing, dict[Consumer, Pattern]] = {}
-        self._chores = Chores() if chores is None else chores
+        self._slices = Slices() if slices is None else slices
         self.filling: dict[Standing, Filling] = {}
         """Queries whose sets are not whole yet. While there are any, a producer has to `settle` before it is asked in
         which sets it is."""
@@ -371,7 +371,7 @@ class Producers:
         self.generation += 1
         if is_new:
             filling = self.filling[standing] = Filling(standing, self._appeared)
-            self._chores.begin(self._fill(filling))
+            self._slices.begin(self._fill(filling))
 
     def _fill(self, filling: Filling) -> Iterator[None]:
         """Puts a new query to all producers, a few at each step."""

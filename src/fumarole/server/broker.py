@@ -18,10 +18,10 @@ from fumarole import __version__
 from fumarole.config.settings import Settings, Tls
 from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
-from fumarole.doors.chores import ChoreTurns
-from fumarole.doors.complaints import Complaints
+from fumarole.doors.busy_poll import BusyPoll
+from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
-from fumarole.doors.vigil import Vigil
+from fumarole.doors.slices import SliceRunner
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.fastpath import engine
@@ -76,8 +76,8 @@ class Broker:
             parts=self.engine.parts,
             authentication=settings.users is not None,
         )
-        ChoreTurns(self.node)
-        self._keeper = Keeper(settings.data, namespaces, Complaints(log)) if keeps else None
+        SliceRunner(self.node)
+        self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
         self._clustering = None
         if settings.cluster is not None or worker is not None:
@@ -157,7 +157,7 @@ async def serve(
     broker = Broker(settings, worker)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    broker.node.batch_done = Vigil(loop.call_soon).batch_done
+    broker.node.batch_done = BusyPoll(loop.call_soon).batch_done
     for number in stopping_signals():
         loop.add_signal_handler(number, stopping.set)
     # What messages leave behind is freed by counting, so looking for cycles can be rare.

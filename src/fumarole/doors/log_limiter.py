@@ -1,4 +1,4 @@
-"""Log lines that any stranger can cause: seldom, however often there is reason for one."""
+"""A rate limit for log lines that any client can cause."""
 
 import logging
 import time
@@ -8,25 +8,25 @@ SECONDS = 60.0
 """Between two lines of one kind."""
 
 
-class Complaints:
-    """Logs the first of each kind, and then one a minute with the number of those in between.
+class LogLimiter:
+    """Logs the first line of each kind, then one a minute with the number of lines left out.
 
-    The text says the kind; what differs from one to the next goes into the arguments.
+    The text is the kind. What differs between two lines of a kind belongs in the arguments.
     """
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
         self._last: dict[str, float] = {}
-        self._unsaid: dict[str, int] = {}
+        self._left_out: dict[str, int] = {}
 
     def __call__(self, text: str, *arguments: object) -> None:
         now = self._clock()
-        unsaid = self._unsaid.get(text, 0)
+        left_out = self._left_out.get(text, 0)
         if text in self._last and now - self._last[text] < SECONDS:
-            self._unsaid[text] = unsaid + 1
+            self._left_out[text] = left_out + 1
             return
         self._last[text] = now
-        self._unsaid[text] = 0
-        more = f" ({unsaid} more since the last such line)" if unsaid else ""
+        self._left_out[text] = 0
+        more = f" ({left_out} more since the last such line)" if left_out else ""
         self._log.warning(text + more, *arguments)

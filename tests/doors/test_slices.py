@@ -1,10 +1,10 @@
-"""Chores on a real loop."""
+"""Slices on a real loop."""
 
 import asyncio
 from collections.abc import Iterator
 from time import monotonic
 
-from fumarole.doors.chores import MOMENT, ChoreTurns
+from fumarole.doors.slices import MOMENT, SliceRunner
 from fumarole.exchange.node import Node
 
 
@@ -20,7 +20,7 @@ class Owner:
 
 async def test_everybody_else_has_a_turn_in_between() -> None:
     node, owner, ended = Node("a", "0"), Owner(), asyncio.Event()
-    ChoreTurns(node)
+    SliceRunner(node)
     turns = 0
 
     def busy() -> Iterator[None]:
@@ -33,7 +33,7 @@ async def test_everybody_else_has_a_turn_in_between() -> None:
         ended.set()
 
     for _ in range(2):
-        node.namespaces.chores.begin(busy())
+        node.namespaces.slices.begin(busy())
         while not ended.is_set():
             await asyncio.sleep(0)
             turns += 1
@@ -41,4 +41,4 @@ async def test_everybody_else_has_a_turn_in_between() -> None:
         await asyncio.sleep(0)
     assert turns >= 2 * 10
     assert owner.flushed == 2
-    assert not node.namespaces.chores.step()
+    assert not node.namespaces.slices.step()

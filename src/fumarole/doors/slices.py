@@ -1,4 +1,4 @@
-"""Chores on the event loop: a moment of each of its turns is theirs, and all the rest is everybody else's."""
+"""Background work on the event loop: up to 10 ms in each turn, the rest of the turn is for connections."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MOMENT = 0.01
 """Seconds."""
 
 
-class ChoreTurns:
-    """Goes on with the chores of a node, from their first that is put off until nothing is left."""
+class SliceRunner:
+    """Runs the slices of a node, from the first that is put off until nothing is left."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._chores = node.namespaces.chores
-        self._chores.put_off = self._begin
+        self._slices = node.namespaces.slices
+        self._slices.put_off = self._begin
         self._has_begun = False
 
     def _begin(self) -> None:
@@ -28,7 +28,7 @@ class ChoreTurns:
 
     def _take_a_turn(self) -> None:
         end = monotonic() + MOMENT
-        while (is_more := self._chores.step()) and monotonic() < end:
+        while (is_more := self._slices.step()) and monotonic() < end:
             pass
         flush(self._node.ready)
         self._has_begun = False
