@@ -12,33 +12,44 @@ from itertools import pairwise
 import pytest
 
 from fumarole.core.limits import Limits
-from fumarole.doors import stream
+from fumarole.doors import login_queue, stream
+from fumarole.doors.logins import THREADS, Logins
 from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.permissions import User
 from fumarole.exchange.producers import EXPIRE_AT_ONCE
 from fumarole.fastpath.engine import Engine
-from fumarole.sessions.stream import Claim
 from tests.desk import Desk
 
 ADA = User("ada", "default")
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
-Check = Callable[[Claim], User | None]
 
 
 class Guard:
-    """Looks at claims as the test wants it to."""
+    """Users as the test wants them."""
 
     def __init__(self) -> None:
-        self.seen: list[Claim] = []
+        self.seen: list[tuple[str, str]] = []
         self.threads: set[int] = set()
-        self.check: Check = lambda claim: ADA if claim.password == "right" else None
+        self.find: Callable[[str, str], User | None] = lambda _, password: ADA if password == "right" else None
 
-    def __call__(self, claim: Claim) -> User | None:
-        self.seen.append(claim)
+    def by_token(self, token: str) -> User | None:
+        return ADA if token == "x" else None
+
+    def digest(self, user: str, password: str) -> bytes:
+        return f"{user}\0{password}".encode()
+
+    def recall(self, digest: bytes) -> User | None:
+        return None
+
+    def remember(self, digest: bytes, user: User) -> None:
+        pass
+
+    def check(self, user: str, password: str) -> User | None:
+        self.seen.append((user, password))
         self.threads.add(threading.get_ident())
-        return self.check(claim)
+        return self.find(user, password)
 
 
 @pytest.fixture
@@ -49,7 +60,7 @@ def guard() -> Guard:
 @pytest.fixture
 async def door(engine: Engine, guard: Guard) -> AsyncIterator[NatsDoor]:
     desk = Desk(engine, Limits(handshake=1.0), authentication=True)
-    opened = NatsDoor(desk.node, engine.nats_reader, check=guard)
+    opened = NatsDoor(desk.node, engine.nats_reader, logins=Logins(guard))
     await opened.open("127.0.0.1", 0)
     yield opened
     await opened.drain(1.0)
@@ -74,69 +85,59 @@ async def test_the_right_and_the_wrong(door: NatsDoor, guard: Guard) -> None:
 async def test_a_token_does_not_wait_for_passwords(door: NatsDoor, guard: Guard) -> None:
     release = threading.Event()
 
-    def check(claim: Claim) -> User | None:
-        if claim.token is None:
-            release.wait(10)
+    def find(user: str, password: str) -> User | None:
+        release.wait(10)
         return ADA
 
-    guard.check = check
+    guard.find = find
     waiting = [asyncio.create_task(login(door, f'"user":"{n}","pass":"x"')) for n in range(5)]
     assert await login(door, '"auth_token":"x"') == b"PONG\r\n"
     release.set()
     assert set(await asyncio.gather(*waiting)) == {b"PONG\r\n"}
 
 
-async def test_who_has_waited_too_long_is_not_looked_at(
+async def test_the_clock_of_the_handshake_stands_while_a_password_is_verified(door: NatsDoor, guard: Guard) -> None:
+    release = threading.Event()
+
+    def find(user: str, password: str) -> User | None:
+        release.wait(10)
+        return ADA
+
+    guard.find = find
+    waiting = [asyncio.create_task(login(door, f'"user":"{n}","pass":"x"')) for n in range(5)]
+    await asyncio.sleep(2.0)  # twice the time that the handshake has
+    release.set()
+    assert set(await asyncio.gather(*waiting)) == {b"PONG\r\n"}
+
+
+async def test_too_many_at_once_are_refused_and_hear_why(
     door: NatsDoor, guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = threading.Event()
+    monkeypatch.setattr(login_queue, "MOST_WAITING_PER_ADDRESS", 3)
     release = threading.Event()
 
-    def check(claim: Claim) -> User | None:
-        first.set()
+    def find(user: str, password: str) -> User | None:
         release.wait(10)
         return ADA
 
-    guard.check = check
-    busy = [asyncio.create_task(login(door, '"user":"a","pass":"x"')) for _ in range(stream.CHECKERS)]
-    await asyncio.to_thread(first.wait, 10)
-    late = asyncio.create_task(login(door, '"user":"late","pass":"x"'))
-    while door._waiting_checks <= stream.CHECKERS:  # noqa: ASYNC110 - the door tells nobody
-        await asyncio.sleep(0.01)
-    monkeypatch.setattr(stream, "monotonic", lambda: float("inf"))
-    release.set()
-    assert await late == b"-ERR 'Authentication Timeout'\r\n"
-    assert set(await asyncio.gather(*busy)) <= {b"PONG\r\n", b"-ERR 'Authentication Timeout'\r\n"}
-    assert "late" not in {claim.user for claim in guard.seen}
-
-
-async def test_too_many_at_once_are_refused(
-    door: NatsDoor, guard: Guard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(stream, "WAITING_CHECKS", 3)
-    release = threading.Event()
-
-    def check(claim: Claim) -> User | None:
-        release.wait(10)
-        return ADA
-
-    guard.check = check
+    guard.find = find
     logins = [asyncio.create_task(login(door, f'"user":"{n}","pass":"x"')) for n in range(8)]
     done, _ = await asyncio.wait(logins, return_when=asyncio.FIRST_COMPLETED)
     release.set()
     heard = await asyncio.gather(*logins)
-    assert heard.count(VIOLATION) == 5
-    assert heard.count(b"PONG\r\n") == 3
+    refused = f"-ERR '{stream.TOO_MANY_LOGINS}'\r\n".encode()
+    assert heard.count(refused) == 8 - THREADS - 3
+    assert heard.count(b"PONG\r\n") == THREADS + 3
     assert len(done) >= 1
 
 
 async def test_a_check_that_fails_lets_nobody_in(door: NatsDoor, guard: Guard) -> None:
     """Hazard 6: failing open."""
 
-    def check(claim: Claim) -> User | None:
+    def find(user: str, password: str) -> User | None:
         raise OSError("the user file is gone")
 
-    guard.check = check
+    guard.find = find
     failures: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
     assert await login(door, '"user":"ada","pass":"right"') == VIOLATION

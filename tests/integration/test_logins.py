@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -58,6 +59,24 @@ def test_a_flood_of_wrong_passwords(guarded: Target) -> None:
         assert client.read_to_end() in (VIOLATION, TIMEOUT)
         client.close()
     assert logs_in(guarded.port, user="ada", **{"pass": PASSWORD})
+
+
+def test_a_fleet_comes_back_while_another_address_guesses(brokers: Brokers, engine_name: str) -> None:
+    """A2: each right password gets in, and equal ones are verified once."""
+    fleet = {f"station-{number}": f"password {number}" for number in range(4)}
+    config = "".join(f'[[users]]\nname = "{name}"\npassword = "{hash_password(fleet[name])}"\n' for name in fleet)
+    broker = brokers.share(config, engine_name)
+    guesses = [socket.create_connection(("127.0.0.1", broker.port), 10, ("127.0.0.2", 0)) for _ in range(50)]
+    for number, guess in enumerate(guesses):
+        guess.sendall(greeting(**{"user": "station-0", "pass": f"wrong-guess-{number}"}))
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(broker.port)) for _ in range(200)]
+        for number, client in enumerate(clients):
+            name = f"station-{number % 4}"
+            client.send(greeting(**{"user": name, "pass": fleet[name]}) + b"PING\r\n")
+        assert {client.read_until(b"PONG\r\n") for client in clients} == {b"PONG\r\n"}
+    for guess in guesses:
+        guess.close()
 
 
 def test_clients_vanish_while_their_password_is_looked_at(guarded: Target) -> None:

@@ -84,9 +84,14 @@ CHECKS: dict[str, tuple[Given, str | None]] = {
 }
 
 
+def found(credentials: Credentials, user: str | None, password: str | None, token: str | None) -> User | None:
+    """As the doors ask: a token, if one is given, decides alone."""
+    return credentials.by_token(token) if token else credentials.check(user or "", password or "")
+
+
 @pytest.mark.parametrize(("given", "name"), CHECKS.values(), ids=CHECKS.keys())
 def test_check(given: Given, name: str | None) -> None:
-    user = CREDENTIALS.check(*given)
+    user = found(CREDENTIALS, *given)
     assert (user and user.name) == name
 
 
@@ -95,12 +100,12 @@ ANY_TEXT = st.none() | st.text(st.characters(codec=None), max_size=2000)
 
 @given(ANY_TEXT, ANY_TEXT, ANY_TEXT)
 def test_strangers_get_nothing_but_no(user: str | None, password: str | None, token: str | None) -> None:
-    assert CREDENTIALS.check(user, password, token) is None
+    assert found(CREDENTIALS, user, password, token) is None
 
 
 @pytest.mark.parametrize("given", [(None, None, None), ("", "", ""), ("ada", "hunter2", None), (None, None, "x")])
 def test_with_no_users_nobody_gets_in(given: Given) -> None:
-    assert Credentials([]).check(*given) is None
+    assert found(Credentials([]), *given) is None
 
 
 def test_a_damaged_hash_lets_nobody_in() -> None:
@@ -110,7 +115,7 @@ def test_a_damaged_hash_lets_nobody_in() -> None:
         "$argon2id$v=19$m=8,t=1,p=1$!!!!$!!!!",
         "$argon2id$v=19$m=0,t=0,p=0$YWFhYQ$YWFhYQ",
     ):
-        assert Credentials([UserSettings(name="ada", password=Secret(damaged))]).check("ada", "hunter2", None) is None
+        assert Credentials([UserSettings(name="ada", password=Secret(damaged))]).check("ada", "hunter2") is None
 
 
 class Counted:
@@ -141,13 +146,13 @@ COSTS: dict[str, tuple[Given, int]] = {
 @pytest.mark.parametrize(("given", "cost"), COSTS.values(), ids=COSTS.keys())
 def test_an_unknown_name_costs_what_a_known_one_costs(given: Given, cost: int) -> None:
     verify = Counted()
-    Credentials(USERS, verify).check(*given)
+    found(Credentials(USERS, verify), *given)
     assert len(verify.asked) == cost
 
 
 def test_an_unknown_name_gets_in_not_even_with_the_password_it_was_compared_with() -> None:
     verify = Counted(answer=True)
-    assert Credentials(USERS, verify).check("eve", "x", None) is None
+    assert Credentials(USERS, verify).check("eve", "x") is None
     assert len(verify.asked) == 1
 
 
@@ -155,8 +160,8 @@ def test_an_unknown_name_gets_in_not_even_with_the_password_it_was_compared_with
 def test_an_unknown_name_always_costs_the_same(name: str) -> None:
     verify = Counted()
     credentials = Credentials(USERS, verify)
-    credentials.check(name, "x", None)
-    credentials.check(name, "y", None)
+    credentials.check(name, "x")
+    credentials.check(name, "y")
     first, second = verify.asked
     assert first == second
 
@@ -169,7 +174,7 @@ def test_users_carry_their_namespace_and_permissions() -> None:
         publish=PermissionSettings(allow=("a.>",), deny=("a.b",)),
         subscribe=PermissionSettings(allow=()),
     )
-    user = Credentials([settings]).check(None, None, "t")
+    user = Credentials([settings]).by_token("t")
     assert isinstance(user, User)
     assert (user.name, user.namespace) == ("ada", "lab")
     assert user.publish is not None
@@ -179,7 +184,7 @@ def test_users_carry_their_namespace_and_permissions() -> None:
 
 
 def test_users_without_permissions_may_do_everything() -> None:
-    user = CREDENTIALS.check(None, None, "random-token")
+    user = CREDENTIALS.by_token("random-token")
     assert user == User("sensor", "of-sensor", None, None)
 
 
@@ -188,7 +193,7 @@ def test_several_threads_at_once() -> None:
 
     def check(number: int) -> str | None:
         together.wait(10)
-        user = CREDENTIALS.check("ada", "hunter2" if number % 2 else "x", None)
+        user = CREDENTIALS.check("ada", "hunter2" if number % 2 else "x")
         return user.name if user else None
 
     with ThreadPoolExecutor(4) as threads:
@@ -220,3 +225,27 @@ def test_new_tokens_are_long_and_never_the_same() -> None:
     assert digest == token_digest(token)
     assert token not in digest
     assert len({new_token() for _ in range(100)}) == 100
+
+
+def test_credentials_that_were_right_are_remembered_by_a_keyed_digest() -> None:
+    credentials = Credentials(USERS)
+    digest = credentials.digest("ada", "hunter2")
+    assert credentials.recall(digest) is None
+    ada = User("ada", "lab")
+    credentials.remember(digest, ada)
+    assert credentials.recall(credentials.digest("ada", "hunter2")) is ada
+    for other in (("ada", "hunter3"), ("adah", "unter2"), ("ad", "ahunter2"), ("Ada", "hunter2")):
+        assert credentials.recall(credentials.digest(*other)) is None
+    assert Credentials(USERS).digest("ada", "hunter2") != digest
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fumarole.server.credentials.REMEMBERED", 2)
+    credentials = Credentials(USERS)
+    users = [User(str(number), "lab") for number in range(3)]
+    digests = [credentials.digest(user.name, "x") for user in users]
+    credentials.remember(digests[0], users[0])
+    credentials.remember(digests[1], users[1])
+    credentials.recall(digests[0])
+    credentials.remember(digests[2], users[2])
+    assert [credentials.recall(digest) for digest in digests] == [users[0], None, users[2]]

@@ -2,8 +2,9 @@
 
 import ssl
 
+from fumarole.doors.logins import Logins
 from fumarole.doors.pump import Pump
-from fumarole.doors.stream import Check, MakeReader, StreamDoor
+from fumarole.doors.stream import MakeReader, StreamDoor
 from fumarole.exchange.node import Node
 from fumarole.protocols.msgpack import pack
 from fumarole.sessions.msgpack import MsgPackSession
@@ -21,9 +22,9 @@ class MsgPackDoor(StreamDoor):
         make_reader: MakeReader | None,
         namespace: str,
         tls: ssl.SSLContext | None,
-        check: Check | None,
+        logins: Logins | None,
     ) -> None:
-        super().__init__(node, make_reader, tls, check)
+        super().__init__(node, make_reader, tls, logins)
         self._namespace = namespace
 
     def session(self, peer: Peer, now: float, pump: Pump) -> MsgPackSession:

@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from fumarole.doors.logins import Logins
 from fumarole.doors.placement import Placement
 from fumarole.exchange.namespaces import DEFAULT, KUBEMQ
 from fumarole.exchange.node import Node
-from fumarole.exchange.permissions import User
 from fumarole.fastpath.engine import Engine
-from fumarole.sessions.stream import Claim
 
 
 class Listener(Protocol):
@@ -56,8 +55,8 @@ class Wiring:
     """Of the door's own type."""
     tls: ssl.SSLContext | None = None
     certificates: Certificates | None = None
-    check: Callable[[Claim], User | None] | None = None
-    """Verifies credentials. Blocking. None where authentication is off."""
+    logins: Logins | None = None
+    """None where authentication is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +100,14 @@ class KubemqSettings:
 def _nats(wiring: Wiring) -> Listener:
     from fumarole.doors.nats import NatsDoor
 
-    return NatsDoor(wiring.node, wiring.engine.nats_reader, wiring.tls, wiring.check)
+    return NatsDoor(wiring.node, wiring.engine.nats_reader, wiring.tls, wiring.logins)
 
 
 def _msgpack(wiring: Wiring) -> Listener:
     from fumarole.doors.msgpack import MsgPackDoor
 
     namespace = wiring.settings.namespace
-    return MsgPackDoor(wiring.node, wiring.engine.msgpack_reader, namespace, wiring.tls, wiring.check)
+    return MsgPackDoor(wiring.node, wiring.engine.msgpack_reader, namespace, wiring.tls, wiring.logins)
 
 
 def _kubemq(wiring: Wiring) -> Listener:
@@ -116,11 +115,11 @@ def _kubemq(wiring: Wiring) -> Listener:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from fumarole.doors.kubemq import Certificate, KubemqDoor
 
-    files, check, certificate = wiring.certificates, wiring.check, None
+    files, logins, certificate = wiring.certificates, wiring.logins, None
     if files is not None:
         authority = None if files.client_authority is None else files.client_authority.read_bytes()
         certificate = Certificate(files.key.read_bytes(), files.certificate.read_bytes(), authority)
-    check_token = None if check is None else lambda token: check(Claim(None, None, token))
+    check_token = None if logins is None else lambda token: logins.by_token(token, "a KubeMQ client")
     return KubemqDoor(wiring.node, wiring.settings.namespace, certificate, check_token)
 
 

@@ -10,35 +10,27 @@ import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from time import monotonic
 from typing import Any
 
 from fumarole.doors.log_limiter import LogLimiter
+from fumarole.doors.logins import Logins, TooLateError, TooManyLoginsError
 from fumarole.doors.placement import Placement
 from fumarole.doors.pump import Pump, Reader, flush
 from fumarole.exchange.node import Node
-from fumarole.exchange.permissions import User
-from fumarole.sessions.stream import UNANSWERED_PINGS, Claim, Peer, StreamSession
+from fumarole.sessions.stream import UNANSWERED_PINGS, Peer, StreamSession
 
 warn = LogLimiter(logging.getLogger(__name__))
 
 TICK = 0.5
 """Seconds between two looks at the clock."""
 BACKLOG = 4096
-CHECKERS = 2
-"""Threads that look at credentials."""
-WAITING_CHECKS = 256
-"""Claim that may wait for them; more are refused."""
-
 LONGEST_KEEPALIVE = 32_767
 """Seconds: what Linux takes."""
 
 TOO_MANY = "maximum connections exceeded"
+TOO_MANY_LOGINS = "Authentication Timeout: too many logins wait, try again later"
 
-Check = Callable[[Claim], User | None]
-"""Blocking: takes as long as a password hash takes."""
 MakeReader = Callable[[Any], Reader]
 
 
@@ -73,12 +65,12 @@ class StreamDoor(ABC):
         node: Node,
         make_reader: MakeReader | None = None,
         tls: ssl.SSLContext | None = None,
-        check: Check | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self._node = node
         self._make_reader = make_reader
         self._tls = tls
-        self._check = check
+        self._logins = logins
         self._pumps: set[Pump] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -86,8 +78,6 @@ class StreamDoor(ABC):
         self._pump_address: dict[Pump, str] = {}
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._executor: ThreadPoolExecutor | None = None
-        self._waiting_checks = 0
         self._clock: asyncio.Task[None] | None = None
         self.address = ("", 0)
         self._placement: Placement | None = None
@@ -145,8 +135,6 @@ class StreamDoor(ABC):
             self._clock.cancel()
         for task in self._tasks:
             task.cancel()
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
 
     @abstractmethod
     def session(self, peer: Peer, now: float, pump: Pump) -> StreamSession:
@@ -220,40 +208,15 @@ class StreamDoor(ABC):
         assert isinstance(session, StreamSession)
         user = None
         try:
-            if session.claim is not None:
-                user = await self._look_at(session, session.claim)
-        finally:  # whatever happens there: who is not known to be somebody is nobody
+            if session.claim is not None and self._logins is not None:
+                user = await self._logins.verify(session.claim, self._pump_address.get(pump, "?"))
+        except TooManyLoginsError:
+            session.fail(TOO_MANY_LOGINS)
+        except TooLateError:
+            session.fail("Authentication Timeout")
+        finally:  # a client whose credentials were not verified is not let in, whatever happened
             session.admit(user)
             pump.admitted()
-
-    async def _look_at(self, session: StreamSession, claim: Claim) -> User | None:
-        if self._check is None:
-            return None
-        if claim.token:
-            return self._check(claim)  # a digest, which is looked up
-        if self._waiting_checks >= WAITING_CHECKS:
-            warn("too many logins at once, one was refused")
-            return None
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(CHECKERS, "credentials")
-        self._waiting_checks += 1
-        try:
-            loop = asyncio.get_running_loop()
-            deadline = loop.time() + self._node.limits.handshake
-            return await loop.run_in_executor(self._executor, self._check_in_turn, session, claim, deadline)
-        except TimeoutError:
-            session.fail("Authentication Timeout")
-            return None
-        finally:
-            self._waiting_checks -= 1
-
-    def _check_in_turn(self, session: StreamSession, claim: Claim, deadline: float) -> User | None:
-        """In a thread: no work for those who have left, nor for those who have waited too long for it."""
-        if self._check is None or session.close_expected():
-            return None
-        if monotonic() > deadline:
-            raise TimeoutError
-        return self._check(claim)
 
     async def _begin_tls(self, pump: Pump, transport: asyncio.Transport) -> None:
         loop = asyncio.get_running_loop()

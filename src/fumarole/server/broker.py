@@ -20,6 +20,7 @@ from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
 from fumarole.doors.busy_poll import BusyPoll
 from fumarole.doors.log_limiter import LogLimiter
+from fumarole.doors.logins import Logins
 from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
 from fumarole.exchange.namespaces import Namespaces, default_rules
@@ -79,6 +80,7 @@ class Broker:
         SliceRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
+        self._logins: Logins | None = None
         self._clustering = None
         if settings.cluster is not None or worker is not None:
             self._clustering = Clustering(settings, self.node, self.engine, worker)
@@ -88,15 +90,12 @@ class Broker:
         _allow_many_files()
         settings = self._settings
         tls = None if settings.tls is None else _tls_context(settings.tls)
-        credentials = None if settings.users is None else Credentials(settings.users)
-        check = None
-        if credentials is not None:
-            check = lambda given: credentials.check(given.user, given.password, given.token)  # noqa: E731
+        self._logins = None if settings.users is None else Logins(Credentials(settings.users))
         await self._recall()
         if self._clustering is not None:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
-            wiring = Wiring(self.node, self.engine, settings.door(name), tls, _certificates(settings.tls), check)
+            wiring = Wiring(self.node, self.engine, settings.door(name), tls, _certificates(settings.tls), self._logins)
             await self._open(DOORS[name], wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
@@ -142,6 +141,8 @@ class Broker:
             await self._clustering.leave()
         await asyncio.gather(*(door.drain(seconds) for door in self.doors))
         self.doors.clear()
+        if self._logins is not None:
+            self._logins.close()
         if self._clustering is not None:
             await self._clustering.close()
         if self._keeper is not None:

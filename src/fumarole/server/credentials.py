@@ -1,12 +1,14 @@
-"""Who a client is: passwords by argon2, tokens by digest.
+"""The users of the configuration: passwords by argon2, tokens by digest.
 
-Only hashes are ever kept. Passwords are guessable, so their hash is slow (argon2id); tokens are 256 random bits, so the
-digest of one can be looked up like any key. `Credentials.check` blocks while argon2 works: doors call it in threads.
+Only hashes are kept. Passwords can be guessed, so their hash is slow (argon2id); tokens are 256 random bits, so the
+digest of one can be looked up like any key. `Credentials.check` blocks while argon2 works: `doors/logins.py` calls it
+in threads. Credentials that were found right are remembered by a keyed digest, whose key never leaves this process.
 """
 
 import hashlib
 import secrets
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -18,6 +20,8 @@ from fumarole.exchange.permissions import Permissions, User
 
 LONGEST_SECRET: Final = 1024
 """Bytes of a password or token; longer ones are refused unread."""
+REMEMBERED: Final = 50_000
+"""Credentials that were found right; the one used longest ago is forgotten first."""
 _ARGON2: Final = PasswordHasher()
 
 Verify = Callable[[str, bytes], bool]
@@ -65,11 +69,34 @@ class Credentials:
             if settings.password is not None:
                 self._by_name[settings.name] = (settings.password.reveal(), user)
         self._hashes = [password_hash for password_hash, _ in self._by_name.values()]
+        self._key = secrets.token_bytes(32)
+        self._remembered: OrderedDict[bytes, User] = OrderedDict()
 
-    def check(self, user: str | None, password: str | None, token: str | None) -> User | None:
-        """The user these belong to; None: nobody. A token, if one is given, decides alone."""
-        if token:
-            return self._by_token.get(token_digest(token)) if len(token) <= LONGEST_SECRET else None
+    def by_token(self, token: str) -> User | None:
+        """The user of a token; None: there is none."""
+        return self._by_token.get(token_digest(token)) if len(token) <= LONGEST_SECRET else None
+
+    def digest(self, user: str, password: str) -> bytes:
+        """Equal for equal credentials, of no use outside this process."""
+        name = _bytes(user[:LONGEST_SECRET])
+        text = b"%d:%s%s" % (len(name), name, _bytes(password[: LONGEST_SECRET + 1]))
+        return hashlib.blake2b(text, key=self._key, digest_size=32).digest()
+
+    def recall(self, digest: bytes) -> User | None:
+        """The user, where these credentials were found right before."""
+        user = self._remembered.get(digest)
+        if user is not None:
+            self._remembered.move_to_end(digest)
+        return user
+
+    def remember(self, digest: bytes, user: User) -> None:
+        """These credentials were found right."""
+        self._remembered[digest] = user
+        if len(self._remembered) > REMEMBERED:
+            self._remembered.popitem(last=False)
+
+    def check(self, user: str, password: str) -> User | None:
+        """The user of this name, where the password is right. None: the name or the password is wrong."""
         if not user or not password or not self._hashes:
             return None
         secret = _bytes(password)
@@ -78,7 +105,7 @@ class Credentials:
         if user in self._by_name:
             password_hash, known = self._by_name[user]
             return known if self._verify(password_hash, secret) else None
-        # A name that nobody has takes the time of one that somebody has: that of some hash in use, always the same one.
+        # An unknown name takes as long as a known one: the time of one of the hashes in use, always the same.
         self._verify(self._hashes[zlib.crc32(_bytes(user)) % len(self._hashes)], secret)
         return None
 
