@@ -45,7 +45,7 @@ CLIENT_NAMES = set(fumarole.__all__) - {"__version__"}
 
 # The pure layers do nothing but compute: time comes in as a number, chance as a function.
 PURE = {"core", "exchange", "protocols", "sessions", "cluster"}
-IMPURE_FILES = {"cluster/link.py"}
+IMPURE_FILES = {"cluster/peer_link.py"}
 PURE_MODULES = {
     f"bridge/{name}.py"
     for name in ("calls", "errors", "fields", "frames", "messages", "operations", "patterns", "xmq_routes")

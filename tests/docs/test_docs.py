@@ -59,7 +59,10 @@ def test_every_error_is_in_the_table() -> None:
     documented = {re.sub(r'[:"…].*', "", row[0].strip("`")).strip() for row in rows("nats.md", "`-ERR`")}
     sources = "".join(
         (ROOT / "src/fumarole" / path).read_text()
-        for path in ("protocols/nats.py", "sessions/nats.py", "sessions/stream.py", "doors/stream.py", "doors/pump.py")
+        for path in (
+            *("protocols/nats.py", "sessions/nats.py", "sessions/stream.py"),
+            *("doors/stream.py", "doors/slow_consumers.py"),
+        )
     )
     before = r"(?:Fault\(|\.fail\(|_refuse\(|nats\.error\(|UNKNOWN_OPERATION = |LINE_TOO_LONG = |TOO_MANY = |TOO_MUCH_WAITS = )"
     sent = set(re.findall(before + r"f?[\"']([A-Za-z ]+)", sources))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from fumarole.doors.closing import Closing
 from fumarole.doors.pump import Pump
+from fumarole.doors.stream import client_policies
 from fumarole.fastpath.engine import Engine
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.stream import Peer
@@ -98,14 +100,14 @@ class FakeDoor:
         self.desk = Desk(engine, authentication=authentication)
         self.disconnections = 0
         self.authentications = 0
-        self.pump = Pump(self.desk.node, self)
+        self.pump = Pump(self, client_policies(self.desk.node))
         self.transport = FakeTransport(self.pump, room, half_close)
 
     def connect(self, reader: Any = None) -> NatsSession:
         session = NatsSession(self.desk.node, Peer("127.0.0.1", 4222, "127.0.0.1"), self.desk.now, self.pump)
         make = self.desk.engine.nats_reader
         self.pump._transport = self.transport
-        self.pump.begin(session, reader or (session if make is None else make(session)), None)
+        self.pump.begin(session, reader or (session if make is None else make(session)), Closing())
         return session
 
     def say(self, data: bytes) -> None:

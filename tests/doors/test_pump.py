@@ -4,9 +4,12 @@ import weakref
 
 import pytest
 
+from fumarole.doors import flushing
 from fumarole.doors import pump as pump_module
+from fumarole.doors.closing import LAST_WORDS, LINGER
 from fumarole.doors.nats import NatsDoor
-from fumarole.doors.pump import CLOSE_DEADLINE, LINGER, Pump
+from fumarole.doors.pump import Pump
+from fumarole.doors.stream import WRITE_CHUNK
 from fumarole.exchange.permissions import User
 from fumarole.fastpath.engine import Engine
 from tests.desk import Desk
@@ -31,7 +34,7 @@ async def test_what_the_peer_does_not_take_waits_in_the_outbox(engine: Engine) -
     session = door.connect()
     door.say(CONNECT + FLOOD)
     assert session.outbox.size > 0
-    assert len(door.transport._waiting) <= pump_module.WRITE_CHUNK
+    assert len(door.transport._waiting) <= WRITE_CHUNK
     door.transport.take(1 << 20)
     assert session.outbox.size == 0
     assert door.heard().count(b"MSG a ") == 150
@@ -63,9 +66,9 @@ async def test_who_does_not_take_them_is_cut_off(engine: Engine) -> None:
     door.say(CONNECT + FLOOD + b"FOO\r\n")
     assert session.close_expected()
     door.pump.tick(100.0)
-    door.pump.tick(100.0 + CLOSE_DEADLINE)
+    door.pump.tick(100.0 + LAST_WORDS)
     assert not door.transport.aborted
-    door.pump.tick(100.1 + CLOSE_DEADLINE)
+    door.pump.tick(100.1 + LAST_WORDS)
     assert door.transport.aborted
 
 
@@ -75,8 +78,8 @@ async def test_the_door_may_give_more_time(engine: Engine) -> None:
     session = door.connect()
     door.say(CONNECT + FLOOD)
     session.close()
-    door.pump.close_by = 130.0
-    door.pump.tick(101.0 + CLOSE_DEADLINE)
+    door.pump.closing.by = 130.0
+    door.pump.tick(101.0 + LAST_WORDS)
     assert not door.transport.aborted
     door.pump.tick(131.0)
     assert door.transport.aborted
@@ -194,6 +197,7 @@ async def test_a_connection_that_takes_long_gives_way(engine: Engine, monkeypatc
         return clock[0]
 
     monkeypatch.setattr(pump_module, "monotonic", tick)
+    monkeypatch.setattr(flushing, "monotonic", tick)
     door = FakeDoor(engine)
     door.connect(FakeReader(turns=0))
     before = len(door.pump.get_buffer(-1))

@@ -20,8 +20,8 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from fumarole.core.publication import Publication
+from fumarole.doors.flushing import flush
 from fumarole.doors.placement import Placement
-from fumarole.doors.pump import flush
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.permissions import User

@@ -1,6 +1,7 @@
 """The NATS door."""
 
-from fumarole.doors.pump import Pump, flush
+from fumarole.doors.flushing import flush
+from fumarole.doors.pump import Pump
 from fumarole.doors.stream import StreamDoor
 from fumarole.protocols import nats
 from fumarole.sessions.nats import NatsSession

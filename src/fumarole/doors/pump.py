@@ -1,56 +1,67 @@
-"""The pump: moves bytes between one socket and one session, and does nothing else.
+"""The pump moves bytes between one socket and one session. Client connections and node links have the same pump.
 
-What a connection sends is read into one buffer that all connections share, and goes to its session (or, where there
-is a compiler, to the compiled reader in front of it). That fills outboxes, its own and others'; whoever got something
-is in the node's `ready` list, and is flushed once when the batch is done.
+It promises:
+
+- The reader gets every byte once, in order. Nothing is read while the reader has unfinished work, while a claim is
+  verified, or while other connections have their turn.
+- The outbox leaves in order. What the socket does not take stays in the outbox, which is bounded (D6); the transport
+  holds one chunk at most.
+- A closed session is heard no more. What it leaves in its outbox is sent or discarded, and then the connection ends,
+  within a deadline.
+- A connection is connected once and disconnected once. Afterwards nothing is sent.
+
+All else is policy, and each policy is an object of its own, beside this module:
+
+    may this batch be taken in now                 standstill.py
+    how much is read at a time                     read_size.py
+    when filled outboxes are flushed               flushing.py
+    whether the loop polls or sleeps afterwards    busy_poll.py
+    when other connections are read instead        turn_taking.py
+    what an overflowing outbox leads to            slow_consumers.py
+    how the connection ends                        closing.py
+    what happens to what it held                   release.py
+
+`Policies` names those of one kind of connection: doors/stream.py has the clients', cluster/peer_link.py the links'.
+
+One read of a busy publisher, as an example. The loop asks for memory and gets 64 KiB, which all clients share. The
+kernel fills them: 992 times `PUB volcanoes.usa.atka 37␍␊…␍␊`, 66 bytes each, and the first 64 bytes of the next.
+
+1. The last batch was done 20 µs ago, so this process has not stood still.
+2. The reader routes 992 messages to three consumers and keeps the 64 bytes. The outboxes of the three were empty, so
+   their pumps are now in the node's `ready` list.
+3. The batch is large: the outboxes are flushed at once, each with one system call. One socket takes half of its 66 KiB.
+   The other half goes to the transport, and that pump sends nothing more until `resume_writing`.
+4. All of that took 0.5 ms: the read size stays. The loop will poll for 300 µs, because more may come.
+5. More does come, 40 times. Now the publisher has used 20 ms of the loop: the others are read once, then it goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
-from fumarole.doors.memory import freed
-from fumarole.exchange.node import Node
+from fumarole.doors.closing import Closing
+from fumarole.doors.flushing import LARGE_BATCH, Flushing, flush
+from fumarole.doors.read_size import ReadSize
+from fumarole.doors.turn_taking import LONG_BATCH, TurnTaking
 from fumarole.exchange.outbox import Outbox
-from fumarole.sessions.stream import CONSUMERS_AT_ONCE
-
-CONSUMER_SIZE = 1024
-"""Bytes that a consumer takes, all in all."""
-READ_BUFFER = 64 * 1024
-SMALLEST_READ = 4 * 1024
-LONG_BATCH = 0.02
-"""Seconds. Where a buffer of messages to very many consumers takes longer, less is read at a time: others wait too."""
-WRITE_CHUNK = 128 * 1024
-"""Bytes: more than what a read becomes on its way out."""
-REST_CHUNK = 64 * 1024
-"""Bytes of what the socket did not take."""
-LARGE_BATCH = 4 * 1024
-"""Bytes read. Smaller ones, of many connections in one turn of the loop, are flushed together."""
-SAME_TURN = 5e-6
-"""Seconds between two reads that are of one turn: less than it takes to wait for anything."""
-QUIET = 0.0005
-"""Seconds without a read: this process may have waited for a processor, and what comes now for long in the socket."""
-CLOSE_DEADLINE = 5.0
-"""Seconds that a closed session's last words may take to leave."""
-LINGER = 1.0
-"""Seconds for the peer to close as well: a socket closed before it was read empty takes our last words back."""
 
 
 class Reader(Protocol):
-    """Who takes the bytes: the session itself, or the compiled reader before it."""
+    """What takes the bytes: the session itself, or the compiled reader before it."""
 
     unfinished: bool
-    """Was something put off that `go_on` goes on with?"""
+    """Was a part put off? `go_on` continues with it."""
 
     def receive_data(self, data: Any) -> None: ...
     def go_on(self) -> None: ...
 
 
 class Session(Reader, Protocol):
-    """What the pump needs of a session."""
+    """What the pump needs of a session or a lane."""
 
     outbox: Outbox
     claim: Any
@@ -60,161 +71,164 @@ class Session(Reader, Protocol):
     def tick(self, now: float) -> None: ...
     def fail(self, text: str) -> None: ...
     def close(self) -> None: ...
-    def forget(self) -> bool: ...
+
+
+class Policies(NamedTuple):
+    """What differs between kinds of connections. All of a kind share one."""
+
+    ready: list[Any]
+    """The node's: owners of filled outboxes."""
+    before_batch: Callable[[float], None]
+    flushing: Flushing
+    batch_done: Callable[[], None]
+    """A batch was taken in and answered; the loop may poll for the next."""
+    read_size: ReadSize
+    write_chunk: int
+    """Bytes that the transport gets at a time: more than what a read becomes on its way out."""
+    rest_chunk: int
+    """The same where outboxes are written to the socket, and the transport only gets what it did not take."""
+    cut: Callable[[Any], None]
+    """Ends a session whose outbox has overflowed."""
+    release: Callable[[Any], None]
+    """The connection of this session is gone."""
 
 
 class Pump(asyncio.BufferedProtocol):
-    """One connection."""
+    """One connection. The owner of its session's outbox."""
 
-    def __init__(self, node: Node, door: PumpOwner, adopted: bool = False) -> None:
-        self._node = node
-        self._door = door
-        self.adopted = adopted
-        """Did another process give it to this one?"""
+    def __init__(self, owner: PumpOwner, policies: Policies) -> None:
+        self._owner = owner
+        self._policies = policies
+        self._ready = policies.ready
+        self._before_batch = policies.before_batch
+        self._flushing = policies.flushing
+        self._batch_done = policies.batch_done
+        self._read_size = policies.read_size
+        self._turns = TurnTaking()
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.session: Session = cast(Session, None)
+        self.closing: Closing = cast(Closing, None)
         self._reader: Reader = cast(Reader, None)
         self._outbox: Outbox = cast(Outbox, None)
+        self._descriptor = -1
         self._send: Callable[[], bool] | None = None
-        self._read_size = READ_BUFFER
-        self._gives_way = False
-        self._busy = 0.0
-        self._paused = False
+        self._chunk = 0
+        self._hears = False
         self._early: bytearray | None = None
         """Bytes that came over TLS before `upgraded`: a client may send them with the end of its handshake."""
-        self._ended = False
+        self._paused = False
+        self._over = False
         self._lost = False
-        self._peer_ended = False
-        self._linger_until: float | None = None
-        self.close_by: float | None = None
-        """When a closed session's last words must have left: set by the door, else by the first tick afterwards."""
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if self.session is None:
-            self._door.connected(self, self._transport)
+            self._owner.connected(self, self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return _buffer[: self._read_size]
+        return self._read_size.space
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.session is None:
-            return
-        if self._early is not None:
-            self._early += _buffer[:nbytes]
-        else:
-            self._take_in(_buffer[:nbytes])
+        data = self._read_size.space[:nbytes]
+        if self._hears:
+            began = monotonic()
+            self._before_batch(began)
+            self._reader.receive_data(data)
+            self._after_batch(began, nbytes)
+        elif self._early is not None:
+            self._early += data
 
-    def _take_in(self, data: memoryview | bytearray) -> None:
-        began = monotonic()
-        if began > self._node.late_after:
-            self._node.wake(began)
-        elif began - _turn.read_at > QUIET:
-            self._node.look()
-        self._reader.receive_data(data)
-        self._after_work(began, alone=len(data) >= LARGE_BATCH or began - _turn.read_at > SAME_TURN)
-
-    def _after_work(self, began: float, alone: bool = True) -> None:
-        if self.session.claim is not None:
+    def _after_batch(self, began: float, size: int) -> None:
+        is_claimed = self.session.claim is not None
+        if is_claimed:
             self._transport.pause_reading()
-            self._door.authenticate(self)
-        if alone:
-            flush(self._node.ready)
-        else:
-            _turn.flush_at_its_end(self._node.ready)
-        _turn.read_at = monotonic()
-        took = _turn.read_at - began
-        self._node.batch_done()
-        if took > LONG_BATCH and self._read_size > SMALLEST_READ:
-            self._read_size //= 2
-        elif took < LONG_BATCH / 4 and self._read_size < READ_BUFFER:
-            self._read_size *= 2
-        self._busy += took
-        if self._busy > LONG_BATCH or self._reader.unfinished:
-            self._give_way()
-
-    def _give_way(self) -> None:
-        """A connection that always has more to read is read many times in a row; now it is the others' turn."""
-        self._busy = 0.0
-        if self.session.claim is None and not self._gives_way and not self._transport.is_closing():
-            self._gives_way = True
-            self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._go_on)
+            self._owner.authenticate(self)
+        took = self._flushing.batch_done(began, size) - began
+        self._batch_done()
+        if took > LONG_BATCH or self._read_size.is_reduced:
+            self._read_size = self._read_size.after(took)
+        turns = self._turns
+        turns.busy += took
+        if turns.busy > LONG_BATCH or self._reader.unfinished:
+            turns.busy = 0.0
+            if not is_claimed:
+                turns.give_way(self._transport, self._go_on)
 
     def _go_on(self) -> None:
-        self._gives_way = False
+        """The others have had their turn, or a claim was verified."""
+        turns = self._turns
+        turns.gives_way = False
         if self._transport.is_closing():
             return
         if self._reader.unfinished:
             began = monotonic()
             self._reader.go_on()
-            self._after_work(began)
-        if self.session.claim is None and not self._gives_way:
+            self._after_batch(began, LARGE_BATCH)
+        if self.session.claim is None and not turns.gives_way:
             self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         if self.session is None:
             return False
-        self._peer_ended = True
         while self._reader.unfinished:
             self._reader.go_on()
         self.session.receive_eof()
+        stays_open = self.closing.receive_eof(self._transport)
         if self.session.close_expected():
-            self._node.ready.append(self)
-        flush(self._node.ready)
-        return self._transport.can_write_eof()  # not over TLS, where half a connection cannot be
+            self._ready.append(self)
+        flush(self._ready)
+        return stays_open
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._paused = True
-        if self._lost:  # where a TLS handshake fails, uvloop may say so after the door has found out
+        self._paused = self._over = True
+        if self._lost or self.session is None:  # uvloop may report a failed TLS handshake after the door did
             return
         self._lost = True
-        if self.session is not None:
-            self.session.close()
-            self._door.disconnected(self)
-            freed(self._outbox.size)
-            self._outbox.clear()
-            self._reader = self.session  # the compiled reader knows plans of a namespace that may end now
-            self._forget()
-            flush(self._node.ready)
-
-    def _forget(self) -> None:
-        if not self.session.forget():
-            freed(CONSUMERS_AT_ONCE * CONSUMER_SIZE)
-            asyncio.get_running_loop().call_soon(self._forget)
-        else:
-            # Pump, session and outbox hold on to one another. Where there are very many consumers, the collector of
-            # cycles must not be needed often: it would stop everything for seconds.
-            self._outbox.owner = GONE
+        self._owner.disconnected(self)
+        self.session.close()
+        self._reader = self.session  # the compiled reader knows plans of a namespace that may end now
+        self._policies.release(self.session)
+        flush(self._ready)
 
     def pause_writing(self) -> None:
         self._paused = True
 
     def resume_writing(self) -> None:
-        self._paused = False
-        self.flush()
+        if not self._over:
+            self._paused = False
+            self.flush()
 
-    # What the door calls.
+    # What the owner calls.
 
-    def begin(self, session: Session, reader: Reader, send: Callable[[], bool] | None) -> None:
-        """The connection has its session. `send` writes the outbox to the socket; False: it would not take all."""
+    def begin(self, session: Session, reader: Reader, closing: Closing, descriptor: int = -1) -> None:
+        """The connection has its session. `descriptor` is its socket's; -1 where TLS is between it and the outbox."""
         self.session = session
         self._reader = reader
-        self._outbox = session.outbox
-        self._send = send
-        # With `send`, the transport is only used for what the socket did not take, and tells when it is gone.
-        self._transport.set_write_buffer_limits(high=0 if send else WRITE_CHUNK)
-        flush(self._node.ready)
+        self.closing = closing
+        self._descriptor = descriptor
+        self.adopt(session.outbox)
+        self._hears = True
+        flush(self._ready)
+
+    def adopt(self, outbox: Outbox) -> None:
+        """From now on this outbox leaves here."""
+        self._outbox = outbox
+        send = getattr(outbox, "send", None) if self._descriptor >= 0 else None
+        self._send = None if send is None else partial(send, self._descriptor)
+        self._chunk = self._policies.write_chunk if send is None else self._policies.rest_chunk
+        # With `send` the transport has only what the socket did not take, and tells when that has left.
+        self._transport.set_write_buffer_limits(high=self._chunk if send is None else 0)
 
     def upgrade(self) -> None:
-        """TLS is about to begin: until `upgraded`, not a byte may leave in plain text, and none is listened to."""
+        """TLS is about to begin. Until `upgraded` nothing may leave in plain text, and nothing is heard."""
         self._paused = True
+        self._hears = False
         self._early = bytearray()
 
     def spoke_early(self) -> bool:
-        """Has the peer said something since `upgrade`? What came before TLS was in plain text, from anybody."""
+        """Has the peer sent anything since `upgrade`? Before TLS began it was in plain text, from anywhere."""
         return bool(self._early)
 
     def upgraded(self, transport: asyncio.Transport) -> None:
@@ -222,98 +236,55 @@ class Pump(asyncio.BufferedProtocol):
         early, self._early = self._early, None
         self._transport = transport
         self._paused = False
-        transport.set_write_buffer_limits(high=WRITE_CHUNK)
+        self._hears = True
+        transport.set_write_buffer_limits(high=self._chunk)
         if early:
-            self._take_in(early)
+            began = monotonic()
+            self._reader.receive_data(early)
+            self._after_batch(began, len(early))
         self.flush()
 
     def admitted(self) -> None:
-        """The claim was looked at."""
+        """The claim was verified."""
         self._go_on()
-        flush(self._node.ready)
+        flush(self._ready)
 
     def flush(self) -> None:
         """Sends what the outbox has and the socket takes."""
         outbox = self._outbox
         if outbox.overflowed:
-            self._node.slow_consumers += not self.session.close_expected()
-            self.session.fail("Slow Consumer")
+            self._policies.cut(self.session)
+        is_closing = self.session.close_expected()
+        if is_closing and self.closing.discards():
+            self.abort()
+            return
         while outbox.size and not self._paused:
             if self._send is not None and self._send():
                 break
-            self._transport.write(outbox.take(WRITE_CHUNK if self._send is None else REST_CHUNK))
-        if not outbox.size and not self._paused and self.session.close_expected():
-            self._end()
-
-    def _end(self) -> None:
-        if self._peer_ended or not self._transport.can_write_eof():
-            self._transport.close()
-        elif not self._ended:
-            self._ended = True
-            self._transport.write_eof()
+            self._transport.write(outbox.take(self._chunk))
+        if is_closing and not outbox.size and not self._paused:
+            self.closing.finish(self._transport)
 
     def tick(self, now: float) -> None:
         """Time passes."""
         self.session.tick(now)
-        if not self.session.close_expected():
-            return
-        if self.close_by is None:
-            self.close_by = now + CLOSE_DEADLINE
-        if self._ended and self._linger_until is None:
-            self._linger_until = now + LINGER
-        if now > self.close_by or (self._linger_until is not None and now > self._linger_until):
-            self._transport.abort()
+        if self.session.close_expected() and self.closing.is_overdue(now):
+            self.abort()
+
+    def close(self) -> None:
+        """Ends the connection. What is in its transport and its socket still leaves."""
+        self._paused = self._over = True
+        self._transport.close()
 
     def abort(self) -> None:
         """Ends the connection at once."""
-        self._transport.abort()
+        self._paused = self._over = True
+        self.closing.abort(self._transport)
 
 
 class PumpOwner(Protocol):
-    """What a pump asks of its door."""
+    """What a pump asks of its door or link."""
 
     def connected(self, pump: Pump, transport: asyncio.Transport) -> None: ...
     def disconnected(self, pump: Pump) -> None: ...
     def authenticate(self, pump: Pump) -> None: ...
-
-
-class _Gone:
-    """The owner of an outbox whose connection is over."""
-
-    def flush(self) -> None:
-        """There is nobody to send anything to."""
-
-
-GONE = _Gone()
-
-# One for all connections: the loop is one thread, and what is read is taken in before anything else is read.
-_buffer = memoryview(bytearray(READ_BUFFER))
-
-
-class _Turn:
-    """A turn of the loop: everybody who has something to say is read once."""
-
-    def __init__(self) -> None:
-        self.read_at = 0.0
-        self._flush_is_due = False
-
-    def flush_at_its_end(self, ready: list[Any]) -> None:
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            asyncio.get_running_loop().call_soon(self._flush, ready)
-
-    def _flush(self, ready: list[Any]) -> None:
-        self._flush_is_due = False
-        flush(ready)
-
-
-_turn = _Turn()
-
-
-def flush(ready: list[Any]) -> None:
-    """Flushes every connection that got something. Flushing may close, and closing may make others ready."""
-    while ready:
-        pumps = ready[:]
-        ready.clear()
-        for pump in pumps:
-            pump.flush()

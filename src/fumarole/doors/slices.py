@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-from fumarole.doors.pump import flush
+from fumarole.doors.flushing import flush
 from fumarole.exchange.node import Node
 
 MOMENT = 0.01

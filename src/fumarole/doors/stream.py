@@ -10,13 +10,18 @@ import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
+from fumarole.doors.closing import Closing
+from fumarole.doors.flushing import FlushTogether, flush
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins, TooLateError, TooManyLoginsError
 from fumarole.doors.placement import Placement
-from fumarole.doors.pump import Pump, Reader, flush
+from fumarole.doors.pump import Policies, Pump, Reader
+from fumarole.doors.read_size import adaptive
+from fumarole.doors.release import release
+from fumarole.doors.slow_consumers import SlowConsumers
+from fumarole.doors.standstill import StandstillCheck
 from fumarole.exchange.node import Node
 from fumarole.sessions.stream import UNANSWERED_PINGS, Peer, StreamSession
 
@@ -27,6 +32,9 @@ TICK = 0.5
 BACKLOG = 4096
 LONGEST_KEEPALIVE = 32_767
 """Seconds: what Linux takes."""
+READ_SIZE = adaptive(64 * 1024, 4 * 1024)
+WRITE_CHUNK = 128 * 1024
+REST_CHUNK = 64 * 1024
 
 TOO_MANY = "maximum connections exceeded"
 TOO_MANY_LOGINS = "Authentication Timeout: too many logins wait, try again later"
@@ -53,6 +61,21 @@ def keep_alive(listening: Any, idle: float) -> None:
             listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
+def client_policies(node: Node) -> Policies:
+    """How connections of clients are treated."""
+    return Policies(
+        ready=node.ready,
+        before_batch=StandstillCheck(node).before_batch,
+        flushing=FlushTogether(node.ready),
+        batch_done=node.batch_done,
+        read_size=READ_SIZE,
+        write_chunk=WRITE_CHUNK,
+        rest_chunk=REST_CHUNK,
+        cut=SlowConsumers(node).cut,
+        release=release,
+    )
+
+
 class StreamDoor(ABC):
     """Where clients of one protocol come in."""
 
@@ -71,7 +94,10 @@ class StreamDoor(ABC):
         self._make_reader = make_reader
         self._tls = tls
         self._logins = logins
+        self._policies = client_policies(node)
         self._pumps: set[Pump] = set()
+        self._adopted: set[Pump] = set()
+        """Those that another process has just given to this one."""
         self._empty = asyncio.Event()
         self._empty.set()
         self._addresses: Counter[str] = Counter()
@@ -94,7 +120,7 @@ class StreamDoor(ABC):
             self._placement = placement
             self._place = placement.add_door(lambda made: self._start(self._adopt(made)))
         self._server = await loop.create_server(
-            lambda: Pump(self._node, self),
+            lambda: Pump(self, self._policies),
             host,
             port,
             backlog=BACKLOG,
@@ -124,7 +150,7 @@ class StreamDoor(ABC):
         deadline = asyncio.get_running_loop().time() + seconds
         for pump in list(self._pumps):
             pump.session.close()
-            pump.close_by = deadline
+            pump.closing.by = deadline
         flush(self._node.ready)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), seconds)
@@ -147,7 +173,7 @@ class StreamDoor(ABC):
     # What pumps ask.
 
     def connected(self, pump: Pump, transport: asyncio.Transport) -> None:
-        if self._placement is not None and not pump.adopted:
+        if self._placement is not None and pump not in self._adopted:
             descriptor = transport.get_extra_info("socket").fileno()
             if self._placement.hand_over(self._place, descriptor):
                 transport.abort()  # this process's hold on it, not the connection
@@ -171,9 +197,7 @@ class StreamDoor(ABC):
         peer = Peer(self.address[0], self.address[1], address, secure)
         session = self.session(peer, asyncio.get_running_loop().time(), pump)
         reader: Reader = session if self._make_reader is None else self._make_reader(session)
-        straight = None if secure else getattr(session.outbox, "send", None)
-        send = None if straight is None else partial(straight, transport.get_extra_info("socket").fileno())
-        pump.begin(session, reader, send)
+        pump.begin(session, reader, Closing(), -1 if secure else transport.get_extra_info("socket").fileno())
         if secure and self.greets:
             pump.upgrade()
             self._start(self._begin_tls(pump, transport))
@@ -195,10 +219,14 @@ class StreamDoor(ABC):
 
     async def _adopt(self, made: socket.socket) -> None:
         """A connection that another process was given, and that should rather be here."""
+        pump = Pump(self, self._policies)
+        self._adopted.add(pump)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: Pump(self._node, self, adopted=True), made)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: pump, made)
         except OSError:
             made.close()  # its client has gone meanwhile
+        finally:
+            self._adopted.discard(pump)
 
     def authenticate(self, pump: Pump) -> None:
         self._start(self._authenticate(pump))

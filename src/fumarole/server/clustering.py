@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fumarole.cluster.identity import Identity
-from fumarole.cluster.link import UNIX, Link, remove_socket
+from fumarole.cluster.peer_link import UNIX, PeerLink, remove_socket
 from fumarole.cluster.pulse import Timing
 from fumarole.config.consistency import first_line
 from fumarole.config.settings import Links, Settings
@@ -49,7 +49,7 @@ class Clustering:
         server_tls, client_tls = _tls(links)
         secret = b"" if links.secret_file is None else first_line(links.secret_file)
         timing = Timing(links.silence)
-        self._link = Link(
+        self._link = PeerLink(
             node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings, links.outbox
         )
         self._link.on_change = self._change

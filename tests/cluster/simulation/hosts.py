@@ -10,7 +10,7 @@ from fumarole.cluster.cluster import Cluster
 from fumarole.cluster.identity import NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.core.publication import Publication
-from fumarole.doors.pump import flush
+from fumarole.doors.flushing import flush
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
@@ -27,7 +27,7 @@ WINDOW = 64 * 1024
 
 
 class End:
-    """One end of a connection: what the asyncio link's `Connection` is in real life."""
+    """One end of a connection: what the pump is on a socket."""
 
     def __init__(self, world: World, host: Host) -> None:
         self.world = world

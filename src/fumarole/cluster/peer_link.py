@@ -1,4 +1,15 @@
-"""Lanes over sockets: the listener, the dialing, the clock. All that a lane means is in the pure parts beside this."""
+"""The sockets of a cluster: the listener, dialing, the clock, and the policies of node links.
+
+What a lane means is in the pure modules beside this one. Bytes are moved by the pump that clients have too
+(doors/pump.py). A link differs from a client in this:
+
+    read size          256 KiB, always: a link brings the messages of many clients
+    before a batch     the cluster learns the time, so that what is too old is not delivered (C4)
+    flushing           at once, never together with others
+    busy polling       after batches of the data lane only: a heartbeat is followed by nothing
+    overflow           the lane is refused, and with it the peer is lost
+    the end            `LinkClosing`
+"""
 
 from __future__ import annotations
 
@@ -13,6 +24,7 @@ import ssl
 import struct
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -21,19 +33,19 @@ from fumarole.cluster.cluster import LINK_OUTBOX, Cluster
 from fumarole.cluster.identity import DATA, NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.pulse import USUAL, Timing
+from fumarole.doors.closing import Closing
+from fumarole.doors.flushing import FlushAtOnce, flush
 from fumarole.doors.log_limiter import LogLimiter
-from fumarole.doors.pump import flush
+from fumarole.doors.pump import Policies, Pump
+from fumarole.doors.read_size import fixed
 from fumarole.exchange.node import Node
-from fumarole.exchange.outbox import Outbox
 
 log = logging.getLogger(__name__)
 
 TICK = 0.05
 DIAL_SECONDS = 1.0
 TLS_SECONDS = 3.0
-"""For the handshake of TLS, before that of the link begins."""
-LONG_BATCH = 0.02
-"""Seconds after which it is the others' turn."""
+"""For the TLS handshake, which comes before the handshake of the link."""
 READ_BUFFER = 256 * 1024
 WRITE_CHUNK = 256 * 1024
 LAST_WORDS = 1.0
@@ -41,10 +53,8 @@ LAST_WORDS = 1.0
 UNIX = "unix:"
 """What the address of a socket in the file system begins with."""
 
-_buffer = memoryview(bytearray(READ_BUFFER))
 
-
-class Link:
+class PeerLink:
     """The network of a `Cluster`: `open` it, and in the end `close` it."""
 
     def __init__(
@@ -66,7 +76,7 @@ class Link:
         self._client_tls = client_tls
         self._server: asyncio.Server | None = None
         self._dialing: set[asyncio.Task[None]] = set()
-        self._connections: set[Connection] = set()
+        self._connections: set[PeerConnection] = set()
         self._clock: asyncio.Task[None] | None = None
         self.cluster = Cluster(
             node,
@@ -81,22 +91,24 @@ class Link:
             siblings=siblings,
             link_limit=outbox,
         )
+        self._flushing = FlushAtOnce(node.ready)
+        self._read_size = fixed(READ_BUFFER)
         node.wake = self.cluster.wake
         node.look = self._look
         self._poll = select.poll()
-        self._polled: dict[int, Connection] = {}
+        self._polled: dict[int, PeerConnection] = {}
         """By descriptor, the connections that messages leave by."""
         self._changed = asyncio.Event()
         self.cluster.changed = self._change
         self.on_change: Callable[[], None] = lambda: None
 
     async def open(self, address: str, peers: tuple[str, ...], reached_at: str = "") -> None:
-        """Listens, and begins to look for the others. Raises OSError where the address cannot be had.
+        """Listens, and starts dialing the peers. Raises OSError where the address cannot be had.
 
-        Others are told to come to `reached_at`, where that is not the address itself.
+        Peers dial `reached_at`, where that is not the address itself.
         """
         loop = asyncio.get_running_loop()
-        make = lambda: Connection(self)  # noqa: E731
+        make = lambda: PeerConnection(self).pump  # noqa: E731
         if address.startswith(UNIX):
             self._server = await loop.create_unix_server(make, address.removeprefix(UNIX))
             self.cluster.identity.address = address
@@ -125,7 +137,7 @@ class Link:
         return self.cluster.is_settled()
 
     def tell_clients(self, clients: tuple[str, ...]) -> None:
-        """The doors are open: there is where clients of other nodes may come."""
+        """The doors are open at these addresses, for clients of other nodes too."""
         self.cluster.open_doors(clients)
         flush(self.node.ready)
 
@@ -148,13 +160,27 @@ class Link:
         if self._clock is not None:
             self._clock.cancel()
         for connection in list(self._connections):
-            connection.end_well()
+            connection.pump.close()
         await asyncio.sleep(0)
         self.cluster.close()
         for task in self._dialing:
             task.cancel()
         for connection in list(self._connections):
-            connection.abort()
+            connection.pump.abort()
+
+    def policies(self, batch_done: Callable[[], None]) -> Policies:
+        """How a connection to a peer is treated."""
+        return Policies(
+            ready=self.node.ready,
+            before_batch=self.cluster.wake,
+            flushing=self._flushing,
+            batch_done=batch_done,
+            read_size=self._read_size,
+            write_chunk=WRITE_CHUNK,
+            rest_chunk=WRITE_CHUNK,
+            cut=_cut,
+            release=lambda _: None,
+        )
 
     # The network of the cluster.
 
@@ -165,7 +191,7 @@ class Link:
 
     async def _dial(self, address: str, lane: str) -> None:
         loop = asyncio.get_running_loop()
-        make = lambda: Connection(self, address, lane)  # noqa: E731
+        make = lambda: PeerConnection(self, address, lane).pump  # noqa: E731
         try:
             async with asyncio.timeout(DIAL_SECONDS):
                 if address.startswith(UNIX):
@@ -181,20 +207,20 @@ class Link:
         except (OSError, ValueError) as error:
             self.cluster.unreachable(address, lane, reason(error))
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: PeerConnection) -> None:
         self._connections.add(connection)
-        if connection.socket is not None and connection.dials(DATA):
-            self._polled[connection.socket] = connection
-            self._poll.register(connection.socket, select.POLLRDHUP)
+        if connection.descriptor >= 0 and connection.dials(DATA):
+            self._polled[connection.descriptor] = connection
+            self._poll.register(connection.descriptor, select.POLLRDHUP)
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: PeerConnection) -> None:
         self._connections.discard(connection)
-        if connection.socket is not None and self._polled.get(connection.socket) is connection:
-            del self._polled[connection.socket]
-            self._poll.unregister(connection.socket)
+        if connection.descriptor >= 0 and self._polled.get(connection.descriptor) is connection:
+            del self._polled[connection.descriptor]
+            self._poll.unregister(connection.descriptor)
 
     def _look(self) -> None:
-        """Who has hung up gets nothing more, though the loop may come to hear of it only later (G3)."""
+        """A peer that has hung up gets nothing more, though the loop may read its end only later (G3)."""
         for descriptor, _ in self._poll.poll(0) if self._polled else ():
             self._polled[descriptor].hung_up()
 
@@ -207,111 +233,62 @@ class Link:
             now = monotonic()
             self.cluster.tick(now)
             for connection in list(self._connections):
-                connection.tick(now)
+                connection.pump.tick(now)
             flush(self.node.ready)
             await asyncio.sleep(TICK)
 
 
-class Connection(asyncio.BufferedProtocol):
-    """One socket and its lane. Owns the outbox that leaves by it."""
+class PeerConnection:
+    """One socket to a peer, and the lane on it."""
 
-    def __init__(self, link: Link, address: str = "", lane: str = "") -> None:
+    def __init__(self, link: PeerLink, address: str = "", lane: str = "") -> None:
         self._link = link
         self._dialed = address, lane
-        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.lane: Lane = cast(Lane, None)
-        self._reader: Any = None
-        self._outbox: Outbox = cast(Outbox, None)
-        self._send: Callable[[int], bool] | None = None
-        self.socket: int | None = None
-        self._descriptor = -1
-        """The same, where nothing stands between it and the outbox."""
-        self._paused = False
-        self._busy = 0.0
-        """Seconds spent on it since others had their turn."""
-        self._over = False
-        self._last_words: float | None = None
+        self.descriptor = -1
+        self.pump = Pump(self, link.policies(self._batch_done))
 
-    # What asyncio calls.
+    # What the pump asks.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+    def connected(self, pump: Pump, transport: asyncio.Transport) -> None:
         cluster = self._link.cluster
         plain = transport.get_extra_info("socket")
-        if plain is not None and plain.family in (socket.AF_INET, socket.AF_INET6):
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(cluster.timing.silence * 1000))
         if plain is not None:
-            self.socket = plain.fileno()
-            if transport.get_extra_info("sslcontext") is None:
-                self._descriptor = self.socket
+            self.descriptor = plain.fileno()
+            _set_options(plain, cluster.timing.silence)
         self._link.connected(self)
         cluster.now = monotonic()
         if self._dialed[0]:
-            self.lane = cluster.dialed(self, *self._dialed)
+            self.lane = cluster.dialed(pump, *self._dialed)
         else:
             peer = transport.get_extra_info("peername")
             host = peer[0] if isinstance(peer, tuple) else ""
-            self.lane = cluster.accepted(self, host, self._link.is_guarded or not host or is_loopback(host))
-        self.adopt(self.lane.outbox)
+            self.lane = cluster.accepted(pump, host, self._link.is_guarded or not host or is_loopback(host))
         make = self._link.make_reader
-        self._reader = self.lane if make is None else make(self.lane)
-        flush(self._link.node.ready)
+        is_plain = transport.get_extra_info("sslcontext") is None
+        pump.begin(
+            self.lane,
+            self.lane if make is None else make(self.lane),
+            LinkClosing(self.lane),
+            self.descriptor if is_plain else -1,
+        )
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return _buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        began = monotonic()
-        self._link.cluster.wake(began)
-        self._reader.receive_data(_buffer[:nbytes])
-        self._after(began)
-
-    def _after(self, began: float) -> None:
-        flush(self._link.node.ready)
-        if self.lane.name == DATA:  # heartbeats are answered by nobody at once
-            self._link.node.batch_done()
-        self._busy += monotonic() - began
-        if (self._busy > LONG_BATCH or self._reader.unfinished) and not self._transport.is_closing():
-            # A lane that always has more to read is read many times in a row; now it is the others' turn, and the
-            # heartbeats'.
-            self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        self._busy = 0.0
-        if self._transport.is_closing():
-            return
-        if self._reader.unfinished:
-            began = monotonic()
-            self._reader.go_on()
-            self._after(began)
-        if not self._reader.unfinished and not self._busy > LONG_BATCH:
-            self._transport.resume_reading()
-
-    def eof_received(self) -> bool:
-        self.lane.receive_eof()
-        flush(self._link.node.ready)
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._paused = True
+    def disconnected(self, pump: Pump) -> None:  # noqa: ARG002
         self._link.disconnected(self)
         self._link.cluster.now = monotonic()
-        self.lane.close()
-        flush(self._link.node.ready)
 
-    def pause_writing(self) -> None:
-        self._paused = True
+    def authenticate(self, pump: Pump) -> None:
+        """A lane has no claim: its peer proves itself in the handshake."""
+        raise AssertionError(pump)
 
-    def resume_writing(self) -> None:
-        self._paused = False
-        self.flush()
+    def _batch_done(self) -> None:
+        if self.lane.name == DATA:  # a heartbeat is not followed by anything soon
+            self._link.node.batch_done()
 
     # What the link asks.
 
     def dials(self, lane: str) -> bool:
-        """Is it this lane, and was it us who dialed?"""
+        """Is it this lane, and did this node dial it?"""
         return self._dialed[1] == lane
 
     def hung_up(self) -> None:
@@ -319,56 +296,52 @@ class Connection(asyncio.BufferedProtocol):
         self._link.disconnected(self)
         self.lane.receive_eof()
 
-    # What outboxes and lanes call.
 
-    def adopt(self, outbox: Outbox) -> None:
-        """From now on it is this outbox that leaves here."""
-        self._outbox = outbox
-        self._send = getattr(outbox, "send", None) if self._descriptor >= 0 else None
-        self._transport.set_write_buffer_limits(high=0 if self._send else WRITE_CHUNK)
+class LinkClosing(Closing):
+    """The end of one connection to a peer.
 
-    def flush(self) -> None:
-        if self._over:
-            return
-        closing = self.lane.close_expected()
-        if self._outbox.overflowed and not closing:
-            self.lane.fail("the link does not take what is to be sent")
-            return
-        if closing and self.lane.peer is not None:
-            self.abort()
-            return
-        while self._outbox.size and not self._paused:
-            if self._send is not None and self._send(self._descriptor):
-                break
-            self._transport.write(self._outbox.take(WRITE_CHUNK))
-        if closing and not self._outbox.size and not self._paused:
-            self._over = True
-            self._transport.close()
+    A refusal is sent, and has a second to leave. Where a peer was admitted and is lost, nothing that is under way may
+    arrive: it belongs to a time that is over.
+    """
 
-    def tick(self, now: float) -> None:
-        self.lane.tick(now)
-        if self.lane.close_expected() and not self._over:
-            self._last_words = self._last_words or now + LAST_WORDS
-            if now > self._last_words:
-                self.abort()
+    __slots__ = ("_lane",)
 
-    def end_well(self) -> None:
-        """This node stops: what is in the socket may still arrive."""
-        self._over = True
-        self._transport.close()
+    last_words = LAST_WORDS
 
-    def abort(self) -> None:
-        """Nothing that is under way is to arrive: it belongs to a time that is over."""
-        self._over = True
-        plain = self._transport.get_extra_info("socket")
-        if plain is not None and not self._transport.is_closing():
+    def __init__(self, lane: Lane) -> None:
+        super().__init__()
+        self._lane = lane
+
+    def receive_eof(self, transport: asyncio.Transport) -> bool:  # noqa: ARG002
+        return False
+
+    def discards(self) -> bool:
+        return self._lane.peer is not None
+
+    def finish(self, transport: asyncio.Transport) -> None:
+        self.by = inf
+        transport.close()
+
+    def abort(self, transport: asyncio.Transport) -> None:
+        plain = transport.get_extra_info("socket")
+        if plain is not None and not transport.is_closing():
             with contextlib.suppress(OSError, ValueError):  # it may just have been closed
                 plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._transport.abort()
+        transport.abort()
+
+
+def _cut(lane: Lane) -> None:
+    lane.fail("the link does not take what is to be sent")
+
+
+def _set_options(plain: socket.socket, silence: float) -> None:
+    if plain.family in (socket.AF_INET, socket.AF_INET6):
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(silence * 1000))
 
 
 def reason(error: Exception) -> str:
-    """Why somebody could not be reached, in a few words."""
+    """Why a peer could not be reached, in a few words."""
     match error:
         case TimeoutError():
             return "no answer"

@@ -1,0 +1,33 @@
+"""Turn-taking: a connection that always has more to read gives way to the others.
+
+The loop reads one connection several times before it comes to the next. So each connection adds up the time that its
+batches take, and after 20 ms it is not read again until the loop has been once around. A reader that has put off a
+part of its batch gives way too, whatever the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+LONG_BATCH = 0.02
+"""Seconds."""
+
+
+class TurnTaking:
+    """One connection's use of the loop. The pump adds to `busy`, and calls `give_way` when it is over LONG_BATCH."""
+
+    __slots__ = ("busy", "gives_way")
+
+    def __init__(self) -> None:
+        self.busy = 0.0
+        """Seconds spent on it since the others had their turn."""
+        self.gives_way = False
+        """Is it the others' turn?"""
+
+    def give_way(self, transport: asyncio.Transport, go_on: Callable[[], None]) -> None:
+        """Stops reading. The loop calls `go_on` when the others have had their turn."""
+        if not self.gives_way and not transport.is_closing():
+            self.gives_way = True
+            transport.pause_reading()
+            asyncio.get_running_loop().call_soon(go_on)
