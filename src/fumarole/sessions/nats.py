@@ -266,8 +266,9 @@ class NatsSession(StreamSession):
         exchange, plans = self._joined()
         looked_at = exchange.index.looked_at
         try:
-            reply = decode_topic(event.reply)
-            if reply:
+            reply = ""
+            if event.reply:
+                reply = decode_topic(event.reply)
                 check_topic(reply, exchange.grammar)
             topic = self._own_topic(event) if event.topic.startswith(DOLLAR) else event.topic
             plan = plans.find(topic)
