@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 from fumarole.doors.memory import freed
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
+from fumarole.sessions.reader import Reader
 from fumarole.sessions.stream import CONSUMERS_AT_ONCE
 
 CONSUMER_SIZE = 1024
@@ -37,16 +38,6 @@ CLOSE_DEADLINE = 5.0
 """Seconds that a closed session's last words may take to leave."""
 LINGER = 1.0
 """Seconds for the peer to close as well: a socket closed before it was read empty takes our last words back."""
-
-
-class Reader(Protocol):
-    """Who takes the bytes: the session itself, or the compiled reader before it."""
-
-    unfinished: bool
-    """Was something put off that `go_on` goes on with?"""
-
-    def receive_data(self, data: Any) -> None: ...
-    def go_on(self) -> None: ...
 
 
 class Session(Reader, Protocol):

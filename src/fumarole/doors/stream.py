@@ -17,9 +17,10 @@ from typing import Any
 
 from fumarole.doors.complaints import Complaints
 from fumarole.doors.placement import Placement
-from fumarole.doors.pump import Pump, Reader, flush
+from fumarole.doors.pump import Pump, flush
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
+from fumarole.sessions.reader import Reader
 from fumarole.sessions.stream import UNANSWERED_PINGS, Claim, Peer, StreamSession
 
 complain = Complaints(logging.getLogger(__name__))

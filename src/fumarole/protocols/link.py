@@ -288,7 +288,7 @@ class LinkProtocol:
         self._data = bytearray()
         self._wanted = 0
 
-    def receive_data(self, data: bytes) -> None:
+    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         self._data += data
 
     def wanted(self) -> int:

@@ -173,7 +173,7 @@ class Stream:
         self.fault = ""
         """Why the stream is over, if that is the peer's fault."""
 
-    def receive_data(self, data: bytes) -> None:
+    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Bytes from the peer, cut anywhere."""
         if not self._closing:
             self._pending += data
@@ -195,6 +195,7 @@ class Stream:
                 at = end
         except Fault as fault:
             self.fault = str(fault)
+            self._out.append(error(self.fault))
             self._closing = True
             at = len(data)
         del self._pending[:at]
@@ -212,6 +213,10 @@ class Stream:
     def pending(self) -> int:
         """Bytes that were received and are not yet events."""
         return len(self._pending)
+
+    def wanted(self) -> int:
+        """How many more bytes the value that is half received takes at least."""
+        return max(self._ruler.needed - len(self._pending), 0) if self._pending else 0
 
     def reclaim(self) -> bytes:
         """Gives those bytes back."""
@@ -239,6 +244,11 @@ def pack(value: Any) -> bytes:
     """A value as MsgPack."""
     packed: bytes = msgpack.packb(value)
     return packed
+
+
+def error(text: str) -> bytes:
+    """What a peer is told that did something wrong."""
+    return pack({"Error": text})
 
 
 def unpack(raw: bytes) -> Any:

@@ -121,13 +121,14 @@ class Protocol(ABC):
         self.limits = limits
         self.payload_limit = limits.payload
         self._pending = bytearray()
+        self._put_back: list[Event] = []
         self._needed = 1
         """Nothing can be made of fewer pending bytes than this."""
         self._ended = False
         self._out: list[bytes] = []
         self._closing = False
 
-    def receive_data(self, data: bytes) -> None:
+    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Bytes from the peer, cut anywhere."""
         if not self._closing:
             self._pending += data
@@ -146,6 +147,11 @@ class Protocol(ABC):
         """After sending, the connection is over."""
         return self._closing
 
+    @property
+    def pending(self) -> int:
+        """Bytes that were received and are not yet events."""
+        return len(self._pending)
+
     def wanted(self) -> int:
         """How many more bytes the operation that is half received takes at least."""
         return max(self._needed - len(self._pending), 0) if self._pending else 0
@@ -159,8 +165,8 @@ class Protocol(ABC):
 
     def events_received(self) -> list[Event]:
         """What the peer has said, up to and including a CONNECT: it may change what the rest means."""
-        events: list[Event] = []
-        if len(self._pending) >= self._needed and not self._closing:
+        events, self._put_back = self._put_back, []
+        if not events and len(self._pending) >= self._needed and not self._closing:
             data = bytes(self._pending)
             try:
                 end = self._parse(data, events)
@@ -171,6 +177,10 @@ class Protocol(ABC):
             self._closing = True
             events.append(End())
         return events
+
+    def put_back(self, events: list[Event]) -> None:
+        """These are to be heard again later."""
+        self._put_back = events
 
     def fail(self, text: str) -> None:
         """Tells the peer why, and closes."""

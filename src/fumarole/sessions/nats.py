@@ -15,7 +15,6 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
-from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic
 from fumarole.exchange.readings import ReadingError, check_speaks_for
 from fumarole.protocols import nats
@@ -30,12 +29,10 @@ PRODUCER = b"\r\nProducer:"
 DOLLAR = b"$"
 TOO_MUCH_WAITS = "Too Many Unconfirmed Operations"
 NO_ROOM = "the answer has {} bytes, and with what waits for you already that is more than your outbox holds"
-WORK_AT_ONCE = 20_000
-"""Twenty milliseconds or so, in messages put into outboxes; and what operations take besides, in the same."""
 WORK_OF_A_PUBLISH = 3
+"""What operations take besides the messages that they put into outboxes, in the unit of `WORK_AT_ONCE`."""
 WORK_OF_A_CONTROL = 15
 WORK_OF_A_REPORT = 20_000
-WITHOUT_END = 1 << 62
 
 
 class NatsSession(StreamSession):
@@ -43,15 +40,14 @@ class NatsSession(StreamSession):
 
     takes_nats_frames = True
     """The compiled reader may write MSG and HMSG straight into its outbox."""
+    NOT_ADMITTED = "Authorization Violation"
 
     def __init__(self, node: Node, peer: Peer, now: float, owner: Any) -> None:
-        super().__init__(node, peer, now, owner)
-        self.verbose = True
-        self._protocol = nats.ServerProtocol(node.limits)
+        protocol = nats.ServerProtocol(node.limits)
+        super().__init__(node, peer, now, owner, protocol)
+        self._protocol: nats.ServerProtocol = protocol
         self._protocol.greeted = not node.authentication
-        self._put_off: list[nats.Event] = []
-        self.spent = 0
-        """Work that what came last was."""
+        self.verbose = True
         self._no_responders = False
         self._quiet_since = now
         self._pings = 0
@@ -66,32 +62,6 @@ class NatsSession(StreamSession):
             if lame_duck:
                 options["ldm"] = True
             self.outbox.push(nats.info(options))
-
-    # The verbs of the pump.
-
-    def receive_data(self, data: bytes) -> None:
-        """Bytes from the client."""
-        self.heard = True
-        if self.state is not State.CLOSED:
-            self._protocol.receive_data(data)
-        self._advance(WORK_AT_ONCE)
-
-    def go_on(self) -> None:
-        """With what was put off."""
-        self._advance(WORK_AT_ONCE)
-
-    def receive_eof(self) -> None:
-        """The client has closed its side."""
-        self._protocol.receive_eof()
-        self._advance(WITHOUT_END)
-
-    def wanted(self) -> int:
-        """How many more bytes the operation that is half received takes; for the compiled reader."""
-        return self._protocol.wanted() if self.claim is None else 0
-
-    def reclaim(self) -> bytes:
-        """What was received and not yet acted upon, given back; for the compiled reader."""
-        return self._protocol.reclaim()
 
     def tick(self, now: float) -> None:
         """Time passes: the handshake's deadline, and the search for signs of life."""
@@ -109,19 +79,6 @@ class NatsSession(StreamSession):
                     self._pings += 1
                     self._quiet_since = now
                     self.outbox.push(nats.PING)
-
-    def admit(self, user: User | None) -> None:
-        """The claim was looked at: it belongs to this user, or to nobody."""
-        self.claim = None
-        if self.state is not State.START:
-            return
-        if user is None:
-            self.fail("Authorization Violation")
-            return
-        self._user = user
-        self._protocol.greeted = True
-        self._begin(user.namespace)
-        self._advance(WORK_AT_ONCE)
 
     # An outlet of the exchange.
 
@@ -146,30 +103,11 @@ class NatsSession(StreamSession):
 
     # Operations.
 
-    def _advance(self, most: int) -> None:
-        """Goes through what has come. Where that is more work than this, the rest is put off."""
-        self.unfinished = False
-        self.spent = 0
-        while self.state is not State.CLOSED and self.claim is None:
-            events = self._put_off or self._protocol.events_received()
-            self._put_off = []
-            for following, event in enumerate(events, 1):
-                if isinstance(event, Publish):
-                    self.spent += WORK_OF_A_PUBLISH + self._publish(event)
-                else:
-                    self.spent += WORK_OF_A_CONTROL
-                    self._control(event)
-                if self.close_expected():
-                    return
-                if self.spent >= most and following < len(events):
-                    self._put_off = events[following:]
-                    self.unfinished = True
-                    return
-            if self._protocol.close_expected():
-                self.outbox.push(self._protocol.data_to_send())
-                self.close()
-            if not events:
-                return
+    def _take(self, event: nats.Event) -> int:
+        if isinstance(event, Publish):
+            return WORK_OF_A_PUBLISH + self._publish(event)
+        self._control(event)
+        return WORK_OF_A_CONTROL
 
     def _control(self, event: nats.Event) -> None:
         match event:
@@ -211,6 +149,7 @@ class NatsSession(StreamSession):
             self._begin(claim.user or claim.token or DEFAULT)
 
     def _begin(self, namespace: str) -> None:
+        self._protocol.greeted = True
         if self._join(namespace):
             self.okay()
 
