@@ -7,7 +7,6 @@ from fumarole.protocols import nats
 from fumarole.protocols.nats import (
     ClientProtocol,
     Connect,
-    End,
     Event,
     Info,
     Message,
@@ -20,6 +19,7 @@ from fumarole.protocols.nats import (
     Subscribe,
     Unsubscribe,
 )
+from fumarole.protocols.stream import End
 from tests.desk import events_of
 
 LIMITS = Limits(control_line=128, payload=1000)

@@ -11,9 +11,10 @@ from fumarole.cluster.identity import NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from fumarole.protocols.link import Hello, frame
+from fumarole.protocols.stream import Data
 from fumarole.sessions.msgpack import MsgPackSession
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.reader import Data, Fallback
+from fumarole.sessions.reader import Fallback
 from fumarole.sessions.stream import Peer, State
 from tests.desk import Desk
 

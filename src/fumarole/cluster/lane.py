@@ -40,6 +40,7 @@ from fumarole.protocols.link import (
     Spoken,
     frame,
 )
+from fumarole.protocols.stream import Data
 from fumarole.sessions.stream import State
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Lane:
 
     # The verbs of the pump.
 
-    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
+    def receive_data(self, data: Data) -> None:
         self.heard = True
         self.spent = 0
         if self.state is State.CLOSED:

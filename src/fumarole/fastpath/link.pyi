@@ -1,4 +1,5 @@
-from fumarole.sessions.reader import Data, LinkFallback, Reader
+from fumarole.protocols.stream import Data
+from fumarole.sessions.reader import LinkFallback, Reader
 
 class LinkReader(Reader):
     def __init__(self, session: LinkFallback) -> None: ...

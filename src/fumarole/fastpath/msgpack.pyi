@@ -1,5 +1,6 @@
+from fumarole.protocols.stream import Data
 from fumarole.sessions.msgpack import MsgPackSession
-from fumarole.sessions.reader import Data, Reader
+from fumarole.sessions.reader import Reader
 
 class MsgPackReader(Reader):
     def __init__(self, session: MsgPackSession) -> None: ...

@@ -1,5 +1,6 @@
+from fumarole.protocols.stream import Data
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.reader import Data, Reader
+from fumarole.sessions.reader import Reader
 
 class NatsReader(Reader):
     def __init__(self, session: NatsSession) -> None: ...

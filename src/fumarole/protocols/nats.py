@@ -8,17 +8,17 @@
     UNSUB sid [count]                               -ERR 'text'
     PING, PONG                                      PING, PONG
 
-`ServerProtocol` hears clients, `ClientProtocol` hears a server. Both are pure and have the same five verbs:
-`receive_data`, `receive_eof`, `events_received`, `data_to_send`, `close_expected`. What breaks the protocol becomes
-an error in `data_to_send` and closes; everything else is an event, and its meaning is somebody else's matter.
+`ServerProtocol` hears clients, `ClientProtocol` hears a server. Both are pure and have the five verbs of
+protocols/stream.py.
 """
 
 import json
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 from fumarole.core.limits import Limits
+from fumarole.protocols.stream import End, Fault, StreamProtocol
 
 LINE_END = b"\r\n"
 PING = b"PING\r\n"
@@ -83,16 +83,8 @@ class Refusal(NamedTuple):
     text: str
 
 
-class End(NamedTuple):
-    """The peer has sent all it ever will."""
-
-
-Event = Connect | Publish | Subscribe | Unsubscribe | Ping | Pong | Info | Message | Okay | Refusal | End
-
-
-class Fault(Exception):
-    """The peer broke the protocol; the text is what it is told before it is cut off."""
-
+Operation = Connect | Publish | Subscribe | Unsubscribe | Ping | Pong | Info | Message | Okay | Refusal
+Event = Operation | End
 
 LONGEST_SIZE = 9
 """Digits."""
@@ -107,8 +99,8 @@ SID_LIMIT = 64
 JSON_DEPTH = 16
 
 
-class Protocol(ABC):
-    """What both ends share: a buffer, lines, payloads, and the five verbs. The ends bring the operations."""
+class Protocol(StreamProtocol[Operation]):
+    """What both ends share: lines and payloads. The ends bring the operations."""
 
     _message: ClassVar[type[Publish | Message]]
     """The event of a line that announces a payload."""
@@ -118,78 +110,13 @@ class Protocol(ABC):
     """False: nothing but CONNECT, PING and PONG is heard yet (a stranger gets no payload buffer)."""
 
     def __init__(self, limits: Limits) -> None:
+        super().__init__()
         self.limits = limits
         self.payload_limit = limits.payload
-        self._pending = bytearray()
-        self._put_back: list[Event] = []
-        self._needed = 1
-        """Nothing can be made of fewer pending bytes than this."""
-        self._ended = False
-        self._out: list[bytes] = []
-        self._closing = False
 
-    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Bytes from the peer, cut anywhere."""
-        if not self._closing:
-            self._pending += data
-
-    def receive_eof(self) -> None:
-        """The peer has closed its side."""
-        self._ended = True
-
-    def data_to_send(self) -> bytes:
-        """Bytes for the peer."""
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
-
-    def close_expected(self) -> bool:
-        """After sending, the connection is over."""
-        return self._closing
-
-    @property
-    def pending(self) -> int:
-        """Bytes that were received and are not yet events."""
-        return len(self._pending)
-
-    def wanted(self) -> int:
-        """How many more bytes the operation that is half received takes at least."""
-        return max(self._needed - len(self._pending), 0) if self._pending else 0
-
-    def reclaim(self) -> bytes:
-        """Gives back what was received and not yet made into events: whole operations, and the beginning of one."""
-        pending = bytes(self._pending)
-        self._pending.clear()
-        self._needed = 1
-        return pending
-
-    def events_received(self) -> list[Event]:
-        """What the peer has said, up to and including a CONNECT: it may change what the rest means."""
-        events, self._put_back = self._put_back, []
-        if not events and len(self._pending) >= self._needed and not self._closing:
-            data = bytes(self._pending)
-            try:
-                end = self._parse(data, events)
-                del self._pending[:end]
-            except Fault as fault:
-                self.fail(str(fault))
-        if self._ended and not events and not self._closing:
-            self._closing = True
-            events.append(End())
-        return events
-
-    def put_back(self, events: list[Event]) -> None:
-        """These are to be heard again later."""
-        self._put_back = events
-
-    def fail(self, text: str) -> None:
-        """Tells the peer why, and closes."""
-        self._out.append(error(text))
-        self._pending.clear()
-        self._closing = True
-
-    def _parse(self, data: bytes, events: list[Event]) -> int:
-        """Fills `events`; the position up to which everything is done with."""
+    def _parse(self, events: list[Event]) -> int:
+        """Up to and including a CONNECT: it may change what the rest means."""
+        data = bytes(self._pending)
         at = 0
         self._needed = 1
         length = len(data)
@@ -225,8 +152,11 @@ class Protocol(ABC):
         self._needed = length - at + 1
         return at
 
+    def _error(self, text: str) -> bytes:
+        return error(text)
+
     @abstractmethod
-    def _line(self, line: bytes) -> Event:
+    def _line(self, line: bytes) -> Operation:
         """What a line says that announces no payload. Raises Fault for all others."""
 
 
@@ -271,7 +201,7 @@ class ServerProtocol(Protocol):
         rb"[ \t]*(?i:(H)?PUB)[ \t]+([^ \t]+)[ \t]+(?:([^ \t]+)[ \t]+)?(?(1)([0-9]{1,9})[ \t]+|)([0-9]{1,9})[ \t]*"
     )
 
-    def _line(self, line: bytes) -> Event:
+    def _line(self, line: bytes) -> Operation:
         words = _words(line)
         verb = words.pop(0).upper()
         count = len(words)
@@ -304,7 +234,7 @@ class ClientProtocol(Protocol):
         super().__init__(limits)
         self.payload_limit = 1 << 30  # a server may allow more than our own default
 
-    def _line(self, line: bytes) -> Event:
+    def _line(self, line: bytes) -> Operation:
         verb = line.partition(b" ")[0]
         if verb == b"PING":
             return Ping()

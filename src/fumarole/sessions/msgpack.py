@@ -39,7 +39,8 @@ from fumarole.exchange.readings import (
     check_speaks_for,
     reading_topic,
 )
-from fumarole.protocols.msgpack import Bounds, End, Event, Stream, Value, error, pack
+from fumarole.protocols.msgpack import Bounds, Event, Stream, Value, error, pack
+from fumarole.protocols.stream import End
 from fumarole.sessions.stream import Claim, Peer, State, StreamSession
 
 SUBSCRIPTION = frozenset({"where", "topic", "group"})

@@ -19,6 +19,7 @@ from fumarole.exchange.plans import Denied, Plans, decode_topic
 from fumarole.exchange.readings import ReadingError, check_speaks_for
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish
+from fumarole.protocols.stream import End
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
 from fumarole.sessions.nats_forms import EMPTY, FORM, form_of, reading_of
@@ -124,7 +125,7 @@ class NatsSession(StreamSession):
                 self._unsubscribe(event)
             case nats.Connect():
                 self._connect(event.options)
-            case nats.End():
+            case End():
                 self.close()
             case _:
                 raise AssertionError(event)
@@ -221,12 +222,20 @@ class NatsSession(StreamSession):
             return WORK_OF_A_REPORT
         except (Denied, ReadingError, TopicError) as error:
             exchange.counters.refused += 1
-            self._refuse(_why_refused(error))
+            self._refuse_publish(error)
             return 0
         if reply and not routed:
             self.nobody_heard(event.topic, reply)
         self.okay()
         return routed + exchange.index.looked_at - looked_at
+
+    def _refuse_publish(self, error: Denied | ReadingError | TopicError) -> None:
+        if isinstance(error, Denied):
+            self._refuse(f'Permissions Violation for Publish to "{_shown(error.topic.encode())}"')
+        elif isinstance(error, ReadingError):
+            self._refuse(f"Invalid Reading: {error}")
+        else:
+            self._refuse(f"Invalid Publish Subject: {error}")
 
     def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
@@ -330,14 +339,6 @@ class NatsSession(StreamSession):
 
 class _Served(Exception):
     """The node itself has answered."""
-
-
-def _why_refused(error: Denied | ReadingError | TopicError) -> str:
-    """Of a PUB, for its client."""
-    if isinstance(error, Denied):
-        return f'Permissions Violation for Publish to "{_shown(error.topic.encode())}"'
-    kind = "Reading" if isinstance(error, ReadingError) else "Publish Subject"
-    return f"Invalid {kind}: {error}"
 
 
 def _shown(topic: bytes) -> str:

@@ -53,9 +53,8 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.plans import Plans
+from fumarole.protocols.stream import Data
 from fumarole.sessions.stream import State
-
-Data = bytes | bytearray | memoryview
 
 
 class Reader(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from fumarole.core.errors import NamespaceError
 from fumarole.exchange.consumer import Consumer
@@ -17,6 +17,7 @@ from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Plans
+from fumarole.protocols.stream import Data, StreamProtocol
 
 BEFORE_JOINING = 16 * 1024
 """Outbox of a connection that has not said who it is."""
@@ -55,25 +56,6 @@ class Peer(NamedTuple):
     secure: bool = False
 
 
-class Wire(Protocol):
-    """What a session needs of its wire protocol, besides the events."""
-
-    @property
-    def pending(self) -> int:
-        """Bytes that were received and are not yet events."""
-
-    def receive_data(self, data: bytes | bytearray | memoryview) -> None: ...
-    def receive_eof(self) -> None: ...
-    def events_received(self) -> list[Any]: ...
-    def put_back(self, events: list[Any]) -> None:
-        """These are to be heard again later."""
-
-    def data_to_send(self) -> bytes: ...
-    def close_expected(self) -> bool: ...
-    def wanted(self) -> int: ...
-    def reclaim(self) -> bytes: ...
-
-
 class StreamSession(ABC):
     """One client. The pump feeds it bytes and time; everything it has to say goes into its outbox.
 
@@ -83,7 +65,7 @@ class StreamSession(ABC):
     NOT_ADMITTED: ClassVar[str]
     """What a client is told whose claim is wrong."""
 
-    def __init__(self, node: Node, peer: Peer, now: float, owner: Any, protocol: Wire) -> None:
+    def __init__(self, node: Node, peer: Peer, now: float, owner: Any, protocol: StreamProtocol[Any]) -> None:
         self.node = node
         self._protocol = protocol
         self.state = State.START
@@ -106,7 +88,7 @@ class StreamSession(ABC):
         self._deadline = now + (node.limits.tls_handshake if peer.secure else node.limits.handshake)
         self.outbox = node.parts.outbox(BEFORE_JOINING, Overflow.DISCONNECT, node.parts.counters(), node.ready, owner)
 
-    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
+    def receive_data(self, data: Data) -> None:
         """Bytes from the client."""
         self.heard = True
         if self.state is not State.CLOSED:
