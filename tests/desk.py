@@ -9,7 +9,7 @@ from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import Engine
-from fumarole.protocols.nats import Event, Protocol, Publish, Publishes
+from fumarole.protocols.nats import Event, Protocol
 from fumarole.sessions.msgpack import MsgPackSession
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.stream import Peer
@@ -100,15 +100,10 @@ class Desk:
 
 
 def events_of(protocol: Protocol, *pieces: bytes) -> list[Event]:
-    """What a protocol hears, each message an event of its own."""
+    """What a protocol hears."""
     events: list[Event] = []
     for piece in pieces:
         protocol.receive_data(piece)
         while more := protocol.events_received():
-            for event in more:
-                events += one_by_one(event) if isinstance(event, Publishes) else [event]
+            events += more
     return events
-
-
-def one_by_one(many: Publishes) -> list[Event]:
-    return [Publish(topic, b"", b"", payload) for topic, payload in zip(*many, strict=True)]

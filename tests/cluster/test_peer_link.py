@@ -173,7 +173,7 @@ async def test_a_long_batch_gives_way_and_is_read_as_before(pair: Pair, monkeypa
         monkeypatch.setattr(module, "monotonic", tick)
     for turns in (0, 2):
         reader = FakeReader(turns)
-        end.pump._reader = reader  # type: ignore[assignment] # its `unfinished` is a property
+        end.pump._reader = reader
         end.receive(b"x")
         assert (end.transport.reading, len(end.pump.get_buffer(-1))) == (False, READ_BUFFER)
         while not end.transport.reading:  # noqa: ASYNC110 - the pump tells nobody

@@ -45,51 +45,6 @@ def test_take_gives_whole_frames_and_at_least_one(engine: Engine) -> None:
     assert box.outbox.take(5) == b"cccc"
 
 
-def single(frames: bytes) -> list[bytes]:
-    """Frames of four bytes."""
-    return [frames[at : at + 4] for at in range(0, len(frames), 4)]
-
-
-def test_many_frames_in_one_piece_are_dropped_one_by_one(engine: Engine) -> None:
-    box = Box(engine, 20)
-    box.push(b"0000", 1)
-    box.outbox.push_many(b"111122223333", box.consumers[0], single)
-    box.push(b"44444444", 1)
-    assert box.outbox.size == 20
-    assert box.outbox.take(5) == b"1111"
-    box.outbox.push_many(b"5555666677778888", box.consumers[2], single)
-    assert box.outbox.take() == b"44444444555566667777"[8:] + b"8888"
-    assert [consumer.dropped for consumer in box.consumers] == [2, 2, 0]
-
-
-@pytest.mark.parametrize("overflow", Overflow)
-def test_a_piece_is_the_same_as_its_frames(engine: Engine, overflow: Overflow) -> None:
-    for seed in range(30):
-        chance = random.Random(seed)
-        limit = chance.choice([50, 200])
-        whole, parted = boxes = Box(engine, limit, overflow), Box(engine, limit, overflow)
-        for _ in range(100):
-            frames = b"".join(b"%04d" % chance.randrange(10_000) for _ in range(chance.randrange(1, 15)))
-            consumer = chance.randrange(3)
-            whole.outbox.push_many(frames, whole.consumers[consumer], single)
-            for frame in single(frames):
-                parted.push(frame, consumer)
-            if chance.random() < 0.2:
-                for box in boxes:
-                    box.push(b"PONG", None)
-            if chance.random() < 0.1:
-                assert whole.outbox.take() == parted.outbox.take()
-            assert whole.outbox.size == parted.outbox.size
-            assert whole.outbox.overflowed == parted.outbox.overflowed
-            assert len(whole.ready) == len(parted.ready)
-        taken = b""
-        while whole.outbox.size:
-            taken += whole.outbox.take(chance.choice([1, 20]))
-        assert taken == parted.outbox.take()
-        assert [c.dropped for c in whole.consumers] == [c.dropped for c in parted.consumers]
-        assert whole.counters.overflowed == parted.counters.overflowed
-
-
 def test_drop_oldest(engine: Engine) -> None:
     """D6: whole messages, the oldest first, counted where they are missed."""
     box = Box(engine, 10)

@@ -56,7 +56,7 @@ many = st.builds(
     lambda runs: b"".join(f"PUB {name} {len(body)}\r\n{body}\r\n".encode() * times for name, body, times in runs),
     st.lists(st.tuples(topic, st.sampled_from(["", "21.5", "x" * 100]), st.integers(1, 25)), min_size=1, max_size=3),
 )
-"""In such numbers that they go through as runs (see exchange/runs.py)."""
+"""Publishes as a busy client sends them: the same ones, many times in a row."""
 subscribe = st.builds(
     lambda gap, p, group, s, end: (gap.join(["SUB", p, *([group] if group else []), s]) + end).encode(),
     space,
@@ -146,12 +146,32 @@ wide = st.sampled_from(
     st.lists(st.tuples(st.integers(0, 2), wide, st.just(0)), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 2), many, st.integers(0, 2**32)), min_size=1, max_size=4),
 )
-def test_the_same_bytes_out_of_runs(
+def test_the_same_bytes_out_of_many_in_a_row(
     rule: NamespaceRules, subscriptions: list[tuple[int, bytes, int]], steps: list[tuple[int, bytes, int]]
 ) -> None:
     fast = compiled()
     assert fast is not None
     assert play(fast, rule, subscriptions + steps) == play(PLAIN, rule, subscriptions + steps)
+
+
+@settings(max_examples=200)
+@given(
+    rules,
+    st.lists(st.tuples(st.integers(0, 2), wide, st.just(0)), min_size=1, max_size=6),
+    st.lists(st.tuples(topic, st.integers(1, 20), st.binary(max_size=12)), min_size=1, max_size=8),
+)
+@example(NamespaceRules(), [(1, b"SUB a 1\r\nUNSUB 1 9\r\n", 0)], [("a", 40, b"x")])
+def test_a_buffer_is_the_same_as_its_operations(
+    rule: NamespaceRules, subscriptions: list[tuple[int, bytes, int]], said: list[tuple[str, int, bytes]]
+) -> None:
+    """What is read at once goes out as it would if it had been read one operation at a time."""
+    operations = [
+        f"PUB {name} {len(load)}\r\n".encode() + load + b"\r\n" for name, times, load in said for _ in range(times)
+    ]
+    for engine in (PLAIN, compiled()):
+        assert engine is not None
+        whole = play(engine, rule, [*subscriptions, (0, b"".join(operations), 0)])
+        assert whole == play(engine, rule, [*subscriptions, *((0, operation, 0) for operation in operations)])
 
 
 def test_the_comparison_would_notice() -> None:

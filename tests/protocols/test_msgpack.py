@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumarole.protocols.msgpack import INCOMPLETE, Bounds, End, Event, Fault, Stream, Value, measure, pack
+from fumarole.protocols.msgpack import INCOMPLETE, Bounds, Event, Stream, Value, measure, pack, unpack
+from fumarole.protocols.stream import End, Fault
 
 BOUNDS = Bounds(length=10_000, depth=4, items=100)
 
@@ -16,7 +17,7 @@ def values(*pieces: bytes) -> list[object]:
     for piece in pieces:
         stream.receive_data(piece)
         events += stream.events_received()
-    assert not stream.fault
+    assert not stream.close_expected()
     assert all(isinstance(event, Value) and pack(event.data) is not None for event in events)
     return [event.data for event in events if isinstance(event, Value)]
 
@@ -117,7 +118,7 @@ def test_faults(raw: bytes, text: str) -> None:
     stream.receive_data(b"\x01" + raw + b"\x02" * 12_000)
     events = stream.events_received()
     assert events == [Value(1, b"\x01")]
-    assert text in stream.fault
+    assert text in unpack(stream.data_to_send())["Error"]
     assert stream.close_expected()
     stream.receive_data(b"\x01")
     assert stream.events_received() == []

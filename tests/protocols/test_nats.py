@@ -7,7 +7,6 @@ from fumarole.protocols import nats
 from fumarole.protocols.nats import (
     ClientProtocol,
     Connect,
-    End,
     Event,
     Info,
     Message,
@@ -20,6 +19,7 @@ from fumarole.protocols.nats import (
     Subscribe,
     Unsubscribe,
 )
+from fumarole.protocols.stream import End
 from tests.desk import events_of
 
 LIMITS = Limits(control_line=128, payload=1000)
@@ -183,12 +183,11 @@ odd = st.sampled_from([data for _, data, _ in FROM_CLIENTS + FAULTS] + [b"PU", b
 
 @given(st.lists(usual, min_size=1, max_size=5), st.lists(st.one_of(usual, usual, odd), max_size=20))
 def test_many_at_once_are_the_same_as_one_by_one(many: list[bytes], rest: list[bytes]) -> None:
-    """Buffers are swept: see `Protocol._sweep`. Byte by byte, they cannot be."""
     data = b"".join(many) * 20 + b"".join(rest) + b"".join(many)
-    swept, slow = ServerProtocol(LIMITS), ServerProtocol(LIMITS)
-    assert events_of(swept, data) == events_of(slow, *(bytes([byte]) for byte in data))
-    assert swept.data_to_send() == slow.data_to_send()
-    assert swept.close_expected() == slow.close_expected()
+    whole, slow = ServerProtocol(LIMITS), ServerProtocol(LIMITS)
+    assert events_of(whole, data) == events_of(slow, *(bytes([byte]) for byte in data))
+    assert whole.data_to_send() == slow.data_to_send()
+    assert whole.close_expected() == slow.close_expected()
 
 
 usual_to_a_client = st.builds(nats.message, words, words, st.binary(max_size=8))
@@ -201,17 +200,9 @@ odd_to_a_client = st.sampled_from([data for data, _ in FROM_SERVERS] + [b"MSG a 
 )
 def test_many_to_a_client_at_once_are_the_same_as_one_by_one(many: list[bytes], rest: list[bytes]) -> None:
     data = b"".join(many) * 20 + b"".join(rest) + b"".join(many)
-    swept, slow = ClientProtocol(LIMITS), ClientProtocol(LIMITS)
-    assert events_of(swept, data) == events_of(slow, *(bytes([byte]) for byte in data))
-    assert swept.data_to_send() == slow.data_to_send()
-
-
-@given(st.lists(st.tuples(words, blocks)), words)
-def test_messages_are_put_together_and_cut_again(many: list[tuple[bytes, bytes]], sid: bytes) -> None:
-    each = [nats.message(topic, sid, payload) for topic, payload in many]
-    together = nats.messages([topic for topic, _ in many], sid, [payload for _, payload in many])
-    assert together == b"".join(each)
-    assert nats.cut(together) == each
+    whole, slow = ClientProtocol(LIMITS), ClientProtocol(LIMITS)
+    assert events_of(whole, data) == events_of(slow, *(bytes([byte]) for byte in data))
+    assert whole.data_to_send() == slow.data_to_send()
 
 
 def test_a_large_payload_in_small_pieces_costs_no_more_than_its_bytes() -> None:

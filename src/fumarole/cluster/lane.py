@@ -12,7 +12,8 @@ a question which of two connections counts.
     changes, whole, messages … ──▶
            ◀──────────────────────  known
 
-A lane has the verbs of a session (`receive_data`, `tick`, …), so that the same loops can stand before it.
+A lane has the verbs of a session (`receive_data`, `tick`, …). It is a `Reader`, and the `LinkFallback` of a compiled
+one (sessions/reader.py).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from fumarole.protocols.link import (
     Spoken,
     frame,
 )
+from fumarole.protocols.stream import Data
 from fumarole.sessions.stream import State
 
 if TYPE_CHECKING:
@@ -56,8 +58,6 @@ WORK_OF_A_FRAME = 10
 class Lane:
     """START until both have proved themselves, then OPEN, at last CLOSED."""
 
-    verbose = False
-    echo = True
     claim = None
     unfinished = False
 
@@ -106,7 +106,7 @@ class Lane:
 
     # The verbs of the pump.
 
-    def receive_data(self, data: bytes) -> None:
+    def receive_data(self, data: Data) -> None:
         self.heard = True
         self.spent = 0
         if self.state is State.CLOSED:

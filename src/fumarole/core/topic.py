@@ -101,16 +101,10 @@ CHANNEL: Final = Grammar.CHANNEL
 # T1; T2: white space of any script, control characters and halves of surrogate pairs, which are no UTF-8, are out, and
 # wildcards are for patterns.
 _STRICT_TOPIC = re.compile(r"[-_A-Za-z0-9.]*")
-_STRICT_CHARACTERS = b"-_.0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _CHANNEL_TOPIC = re.compile(r"(?![.])[^\s\x00-\x20\x7f-\x9f\ud800-\udfff*>]+(?<![.])")
 _NOT_STRICT = re.compile(r"[^-_A-Za-z0-9.]")
 _NOT_CHANNEL = re.compile(r"[\s\x00-\x20\x7f-\x9f\ud800-\udfff]")
 _ALLOWED = {STRICT: "letters, digits, `-`, `_` and `.`", CHANNEL: "UTF-8, no white space, no control characters"}
-
-
-def is_strict(text: bytes) -> bool:
-    """Is it a topic, or several one after another, by the strict grammar? (What counts there is each character.)"""
-    return not text.translate(None, _STRICT_CHARACTERS)
 
 
 def check_topic(topic: str, grammar: Grammar = STRICT) -> None:

@@ -48,16 +48,7 @@ from fumarole.doors.flushing import LARGE_BATCH, Flushing, flush
 from fumarole.doors.read_size import ReadSize
 from fumarole.doors.turn_taking import LONG_BATCH, TurnTaking
 from fumarole.exchange.outbox import Outbox
-
-
-class Reader(Protocol):
-    """What takes the bytes: the session itself, or the compiled reader before it."""
-
-    unfinished: bool
-    """Was a part put off? `go_on` continues with it."""
-
-    def receive_data(self, data: Any) -> None: ...
-    def go_on(self) -> None: ...
+from fumarole.sessions.reader import Reader
 
 
 class Session(Reader, Protocol):

@@ -17,12 +17,13 @@ from fumarole.doors.flushing import FlushTogether, flush
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins, TooLateError, TooManyLoginsError
 from fumarole.doors.placement import Placement
-from fumarole.doors.pump import Policies, Pump, Reader
+from fumarole.doors.pump import Policies, Pump
 from fumarole.doors.read_size import adaptive
 from fumarole.doors.release import release
 from fumarole.doors.slow_consumers import SlowConsumers
 from fumarole.doors.standstill import StandstillCheck
 from fumarole.exchange.node import Node
+from fumarole.sessions.reader import Reader
 from fumarole.sessions.stream import UNANSWERED_PINGS, Peer, StreamSession
 
 warn = LogLimiter(logging.getLogger(__name__))

@@ -314,12 +314,12 @@ class Exchange:
             block = headers.build([("Producer", producer.identity), ("Metadata", gone)])
             self.say(plan, Publication(FORGOTTEN, producer.identity.encode(), "", block))
 
-    def count_unheard(self, size: int, count: int = 1) -> None:
-        """So many publications, together of this size, reached nobody (D3)."""
+    def count_unheard(self, size: int) -> None:
+        """A publication of this size reached nobody (D3)."""
         counters = self.counters
-        counters.received += count
+        counters.received += 1
         counters.received_bytes += size
-        counters.unheard += count
+        counters.unheard += 1
 
     def _fill(self, plan: Plan, topic: str | None) -> bool:
         """Puts into the plan who is at its nodes now. False: that depends on the topic, and there is none."""

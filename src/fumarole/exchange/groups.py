@@ -39,13 +39,6 @@ class Group:
         return members[self.turn * len(members) // FULL_TURN]
 
 
-def turns(group: Group, members: int, messages: int) -> list[int]:
-    """The places of the members that so many messages point at, one after another; all are taken as they come."""
-    first = group.turn + STEP
-    group.turn = (group.turn + STEP * messages) % FULL_TURN
-    return [turn % FULL_TURN * members // FULL_TURN for turn in range(first, first + STEP * messages, STEP)]
-
-
 def has_room(member: Consumer, weight: int) -> bool:
     """Is it healthy (G3)?"""
     return not member.resting and member.outlet.has_room(weight)

@@ -1,10 +1,8 @@
 """What waits to leave on one connection: whole frames, in order, bounded in bytes (D6)."""
 
 from collections import deque
-from collections.abc import Callable
 from enum import Enum
-from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.counters import Counters
@@ -20,17 +18,6 @@ class Overflow(Enum):
 
 WALK = 256
 """Control frames that one push gets past to find a message to drop; behind more of them, the new one goes."""
-
-
-Cut = Callable[[bytes], list[bytes]]
-"""Frames that stand one after another, each again by itself. What a frame is, only its protocol knows."""
-
-
-class Many(NamedTuple):
-    """Whose many frames in one piece are, and how to part them should some have to go."""
-
-    consumer: Consumer
-    cut: Cut
 
 
 class Outbox:
@@ -60,7 +47,7 @@ class Outbox:
         self._held: deque[bytes] = deque()
         """Control frames that dropping has met. They leave before all others, and are not met again."""
         self._frames: deque[bytes] = deque()
-        self._of: deque[Consumer | Many | None] = deque()
+        self._of: deque[Consumer | None] = deque()
         """Whose each frame is. Beside the frames: a pair for each would take more memory than most frames do."""
         self.ready = ready
         self.owner = owner
@@ -95,18 +82,6 @@ class Outbox:
         self._frames.append(frame)
         self._of.append(consumer)
 
-    def push_many(self, frames: bytes, consumer: Consumer, cut: Cut) -> None:
-        """Takes many frames, one after another in one piece, as `push` would take each."""
-        if self.size + len(frames) > self._limit:
-            for frame in cut(frames):
-                self.push(frame, consumer)
-            return
-        if not self.size:
-            self.ready.append(self.owner)
-        self.size += len(frames)
-        self._frames.append(frames)
-        self._of.append(Many(consumer, cut))
-
     def take(self, most: int = 1 << 62) -> bytes:
         """The oldest frames, whole, up to so many bytes (but at least one frame)."""
         if self.size <= most:
@@ -117,11 +92,8 @@ class Outbox:
         length = 0
         while self.size > length:
             following = self._held[0] if self._held else self._frames[0]
-            if length + len(following) > most:
-                if taken:
-                    break
-                if not self._held and self._part_oldest():
-                    continue
+            if taken and length + len(following) > most:
+                break
             if self._held:
                 self._held.popleft()
             else:
@@ -132,17 +104,6 @@ class Outbox:
         self.size -= length
         return b"".join(taken)
 
-    def _part_oldest(self) -> bool:
-        """Makes single frames of the oldest piece. False: it is one."""
-        many = self._of[0]
-        if not isinstance(many, Many):
-            return False
-        self._of.popleft()
-        frames = many.cut(self._frames.popleft())
-        self._frames.extendleft(reversed(frames))
-        self._of.extendleft(repeat(many.consumer, len(frames)))
-        return True
-
     def clear(self) -> None:
         """Forgets everything. (Frames hold on to consumers, and those to their session, when a connection is gone.)"""
         self._held.clear()
@@ -152,8 +113,7 @@ class Outbox:
 
     def messages(self) -> int:
         """How many frames of consumers wait here."""
-        pieces = zip(self._frames, self._of, strict=True)
-        return sum(len(of.cut(frame)) if isinstance(of, Many) else of is not None for frame, of in pieces)
+        return sum(consumer is not None for consumer in self._of)
 
     def _make_room(self, length: int, consumer: Consumer | None) -> bool:
         if consumer is None:
@@ -179,13 +139,11 @@ class Outbox:
     def _drop_oldest(self, length: int) -> None:
         steps = WALK
         while self._frames and self.size + length > self._limit and steps:
-            self._part_oldest()
             frame, consumer = self._frames.popleft(), self._of.popleft()
             if consumer is None:
                 self._held.append(frame)
                 steps -= 1
             else:
-                assert not isinstance(consumer, Many)
                 self.size -= len(frame)
                 self._count_drop(consumer)
 

@@ -24,13 +24,11 @@ looked at, and whoever asks for plan after plan stops where that has become too 
 from __future__ import annotations
 
 from array import array
-from contextlib import suppress
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 from fumarole.core.errors import FumaroleError, TopicError
 from fumarole.core.index import Node
-from fumarole.core.topic import Grammar, check_topic, is_strict
+from fumarole.core.topic import check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.groups import Group
 from fumarole.exchange.permissions import Permissions
@@ -98,10 +96,7 @@ class Plans:
 
     def __init__(self, exchange: Exchange, permissions: Permissions | None) -> None:
         self._exchange = exchange
-        self._index = exchange.index
         self._permissions = permissions
-        self.right: dict[bytes, Plan] = {}
-        """Those that were found since somebody last came or went: nothing about them needs to be looked at."""
         self._known: dict[bytes, tuple[Plan, int]] = {}
         self._known_bytes = 0
         self._generation = 0
@@ -111,7 +106,6 @@ class Plans:
 
     def age(self) -> None:
         """Somebody came or went."""
-        self.right.clear()
         self._changes += 1
         if self._changes >= len(self._known):
             self._known.clear()
@@ -124,40 +118,13 @@ class Plans:
 
     def find(self, topic: bytes) -> Plan:
         """The plan of a topic. Raises TopicError or Denied where it may not be published."""
-        plan = self.right.get(topic)
-        if plan is None:
-            known = self._known.get(topic)
-            plan = None if known is None else self._made_right(topic, *known)
-            if plan is None:
-                return self._learn(topic)
-            self.right[topic] = plan
-        return plan
-
-    def find_many(self, topics: list[bytes], most: int) -> list[Plan | None]:
-        """The plan of each topic; None where it is up to `find`: it may not be published, or by then more than `most`
-        was looked at.
-        """
-        plans = list(map(self.right.get, topics))
-        if None in plans:
-            end = self._index.looked_at + most
-            missing = dict.fromkeys([topic for topic, plan in zip(topics, plans, strict=True) if plan is None])
-            found = self._learn_many([topic for topic in missing if topic not in self._known], end)
-            for topic in missing:
-                if self._index.looked_at > end:
-                    break
-                if topic not in found:
-                    with suppress(FumaroleError):
-                        found[topic] = self.find(topic)
-            plans = [found.get(topic) if plan is None else plan for topic, plan in zip(topics, plans, strict=True)]
-        return plans
-
-    def _made_right(self, topic: bytes, plan: Plan, made: int) -> Plan | None:
-        """The plan, if it is still that of its topic, as it is now."""
-        if made != self._generation:
-            if not self._still_holds(topic, made):
-                return None
-            self._known[topic] = plan, self._generation
-        return plan if plan.version == self._index.version or self._exchange.renew(plan) else None
+        plan, made = self._known.get(topic, (None, 0))
+        if plan is not None and made != self._generation and self._still_holds(topic, made):
+            made = self._generation
+            self._known[topic] = plan, made
+        if plan is not None and made == self._generation and self._exchange.renew(plan):
+            return plan
+        return self._learn(topic)
 
     def _learn(self, topic: bytes) -> Plan:
         text = decode_topic(topic)
@@ -165,32 +132,12 @@ class Plans:
         if self._permissions is not None and not self._permissions.allows(text):
             raise Denied(text)
         plan = self._exchange.plan(text)
-        self._keep({topic: plan}, len(topic))
-        return plan
-
-    def _learn_many(self, topics: list[bytes], end: int) -> dict[bytes, Plan]:
-        """The plans of those that are new, if there is nothing about any that has to be looked at closely; of the first
-        of them, if the index comes to this end."""
-        together = b"".join(topics)
-        is_free = self._permissions is None and self._exchange.grammar is Grammar.STRICT
-        if not topics or not is_free or not is_strict(together):
-            return {}
-        plan, index = self._exchange.plan, self._index
-        plans = {}
-        for topic, text in zip(topics, b" ".join(topics).decode().split(" "), strict=True):
-            plans[topic] = plan(text)
-            if index.looked_at > end:
-                break
-        self._keep(plans, len(together))
-        return plans
-
-    def _keep(self, plans: dict[bytes, Plan], size: int) -> None:
-        self._known_bytes += size
-        if len(self._known) + len(plans) > PLANS_KEPT or self._known_bytes > TOPICS_KEPT:
+        self._known_bytes += len(topic)
+        if len(self._known) >= PLANS_KEPT or self._known_bytes > TOPICS_KEPT:
             self._known.clear()
-            self.right.clear()
-            self._known_bytes = size
-        self._known.update(zip(plans, zip(plans.values(), repeat(self._generation)), strict=False))
+            self._known_bytes = len(topic)
+        self._known[topic] = plan, self._generation
+        return plan
 
     def _still_holds(self, topic: bytes, made: int) -> bool:
         """Has no change since then a literal prefix that this topic begins with?"""

@@ -5,23 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fumarole.exchange.exchange import PURE, Parts
+
+if TYPE_CHECKING:
+    from fumarole.sessions.msgpack import MsgPackSession
+    from fumarole.sessions.nats import NatsSession
+    from fumarole.sessions.reader import LinkFallback, Reader
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The parts that exchanges are made of, and what stands before a session or a link (None: nothing).
+    """The parts that exchanges are made of, and the readers before sessions and lanes (sessions/reader.py; None: none).
 
     And what lets a node that is killed hang up at once (heir.pyx), where there is such a thing.
     """
 
     name: str
     parts: Parts
-    nats_reader: Callable[[Any], Any] | None = None
-    msgpack_reader: Callable[[Any], Any] | None = None
-    link_reader: Callable[[Any], Any] | None = None
+    nats_reader: Callable[[NatsSession], Reader] | None = None
+    msgpack_reader: Callable[[MsgPackSession], Reader] | None = None
+    link_reader: Callable[[LinkFallback], Reader] | None = None
     appoint_heir: Callable[[], int] | None = None
 
 

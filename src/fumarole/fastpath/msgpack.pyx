@@ -20,6 +20,7 @@ from libc.math cimport isfinite
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from fumarole.fastpath.nats cimport INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
 from fumarole.fastpath.plans cimport Group, Plan, Plans
 
@@ -34,21 +35,14 @@ cdef object OPEN = State.OPEN
 
 cdef extern from *:
     """
-    /* What looking at a value can find instead of its length. */
-    #define INCOMPLETE 0
-    #define ODD -1
     #define IDENTITY 36
     #define HEAD 40                 /* 93 d9 24, the identity, 80 */
     #define PREFIX 9                /* "readings." */
     #define LONGEST 49              /* bytes of a usual reading */
     #define SHORT 4096              /* bytes of a value that is handed over alone */
     #define ITEMS 4096
-    #define WORK_AT_ONCE 50000
-    #define WORK_OF_A_HAND_OVER 50
-    #define WORK_OF_THE_SESSION 3
     """
-    const Py_ssize_t INCOMPLETE, ODD, IDENTITY, HEAD, PREFIX, LONGEST, SHORT, ITEMS, WORK_AT_ONCE
-    const Py_ssize_t WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION
+    const Py_ssize_t IDENTITY, HEAD, PREFIX, LONGEST, SHORT, ITEMS
 
 assert reading_topic("") == "readings."
 
@@ -232,7 +226,7 @@ cdef class MsgPackReader:
     cdef bint ready(self) except -1:
         """Is the session one whose readings are taken here?"""
         session = self.session
-        if not session.publishes or session.state is not OPEN or session.pending or session.unfinished:
+        if not session.publishes or session.state is not OPEN or session.wanted() or session.unfinished:
             return False
         if self.exchange is not session.exchange:
             self.exchange = session.exchange
@@ -267,7 +261,7 @@ cdef class MsgPackReader:
                     self.session.receive_data(PyBytes_FromStringAndSize(<const char*>at, size))
                     self.work += WORK_OF_A_HAND_OVER + <Py_ssize_t>self.session.spent * WORK_OF_THE_SESSION
                     at += size
-                    if self.session.unfinished or self.session.pending:
+                    if self.session.unfinished or self.session.wanted():
                         self.take_back()
                     continue
             self.rest = PyBytes_FromStringAndSize(<const char*>at, end - at)

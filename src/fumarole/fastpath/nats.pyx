@@ -3,8 +3,8 @@
 
 It is the fused copy of protocols/nats.py (parsing), sessions/nats.py (meaning) and exchange/exchange.py (routing), for the two
 operations that come by the million and in the form in which clients send them. Everything else, every other operation, odd
-spelling, error and surprise, is handed line by line to the session, which is the definition; so this loop has no errors of
-its own to report. tests/fastpath holds both equal, byte for byte.
+spelling, error and surprise, is handed line by line to the session, which is the definition (sessions/reader.py); so this loop
+has no errors of its own to report. tests/fastpath holds both equal, byte for byte.
 
     PUB volcanoes.usa.atka 4␍␊21.5␍␊     becomes, for a consumer with the sid 7,
     MSG volcanoes.usa.atka 7 4␍␊21.5␍␊

@@ -175,10 +175,6 @@ cdef class Outbox:
         if place != NULL:
             memcpy(place, PyBytes_AS_STRING(frame), length)
 
-    def push_many(self, bytes frames, Consumer consumer, cut):
-        for frame in cut(frames):
-            self.push(frame, consumer)
-
     cdef char* reserve(self, Py_ssize_t length, Consumer consumer) except? NULL:
         """Room for a frame that the caller now writes; NULL: it was dropped."""
         if self.size + length > self.limit and not self.make_room(length, consumer):

@@ -54,7 +54,6 @@ cdef class Plans:
     cdef object grammar
     cdef bint strict
     cdef object permissions
-    cdef readonly dict right    # always empty: what is known is found as fast here
     cdef Entry* entries
     cdef Py_ssize_t capacity
     cdef Py_ssize_t used

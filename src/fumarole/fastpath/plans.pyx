@@ -19,9 +19,6 @@ from libc.string cimport memcmp, memcpy, memset
 
 from fumarole.fastpath.index cimport Index, Node
 
-from contextlib import suppress
-
-from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import PRIVATE
 from fumarole.core.topic import Grammar, check_topic
 from fumarole.exchange.plans import Denied, decode_topic
@@ -155,7 +152,6 @@ cdef class Plans:
         self.grammar = exchange.grammar
         self.strict = exchange.grammar is Grammar.STRICT
         self.permissions = permissions
-        self.right = {}
 
     def __dealloc__(self):
         self.clear()
@@ -181,19 +177,6 @@ cdef class Plans:
     def find(self, bytes topic):
         """The plan of a topic. Raises TopicError or Denied where it may not be published."""
         return self.known(topic, len(topic)) or self.learn(topic, len(topic))
-
-    def find_many(self, list topics, long long most):
-        """The plan of each topic; None where it is up to `find`: it may not be published, or by then more than `most` was
-        looked at."""
-        cdef long long end = self.index.looked_at + most
-        plans = []
-        for topic in topics:
-            plan = None
-            if self.index.looked_at <= end:
-                with suppress(FumaroleError):
-                    plan = self.find(topic)
-            plans.append(plan)
-        return plans
 
     cdef Plan known(self, const char* topic, Py_ssize_t length):
         """The plan of a topic that was asked for before, if it is still right as it is; else None, and `learn` sees to it."""

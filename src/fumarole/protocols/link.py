@@ -21,6 +21,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import msgspec
 
 from fumarole.core.errors import FumaroleError
+from fumarole.protocols.stream import Data
 
 PROTOCOL = 1
 """Nodes that speak another one are refused."""
@@ -288,7 +289,7 @@ class LinkProtocol:
         self._data = bytearray()
         self._wanted = 0
 
-    def receive_data(self, data: bytes) -> None:
+    def receive_data(self, data: Data) -> None:
         self._data += data
 
     def wanted(self) -> int:

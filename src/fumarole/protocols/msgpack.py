@@ -5,8 +5,8 @@ trusted that has only been announced, and what is unpacked is known to be whole 
 
     93 d9 24 <36 bytes> 80 cb <8 bytes>       ["2f1c…", {}, 21.5]
 
-`Stream` is both ends; what the values mean is the session's and the client's matter. It has the five verbs of every
-protocol here.
+`Stream` is both ends, with the five verbs of protocols/stream.py. What the values mean is the session's and the
+client's matter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from fumarole.core.errors import FumaroleError
+from fumarole.protocols.stream import End, Fault, StreamProtocol
 
 
 class Value(NamedTuple):
@@ -25,15 +25,7 @@ class Value(NamedTuple):
     raw: bytes
 
 
-class End(NamedTuple):
-    """The peer has sent all it ever will."""
-
-
 Event = Value | End
-
-
-class Fault(FumaroleError):
-    """The peer sent what is not MsgPack, or more of it than is allowed."""
 
 
 class Bounds(NamedTuple):
@@ -46,7 +38,7 @@ class Bounds(NamedTuple):
 
 
 INCOMPLETE = -1
-SWEEP = 4_096
+AT_ONCE = 4_096
 """Bytes that are turned into values at once: whoever asks may have others to serve before the rest."""
 
 # What follows the first byte: how many bytes are fixed, how many say a length, and what that length counts.
@@ -161,84 +153,47 @@ def _announced(first: int) -> tuple[int, int, int | None]:
     raise Fault("an extension type" if first in _EXTENSIONS else "a byte that begins no MsgPack value")
 
 
-class Stream:
+class Stream(StreamProtocol[Value]):
     """Bytes in, values out."""
 
     def __init__(self, bounds: Bounds = Bounds()) -> None:  # noqa: B008 (immutable)
+        super().__init__()
         self._ruler = Ruler(bounds)
-        self._pending = bytearray()
-        self._out: list[bytes] = []
-        self._ended = False
-        self._closing = False
-        self.fault = ""
-        """Why the stream is over, if that is the peer's fault."""
-
-    def receive_data(self, data: bytes) -> None:
-        """Bytes from the peer, cut anywhere."""
-        if not self._closing:
-            self._pending += data
-
-    def receive_eof(self) -> None:
-        """The peer has closed its side."""
-        self._ended = True
-
-    def events_received(self) -> list[Event]:
-        """The first values that are whole; there may be more of them."""
-        events: list[Event] = []
-        data, at = self._pending, 0
-        try:
-            while (
-                at < SWEEP and len(data) - at >= self._ruler.needed and (end := self._ruler.end(data, at)) != INCOMPLETE
-            ):
-                raw = bytes(data[at:end])
-                events.append(Value(unpack(raw), raw))
-                at = end
-        except Fault as fault:
-            self.fault = str(fault)
-            self._closing = True
-            at = len(data)
-        del self._pending[:at]
-        if self._ended and not events and not self._closing:
-            self._closing = True
-            events.append(End())
-        return events
-
-    def put_back(self, events: list[Event]) -> None:
-        """These are to be heard again later."""
-        self._pending[:0] = b"".join(event.raw for event in events if isinstance(event, Value))
-        self._ruler.begin()
-
-    @property
-    def pending(self) -> int:
-        """Bytes that were received and are not yet events."""
-        return len(self._pending)
 
     def reclaim(self) -> bytes:
-        """Gives those bytes back."""
-        pending = bytes(self._pending)
-        self._pending.clear()
         self._ruler.begin()
-        return pending
+        return super().reclaim()
+
+    def _parse(self, events: list[Event]) -> int:
+        """The first values that are whole."""
+        data, at = self._pending, 0
+        while at < AT_ONCE and len(data) - at >= self._ruler.needed:
+            end = self._ruler.end(data, at)
+            if end == INCOMPLETE:
+                break
+            raw = bytes(data[at:end])
+            events.append(Value(unpack(raw), raw))
+            at = end
+        self._needed = self._ruler.needed
+        return at
+
+    def _error(self, text: str) -> bytes:
+        return error(text)
 
     def send(self, value: Any) -> None:
         """Queues a value for the peer."""
         self._out.append(pack(value))
-
-    def data_to_send(self) -> bytes:
-        """Bytes for the peer."""
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
-
-    def close_expected(self) -> bool:
-        """After sending, the connection is over."""
-        return self._closing
 
 
 def pack(value: Any) -> bytes:
     """A value as MsgPack."""
     packed: bytes = msgpack.packb(value)
     return packed
+
+
+def error(text: str) -> bytes:
+    """What a peer is told that did something wrong."""
+    return pack({"Error": text})
 
 
 def unpack(raw: bytes) -> Any:

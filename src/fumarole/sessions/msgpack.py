@@ -29,7 +29,6 @@ from fumarole.core.query.tree import Query
 from fumarole.core.topic import check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.node import Node
-from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
 from fumarole.exchange.readings import (
     Reading,
@@ -40,7 +39,8 @@ from fumarole.exchange.readings import (
     check_speaks_for,
     reading_topic,
 )
-from fumarole.protocols.msgpack import Bounds, End, Stream, Value, pack
+from fumarole.protocols.msgpack import Bounds, Event, Stream, Value, error, pack
+from fumarole.protocols.stream import End
 from fumarole.sessions.stream import Claim, Peer, State, StreamSession
 
 SUBSCRIPTION = frozenset({"where", "topic", "group"})
@@ -49,8 +49,6 @@ CLAIM = frozenset({"user", "pass", "token"})
 FORGET = frozenset({"forget"})
 KEY = b"1"
 """A connection has one consumer."""
-WORK_AT_ONCE = 20_000
-"""Twenty milliseconds or so, in messages put into outboxes; a byte of a value, which may be an item, is the same."""
 WORK_OF_A_DIFF = 10
 IDENTITY_BYTES = 38
 """What the id of a producer takes in a diff."""
@@ -63,15 +61,14 @@ class MsgPackSession(StreamSession):
 
     takes_readings = True
     """The compiled reader may write readings straight into its outbox, unless diffs are late."""
+    NOT_ADMITTED = "this token, or user and password, are not known here"
 
     def __init__(self, node: Node, peer: Peer, now: float, owner: Any, namespace: str) -> None:
-        super().__init__(node, peer, now, owner)
+        protocol = Stream(Bounds(length=node.limits.msgpack_value, depth=node.limits.msgpack_depth))
+        super().__init__(node, peer, now, owner, protocol)
         self._namespace = namespace
-        self._stream = Stream(Bounds(length=node.limits.msgpack_value, depth=node.limits.msgpack_depth))
         self.publishes = False
         """It has said a reading, and may go on with more of them."""
-        self.spent = 0
-        """Work that what came last was."""
         self._late = Diff()
         """What the subscriber has not been told yet, for want of room."""
         self._confirmed = False
@@ -79,19 +76,6 @@ class MsgPackSession(StreamSession):
         self._early: list[Publication] = []
         """What a member of a group was chosen for before that, by nodes that knew of it already; told afterwards."""
         self._early_bytes = 0
-
-    def receive_data(self, data: bytes) -> None:
-        self.heard = True
-        if self.state is not State.CLOSED:
-            self._stream.receive_data(data)
-        self._advance()
-
-    def go_on(self) -> None:
-        self._advance()
-
-    def receive_eof(self) -> None:
-        self._stream.receive_eof()
-        self._advance()
 
     def tick(self, now: float) -> None:
         """The handshake's deadline, and diffs that were late. Who has said something may be silent for ever: whether it
@@ -102,28 +86,11 @@ class MsgPackSession(StreamSession):
         elif self._late:
             self._catch_up()
 
-    @property
-    def pending(self) -> int:
-        """Bytes of a value that is half received; for the compiled reader."""
-        return self._stream.pending
-
-    def reclaim(self) -> bytes:
-        """Those bytes, given back; for the compiled reader."""
-        return self._stream.reclaim()
-
-    def admit(self, user: User | None) -> None:
-        self.claim = None
-        if self.state is not State.START:
-            return
-        if user is None:
-            self.fail("this token, or user and password, are not known here")
-        else:
-            self._user = user
-            self._join(user.namespace)
-            self._advance()
+    def _begin(self, namespace: str) -> None:
+        self._join(namespace)
 
     def _error(self, text: str) -> bytes:
-        return pack({"Error": text})
+        return error(text)
 
     # An outlet of the exchange.
 
@@ -182,27 +149,12 @@ class MsgPackSession(StreamSession):
 
     # Values.
 
-    def _advance(self) -> None:
-        """Goes through what has come. Where that is very much work, the rest is put off: others want their turn."""
-        self.unfinished = False
-        self.spent = 0
-        while self.state is not State.CLOSED and self.claim is None:
-            events = self._stream.events_received()
-            for following, event in enumerate(events, 1):
-                if isinstance(event, End):
-                    self.close()
-                    return
-                self.spent += self._value(event) + len(event.raw)
-                if self.close_expected():
-                    return
-                self.unfinished = self.spent >= WORK_AT_ONCE and (following < len(events) or self._stream.pending > 0)
-                if self.unfinished or self.claim:
-                    self._stream.put_back(events[following:])
-                    return
-            if self._stream.close_expected():
-                self.fail(self._stream.fault)
-            if not events:
-                return
+    def _take(self, event: Event) -> int:
+        """A byte of a value, which may be an item, is as much work as a message put into an outbox."""
+        if isinstance(event, End):
+            self.close()
+            return 0
+        return len(event.raw) + self._value(event)
 
     def _value(self, event: Value) -> int:
         """How much work it was: to how many it went, and what was looked at to find them."""

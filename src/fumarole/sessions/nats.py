@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from contextlib import suppress
-from itertools import chain, groupby
-from operator import is_not
+from itertools import chain
 from typing import Any
 
 from fumarole.core import headers
-from fumarole.core.errors import FumaroleError, PatternError, TopicError
+from fumarole.core.errors import PatternError, TopicError
 from fumarole.core.publication import Publication
-from fumarole.core.topic import Grammar, check_topic, parse_pattern
+from fumarole.core.topic import check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
-from fumarole.exchange.permissions import User
-from fumarole.exchange.plans import Denied, Plans, decode_topic, reaches_nobody
+from fumarole.exchange.plans import Denied, Plans, decode_topic
 from fumarole.exchange.readings import ReadingError, check_speaks_for
-from fumarole.exchange.runs import SHORTEST_RUN, Run, publish_run
 from fumarole.protocols import nats
-from fumarole.protocols.nats import Publish, Publishes
+from fumarole.protocols.nats import Publish
+from fumarole.protocols.stream import End
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
 from fumarole.sessions.nats_forms import EMPTY, FORM, form_of, reading_of
@@ -30,15 +27,13 @@ from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, Peer, 
 
 PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
-DOLLAR = ord("$")
+DOLLAR = b"$"
 TOO_MUCH_WAITS = "Too Many Unconfirmed Operations"
 NO_ROOM = "the answer has {} bytes, and with what waits for you already that is more than your outbox holds"
-WORK_AT_ONCE = 20_000
-"""Twenty milliseconds or so, in messages put into outboxes; and what operations take besides, in the same."""
 WORK_OF_A_PUBLISH = 3
+"""What operations take besides the messages that they put into outboxes, in the unit of `WORK_AT_ONCE`."""
 WORK_OF_A_CONTROL = 15
 WORK_OF_A_REPORT = 20_000
-WITHOUT_END = 1 << 62
 
 
 class NatsSession(StreamSession):
@@ -46,15 +41,14 @@ class NatsSession(StreamSession):
 
     takes_nats_frames = True
     """The compiled reader may write MSG and HMSG straight into its outbox."""
+    NOT_ADMITTED = "Authorization Violation"
 
     def __init__(self, node: Node, peer: Peer, now: float, owner: Any) -> None:
-        super().__init__(node, peer, now, owner)
-        self.verbose = True
-        self._protocol = nats.ServerProtocol(node.limits)
+        protocol = nats.ServerProtocol(node.limits)
+        super().__init__(node, peer, now, owner, protocol)
+        self._protocol: nats.ServerProtocol = protocol
         self._protocol.greeted = not node.authentication
-        self._put_off: list[nats.Event] = []
-        self.spent = 0
-        """Work that what came last was."""
+        self.verbose = True
         self._no_responders = False
         self._quiet_since = now
         self._pings = 0
@@ -69,32 +63,6 @@ class NatsSession(StreamSession):
             if lame_duck:
                 options["ldm"] = True
             self.outbox.push(nats.info(options))
-
-    # The verbs of the pump.
-
-    def receive_data(self, data: bytes) -> None:
-        """Bytes from the client."""
-        self.heard = True
-        if self.state is not State.CLOSED:
-            self._protocol.receive_data(data)
-        self.spent = WORK_AT_ONCE - self._advance(WORK_AT_ONCE)
-
-    def go_on(self) -> None:
-        """With what was put off."""
-        self.spent = WORK_AT_ONCE - self._advance(WORK_AT_ONCE)
-
-    def receive_eof(self) -> None:
-        """The client has closed its side."""
-        self._protocol.receive_eof()
-        self._advance()
-
-    def wanted(self) -> int:
-        """How many more bytes the operation that is half received takes; for the compiled reader."""
-        return self._protocol.wanted() if self.claim is None else 0
-
-    def reclaim(self) -> bytes:
-        """What was received and not yet acted upon, given back; for the compiled reader."""
-        return self._protocol.reclaim()
 
     def tick(self, now: float) -> None:
         """Time passes: the handshake's deadline, and the search for signs of life."""
@@ -113,19 +81,6 @@ class NatsSession(StreamSession):
                     self._quiet_since = now
                     self.outbox.push(nats.PING)
 
-    def admit(self, user: User | None) -> None:
-        """The claim was looked at: it belongs to this user, or to nobody."""
-        self.claim = None
-        if self.state is not State.START:
-            return
-        if user is None:
-            self.fail("Authorization Violation")
-            return
-        self._user = user
-        self._protocol.greeted = True
-        self._begin(user.namespace)
-        self._advance(WORK_AT_ONCE)
-
     # An outlet of the exchange.
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
@@ -140,13 +95,6 @@ class NatsSession(StreamSession):
         if consumer.limit and consumer.accepted >= consumer.limit:
             self.expire(consumer)
 
-    def accept_run(self, consumer: Consumer, run: Run) -> None:
-        frames = run.forms.get(consumer.key)
-        if frames is None:
-            frames = run.forms[consumer.key] = nats.messages(run.topics, consumer.key, run.payloads)
-        consumer.accepted += len(run)
-        self.outbox.push_many(frames, consumer, nats.cut)
-
     def expire(self, consumer: Consumer) -> None:
         """The consumer has had all it asked for."""
         if self._consumers.pop(consumer.key, None) is not None and self.exchange is not None:
@@ -156,41 +104,11 @@ class NatsSession(StreamSession):
 
     # Operations.
 
-    def _advance(self, work: int = WITHOUT_END) -> int:
-        """Goes through what has come. Where that is more work than this, the rest is put off. What is left of it."""
-        publish = self._publish
-        self.unfinished = False
-        while self.state is not State.CLOSED and self.claim is None:
-            events = self._put_off or self._protocol.events_received()
-            self._put_off = []
-            for at, event in enumerate(events, 1):
-                if type(event) is Publishes:
-                    done, work = self._publish_many(event, work)
-                    if self.close_expected():
-                        return work
-                    if done < len(event.topics):
-                        self._put_off = [Publishes(event.topics[done:], event.payloads[done:]), *events[at:]]
-                        self.unfinished = True
-                        return work
-                elif type(event) is Publish:
-                    work -= publish(event) + WORK_OF_A_PUBLISH
-                    if self.close_expected():
-                        return work
-                else:
-                    work -= WORK_OF_A_CONTROL
-                    self._control(event)
-                    if self.close_expected():
-                        return work
-                if work <= 0 and at < len(events):
-                    self._put_off = events[at:]
-                    self.unfinished = True
-                    return work
-            if self._protocol.close_expected():
-                self.outbox.push(self._protocol.data_to_send())
-                self.close()
-            if not events:
-                break
-        return work
+    def _take(self, event: nats.Event) -> int:
+        if isinstance(event, Publish):
+            return WORK_OF_A_PUBLISH + self._publish(event)
+        self._control(event)
+        return WORK_OF_A_CONTROL
 
     def _control(self, event: nats.Event) -> None:
         match event:
@@ -207,7 +125,7 @@ class NatsSession(StreamSession):
                 self._unsubscribe(event)
             case nats.Connect():
                 self._connect(event.options)
-            case nats.End():
+            case End():
                 self.close()
             case _:
                 raise AssertionError(event)
@@ -232,6 +150,7 @@ class NatsSession(StreamSession):
             self._begin(claim.user or claim.token or DEFAULT)
 
     def _begin(self, namespace: str) -> None:
+        self._protocol.greeted = True
         if self._join(namespace):
             self.okay()
 
@@ -282,102 +201,47 @@ class NatsSession(StreamSession):
                 self._ticket = self.node.confirmations.ticket()
         self.okay()
 
-    def _publish_many(self, event: Publishes, work: int) -> tuple[int, int]:
-        """As many of them as this much work is, in runs where they come so; how many, and what is left of the work."""
-        exchange, plans = self._joined()
-        topics, payloads = event
-        # Where each is answered, or may be for the node itself, no two are alike.
-        if self.verbose or exchange.grammar is not Grammar.STRICT or len(topics) < SHORTEST_RUN:
-            return self._publish_each(topics, payloads, work)
-        looked_at = exchange.index.looked_at
-        found = plans.find_many(topics, work)
-        work -= exchange.index.looked_at - looked_at
-        if sum(map(is_not, found, found[1:])) * SHORTEST_RUN > len(topics):
-            return self._publish_each(topics, payloads, work)
-        done = 0
-        for plan, same in groupby(found):
-            length = len(list(same))
-            each = WORK_OF_A_PUBLISH if plan is None else WORK_OF_A_PUBLISH + len(plan.consumers) + len(plan.groups)
-            end = done + min(length, 1 + max(work, 0) // each)
-            run = Run(topics[done:end], payloads[done:end])
-            if plan is not None and publish_run(exchange.counters, plan, run, self):
-                went, work = len(run), work - each * len(run)
-            else:
-                went, work = self._publish_each(run.topics, run.payloads, work)
-            done += went
-            if went < length or work <= 0 or self.close_expected():
-                break
-        return done, work
-
-    def _publish_each(self, topics: list[bytes], payloads: list[bytes], work: int) -> tuple[int, int]:
-        """One by one."""
-        exchange, plans = self._joined()
-        right, find, publish, verbose = plans.right.get, plans.find, exchange.publish, self.verbose
-        index = exchange.index
-        done = unheard = unheard_bytes = 0
-        for topic, payload in zip(topics, payloads, strict=True):
-            plan = right(topic)
-            if plan is None:
-                looked_at = index.looked_at
-                with suppress(FumaroleError):
-                    plan = find(topic)
-                work -= index.looked_at - looked_at
-            if plan is None or verbose or topic[0] == DOLLAR:
-                work -= self._publish(Publish(topic, b"", b"", payload))
-                if self.close_expected():
-                    break
-            elif not (plan.consumers or plan.groups or plan.couriers):  # `reaches_nobody`, without the call
-                unheard += 1
-                unheard_bytes += len(payload)
-            else:
-                publication = Publication(topic.decode(), payload)
-                before, after = nats.message_around_sid(topic, payload)
-                publication.form = FORM, before, after, before, after
-                work -= publish(plan, publication, self)
-            done += 1
-            work -= WORK_OF_A_PUBLISH
-            if work <= 0:
-                break
-        exchange.count_unheard(unheard_bytes, unheard)
-        return done, work
-
     def _publish(self, event: Publish) -> int:
-        """How much work it was: to how many entities it went, and what was looked at to find them."""
-        exchange, plans = self.exchange, self.plans
-        if exchange is None or plans is None:
-            exchange, plans = self._joined()
-        topic, raw_reply, block, payload = event
-        reply, looked_at = "", exchange.index.looked_at
+        """What a PUB means. How much work it was: to how many entities it went, and what was looked at to find them."""
+        exchange, plans = self._joined()
+        looked_at = exchange.index.looked_at
         try:
-            if raw_reply:
-                reply = decode_topic(raw_reply)
+            reply = ""
+            if event.reply:
+                reply = decode_topic(event.reply)
                 check_topic(reply, exchange.grammar)
-            plan = plans.find(topic) if topic[0] != DOLLAR else plans.find(self._own_topic(event))
-        except Denied:
-            exchange.counters.refused += 1
-            self._refuse(f'Permissions Violation for Publish to "{_shown(topic)}"')
-            return 0
-        except TopicError as error:
-            exchange.counters.refused += 1
-            self._refuse(f"Invalid Publish Subject: {error}")
-            return 0
+            topic = self._own_topic(event) if event.topic.startswith(DOLLAR) else event.topic
+            plan = plans.find(topic)
+            publication = Publication(topic.decode(), event.payload, reply, event.headers)
+            if PRODUCER in event.headers:
+                routed = self._read(exchange, plans, publication)
+            else:
+                routed = exchange.publish(plan, publication, self)
         except _Served:
             self.okay()
             return WORK_OF_A_REPORT
-        if block and PRODUCER in block:
-            routed = self._read(exchange, plans, event, reply)
-            return routed + exchange.index.looked_at - looked_at
-        if reaches_nobody(plan):
-            exchange.count_unheard(len(payload) + len(block))
-            routed = 0
-        else:
-            text = topic.decode() if topic[0] != DOLLAR else ""
-            routed = exchange.publish(plan, Publication(text, payload, reply, block), self)
+        except (Denied, ReadingError, TopicError) as error:
+            exchange.counters.refused += 1
+            self._refuse_publish(error)
+            return 0
         if reply and not routed:
-            self.nobody_heard(topic, reply)
-        if self.verbose:
-            self.okay()
+            self.nobody_heard(event.topic, reply)
+        self.okay()
         return routed + exchange.index.looked_at - looked_at
+
+    def _refuse_publish(self, error: Denied | ReadingError | TopicError) -> None:
+        if isinstance(error, Denied):
+            self._refuse(f'Permissions Violation for Publish to "{_shown(error.topic.encode())}"')
+        elif isinstance(error, ReadingError):
+            self._refuse(f"Invalid Reading: {error}")
+        else:
+            self._refuse(f"Invalid Publish Subject: {error}")
+
+    def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
+        """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
+        publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
+        check_speaks_for(self._user, publication.reading.producer)
+        return exchange.read(publication, plans, self.now, self)
 
     def _own_topic(self, event: Publish) -> bytes:
         """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""
@@ -412,27 +276,6 @@ class NatsSession(StreamSession):
                 confirmations.after(confirmations.ticket(), lambda: self._answer(reply, text))
 
         return services.answer(_shown(event.topic), request, say)
-
-    def _read(self, exchange: Exchange, plans: Plans, event: Publish, reply: str) -> int:
-        """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
-        text = event.topic.decode() if event.topic[0] != DOLLAR else ""
-        publication = Publication(text, event.payload, reply, event.headers)
-        try:
-            publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
-            check_speaks_for(self._user, publication.reading.producer)
-            routed = exchange.read(publication, plans, self.now, self)
-        except ReadingError as error:
-            exchange.counters.refused += 1
-            self._refuse(f"Invalid Reading: {error}")
-            return 0
-        except Denied as error:
-            exchange.counters.refused += 1
-            self._refuse(f'Permissions Violation for Publish to "{error.topic}"')
-            return 0
-        if reply and not routed:
-            self.nobody_heard(event.topic, reply)
-        self.okay()
-        return routed
 
     def _answer(self, reply: str, payload: bytes) -> None:
         """An answer of the node's own: to the one who asked, and to nobody else."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from fumarole.core.errors import NamespaceError
 from fumarole.exchange.consumer import Consumer
@@ -17,6 +17,7 @@ from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Plans
+from fumarole.protocols.stream import Data, StreamProtocol
 
 BEFORE_JOINING = 16 * 1024
 """Outbox of a connection that has not said who it is."""
@@ -24,6 +25,9 @@ CONSUMERS_AT_ONCE = 1000
 """Of those that end with their connection; a hundred thousand in one go would hold everybody up."""
 LONG_PATTERN = 16
 """Bytes of a pattern; one of so many takes twice the time of a short one, and so on."""
+WORK_AT_ONCE = 20_000
+"""Twenty milliseconds or so, in messages put into outboxes."""
+WITHOUT_END = 1 << 62
 SHOWN_NAME = 64
 UNANSWERED_PINGS = 2
 """After so many the peer is taken for gone."""
@@ -53,10 +57,17 @@ class Peer(NamedTuple):
 
 
 class StreamSession(ABC):
-    """One client. The pump feeds it bytes and time; everything it has to say goes into its outbox."""
+    """One client. The pump feeds it bytes and time; everything it has to say goes into its outbox.
 
-    def __init__(self, node: Node, peer: Peer, now: float, owner: Any) -> None:
+    It is a `Reader`, and the `Fallback` of a compiled one (sessions/reader.py).
+    """
+
+    NOT_ADMITTED: ClassVar[str]
+    """What a client is told whose claim is wrong."""
+
+    def __init__(self, node: Node, peer: Peer, now: float, owner: Any, protocol: StreamProtocol[Any]) -> None:
         self.node = node
+        self._protocol = protocol
         self.state = State.START
         self.echo = True
         self.plans: Plans | None = None
@@ -64,6 +75,8 @@ class StreamSession(ABC):
         self.claim: Claim | None = None
         """Set while somebody has to look at it; then `admit` goes on."""
         self.heard = False
+        self.unfinished = False
+        self.spent = 0
         self.now = now
         """As of the last tick."""
         self.client_id = node.client_id()
@@ -75,27 +88,76 @@ class StreamSession(ABC):
         self._deadline = now + (node.limits.tls_handshake if peer.secure else node.limits.handshake)
         self.outbox = node.parts.outbox(BEFORE_JOINING, Overflow.DISCONNECT, node.parts.counters(), node.ready, owner)
 
-    @abstractmethod
-    def receive_data(self, data: bytes) -> None:
+    def receive_data(self, data: Data) -> None:
         """Bytes from the client."""
+        self.heard = True
+        if self.state is not State.CLOSED:
+            self._protocol.receive_data(data)
+        self._advance(WORK_AT_ONCE)
 
-    unfinished = False
-    """Was something put off? One operation can mean a message to each of very many; others want their turn."""
-
-    def go_on(self) -> None:  # noqa: B027 - most never put anything off
+    def go_on(self) -> None:
         """With what was put off."""
+        self._advance(WORK_AT_ONCE)
 
-    @abstractmethod
     def receive_eof(self) -> None:
         """The client has closed its side."""
+        self._protocol.receive_eof()
+        self._advance(WITHOUT_END)
+
+    @property
+    def pending(self) -> int:
+        """Bytes that were received and not yet acted upon."""
+        return self._protocol.pending
+
+    def wanted(self) -> int:
+        return self._protocol.wanted() if self.claim is None else 0
+
+    def reclaim(self) -> bytes:
+        return self._protocol.reclaim()
+
+    def _advance(self, most: int) -> None:
+        """Goes through what has come. Where that is more work than this, the rest is put off."""
+        self.unfinished = False
+        self.spent = 0
+        while self.state is not State.CLOSED and self.claim is None:
+            events = self._protocol.events_received()
+            for following, event in enumerate(events, 1):
+                self.spent += self._take(event)
+                if self.close_expected():
+                    return
+                self.unfinished = self.spent >= most and (following < len(events) or self._protocol.pending > 0)
+                if self.unfinished or self.claim is not None:
+                    self._protocol.put_back(events[following:])
+                    return
+            if self._protocol.close_expected():
+                self.outbox.push(self._protocol.data_to_send())
+                self.close()
+            if not events:
+                return
+
+    @abstractmethod
+    def _take(self, event: Any) -> int:
+        """Does what the event means. How much work it was."""
 
     @abstractmethod
     def tick(self, now: float) -> None:
         """Time passes."""
 
-    @abstractmethod
     def admit(self, user: User | None) -> None:
         """The claim was looked at: it belongs to this user, or to nobody."""
+        self.claim = None
+        if self.state is not State.START:
+            return
+        if user is None:
+            self.fail(self.NOT_ADMITTED)
+            return
+        self._user = user
+        self._begin(user.namespace)
+        self._advance(WORK_AT_ONCE)
+
+    @abstractmethod
+    def _begin(self, namespace: str) -> None:
+        """Joins the namespace; the client is known, or need not be."""
 
     @abstractmethod
     def _error(self, text: str) -> bytes:
