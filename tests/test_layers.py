@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {"core", "client", "pipeline", "cli"},
     "cli": {"core", "exchange", "protocols", "client", "bridge", "pipeline", "config", "server", "demo"},
     "__init__": {"client"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "core"},
 }
 
 # What the package itself offers by these names is the client.

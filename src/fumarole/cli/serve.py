@@ -41,9 +41,7 @@ def serve(
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM."""
     settings = _settings(config, context.params)
-    import uvloop
-
-    from fumarole.server import logs
+    from fumarole.server import logs, loop
     from fumarole.server.broker import CannotServeError, serve
 
     logs.start(settings.log)
@@ -51,9 +49,9 @@ def serve(
         if settings.workers != 1:
             from fumarole.server.workers import serve_with_workers
 
-            serve_with_workers(settings, uvloop.run, lambda broker: _announce(broker, ready_file))
+            serve_with_workers(settings, loop.run, lambda broker: _announce(broker, ready_file))
         else:
-            uvloop.run(serve(settings, started=lambda broker: _announce(broker, ready_file)))
+            loop.run(serve(settings, started=lambda broker: _announce(broker, ready_file)))
     except CannotServeError as error:
         fail(str(error))
 
