@@ -12,6 +12,7 @@ do without. A part calls `need` where it begins, and imports its packages afterw
 
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 
@@ -49,11 +50,14 @@ def need(extra: str, *more: str) -> None:
 
 
 def absence(extra: str) -> str:
-    """The sentence of what is missing for this extra; empty where nothing is."""
-    try:
-        need(extra)
-    except MissingPackageError as missing:
-        return str(missing)
+    """The sentence of what is not installed for this extra; empty where all is. Nothing is imported."""
+    for module in EXTRAS[extra].modules:
+        try:
+            found = find_spec(module)
+        except ModuleNotFoundError:  # not even the package around it
+            found = None
+        if found is None:
+            return _sentence(extra, module, ModuleNotFoundError(name=module))
     return ""
 
 
