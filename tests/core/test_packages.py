@@ -55,7 +55,9 @@ def test_a_package_that_cannot_be_loaded_says_why(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "grpc", raising=False)
     monkeypatch.delitem(sys.modules, "zmq", raising=False)
-    with pytest.raises(MissingPackageError, match=r"grpc, which cannot be loaded \(libz.so.9: cannot open shared object"):
+    with pytest.raises(
+        MissingPackageError, match=r"grpc, which cannot be loaded \(libz.so.9: cannot open shared object"
+    ):
         need("kubemq")
     with pytest.raises(MissingPackageError, match=r"zmq, which cannot be loaded \(No module named 'a_package_that_zmq"):
         need("bridge")

@@ -42,10 +42,11 @@ def serve(
     """Run a broker until Ctrl-C or SIGTERM."""
     settings = _settings(config, context.params)
     from fumarole.server import logs, loop
-    from fumarole.server.broker import CannotServeError, serve
+    from fumarole.server.broker import CannotServeError, openable, serve
 
     logs.start(settings.log)
     try:
+        settings = openable(settings)
         if settings.workers != 1:
             from fumarole.server.workers import serve_with_workers
 

@@ -69,7 +69,7 @@ def _right(document: Document, report: Report) -> Settings:
 
 
 def _settings(tree: Tree) -> Settings:
-    named = tree.get("doors")
+    named = tree.pop("doors", None)
     if named:
         tree["doors"] = dict.fromkeys(Doors.__struct_fields__, ()) | named
     for name, rules in tree.get("namespaces", {}).items():

@@ -39,7 +39,7 @@ def _loopback(port: int) -> tuple[Address, ...]:
 
 
 class Doors(Struct, frozen=True, kw_only=True):
-    """Where each protocol listens. The defaults are the standard ports; they hold while no door is named."""
+    """Where each protocol listens. The defaults are the standard ports."""
 
     nats: tuple[ListenAddress, ...] = _loopback(4222)
     msgpack: tuple[ListenAddress, ...] = _loopback(4444)
@@ -50,6 +50,10 @@ class Doors(Struct, frozen=True, kw_only=True):
         for door in self.__struct_fields__:
             for address in getattr(self, door):
                 yield door, address
+
+
+class StandardDoors(Doors, frozen=True, kw_only=True):
+    """What holds while no door is named: of these, a broker opens those whose packages are installed."""
 
 
 class Tls(Struct, frozen=True, kw_only=True):
@@ -148,7 +152,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     data: FilePath = Path("fumarole-data")
     allowed_namespaces: tuple[NamespaceName, ...] | None = None
     """None: a namespace comes to be with its first use (N3)."""
-    doors: Doors = Doors()
+    doors: Doors = StandardDoors()
     limits: Limits = Limits()
     tls: Tls | None = None
     msgpack: MsgPack = MsgPack()

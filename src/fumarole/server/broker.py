@@ -15,10 +15,13 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from fumarole import __version__
-from fumarole.config.settings import Settings, Tls
+from fumarole.config.settings import Settings, StandardDoors, Tls
 from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
+from fumarole.core.packages import MissingPackageError, absence
 from fumarole.doors.chores import ChoreTurns
 from fumarole.doors.complaints import Complaints
 from fumarole.doors.msgpack import MsgPackDoor
@@ -47,6 +50,10 @@ GARBAGE_THRESHOLDS = 10_000, 20, 500
 through everything: with a million consumers that takes seconds."""
 
 
+DOOR_EXTRAS = {"kubemq": "kubemq"}
+"""Doors that need more than the base install, and the extra of each."""
+
+
 class CannotServeError(FumaroleError):
     """The broker cannot start; the text says why, for a person."""
 
@@ -60,6 +67,22 @@ class Door(Protocol):
     async def open(self, host: str, port: int, placement: Placement | None = None) -> None: ...
     def cut_off(self) -> None: ...
     async def drain(self, seconds: float) -> None: ...
+
+
+def openable(settings: Settings) -> Settings:
+    """The same settings without the standard doors whose packages are not installed; each is logged.
+
+    Raises MissingPackageError for a door that was named.
+    """
+    shut = {}
+    for door, extra in DOOR_EXTRAS.items():
+        reason = absence(extra) if getattr(settings.doors, door) else ""
+        if reason and not isinstance(settings.doors, StandardDoors):
+            raise MissingPackageError(reason)
+        if reason:
+            log.info("left shut: %s", reason)
+            shut[door] = ()
+    return msgspec.structs.replace(settings, doors=msgspec.structs.replace(settings.doors, **shut))
 
 
 class Broker:
