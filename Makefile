@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.pxd src/fumarole/core/index.py) \
 	src/fumarole/protocols/kubemq.proto
+EXTRAS := fast kubemq bridge
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
@@ -54,9 +55,9 @@ fuzz: setup ## random bytes against the parsers, for long
 	@$(BIN)/python tests/fuzz/run.py
 
 lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, into requirements*.lock
-	@scripts/step "Choosing versions" $(BIN)/uv pip compile pyproject.toml --group dev --universal \
+	@scripts/step "Choosing versions" $(BIN)/uv pip compile pyproject.toml --group dev $(EXTRAS:%=--extra %) --universal \
 		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" -o requirements.lock
-	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --extra pipeline \
+	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --extra all \
 		--constraint requirements.lock --universal --python-version 3.11 --generate-hashes --upgrade --no-annotate \
 		--custom-compile-command "make lock" -o requirements-pipeline.lock
 	@for version in $(KUBEMQ_CLIENTS); do echo kubemq==$$version | scripts/step "Choosing versions for kubemq $$version" \

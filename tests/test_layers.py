@@ -6,13 +6,16 @@ TYPE_CHECKING, in a stub, and in Cython sources, `import` and `cimport` alike.
 
 import ast
 import re
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import fumarole
+from fumarole.core.packages import EXTRAS
 
 SOURCES = Path(__file__).parents[1] / "src" / "fumarole"
 
@@ -37,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {"core", "client", "pipeline", "cli"},
     "cli": {"core", "exchange", "protocols", "doors", "client", "bridge", "pipeline", "config", "server", "demo"},
     "__init__": {"client"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "core"},
 }
 
 # What the package itself offers by these names is the client.
@@ -52,9 +55,40 @@ PURE_MODULES = {
 }
 IMPURE_MODULES = {"asyncio", "logging", "os", "random", "socket", "ssl", "threading", "time"}
 
-# Core is the standard library alone, but for what the query language is made of.
-STANDARD_LIBRARY_ONLY = {"core"}
-EXCEPT = {"core/query/parse.py": {"lark"}, "core/query/regex.py": {"re2"}}
+# Which folders and files may import which packages of others, by the extra that installs them. Nothing else may be
+# imported, so the client and all that it imports run on the standard library.
+BASE = ""
+PACKAGES: dict[str, dict[str, set[str]]] = {
+    BASE: {
+        "argon2": {"server/credentials.py"},
+        "lark": {"core/query/parse.py"},
+        "msgspec": {
+            *("cli/", "cluster/", "config/", "pipeline/", "server/", "store/"),
+            *("protocols/link.py", "protocols/msgpack.py"),
+        },
+        "re2": {"core/query/regex.py", "pipeline/columns/regex_tree.py"},
+        "rich": {"cli/", "demo/"},
+        "typer": {"cli/"},
+    },
+    "fast": {"uvloop": {"server/loop.py"}},
+    "kubemq": {
+        "google": {"doors/kubemq.py", "protocols/kubemq_pb2.py", "protocols/kubemq_pb2.pyi"},
+        "grpc": {"doors/kubemq.py"},
+    },
+    "bridge": {key: {"bridge/"} for key in ("aio_pika", "aiormq", "msgpack", "pamqp", "yarl", "zmq")},
+    "pipeline": {
+        **{key: {"pipeline/"} for key in ("matplotlib", "numpy", "pandas", "py4j", "pyarrow")},
+        "pyspark": {"pipeline/", "cli/pipeline/"},
+    },
+}
+OF_CYTHON = {"cpython", "cython", "libc"}
+
+# What an extra is for cannot be imported without it. Everything else can.
+ROOMS_OF_EXTRAS = {
+    "kubemq": {"doors/kubemq.py", "sessions/kubemq.py", "protocols/kubemq.py", "protocols/kubemq_pb2.py"},
+    "bridge": {"bridge/", "server/bridges.py"},
+    "pipeline": {"pipeline/", "demo/pipeline.py", "cli/pipeline/spark.py", "cli/pipeline/table.py"},
+}
 
 CYTHON_IMPORT = re.compile(r"^\s*c?import\s+(?P<modules>[^#\n]+)", re.MULTILINE)
 CYTHON_FROM = re.compile(r"^\s*from\s+(?P<module>[\w.]+)\s+c?import\s+(?P<names>\([^)]*\)|[^#\n]+)", re.MULTILINE)
@@ -108,12 +142,21 @@ def violations(path: str, text: str) -> list[str]:
             wrong = target in MAY_IMPORT and target not in MAY_IMPORT[layer] | {layer, "__init__"}
         else:
             is_pure = (layer in PURE and path not in IMPURE_FILES) or path in PURE_MODULES
-            wrong = (is_pure and top in IMPURE_MODULES) or (
-                layer in STANDARD_LIBRARY_ONLY and top not in sys.stdlib_module_names | EXCEPT.get(path, set())
-            )
+            wrong = (is_pure and top in IMPURE_MODULES) or not may_use(path, top)
         if wrong:
             found.append(f"{path} imports {module}")
     return found
+
+
+def may_use(path: str, package: str) -> bool:
+    """Is this package in the standard library, or may the file at `path` import it?"""
+    if package in sys.stdlib_module_names or (package in OF_CYTHON and path.endswith((".pyx", ".pxd"))):
+        return True
+    return any(package in row and is_in(path, row[package]) for row in PACKAGES.values())
+
+
+def is_in(path: str, places: set[str]) -> bool:
+    return path in places or any(place.endswith("/") and path.startswith(place) for place in places)
 
 
 def source_files() -> list[str]:
@@ -129,6 +172,59 @@ def test_arrows_point_one_way() -> None:
     assert [line for path in source_files() for line in violations(path, (SOURCES / path).read_text())] == []
 
 
+def test_every_extra_has_a_row_and_every_row_an_extra() -> None:
+    project = tomllib.loads((SOURCES.parents[1] / "pyproject.toml").read_text())["project"]
+    assert set(PACKAGES) == {BASE, *project["optional-dependencies"]} - {"all"}
+    for extra, row in EXTRAS.items():
+        assert PACKAGES[extra].keys() == {module.partition(".")[0] for module in (*row.modules, *row.optional)}
+
+
+def test_no_row_outlives_its_import() -> None:
+    used = {
+        (module.partition(".")[0], path)
+        for path in source_files()
+        for module in (python_imports if path.endswith((".py", ".pyi")) else cython_imports)(
+            (SOURCES / path).read_text(), "fumarole"
+        )
+    }
+    rows = [(package, place) for row in PACKAGES.values() for package, places in row.items() for place in places]
+    idle = [row for row in rows if not any(row[0] == package and is_in(path, {row[1]}) for package, path in used)]
+    assert idle == [("pandas", "pipeline/")]  # Spark imports it, for columns that Python computes
+
+
+IMPORT_ALL = """
+import importlib, sys
+from importlib.abc import MetaPathFinder
+
+class Bare(MetaPathFinder):
+    missing = set(sys.argv[1].split(","))
+
+    def find_spec(self, name, path, target=None):
+        if name in self.missing:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Bare())
+for module in sys.argv[2:]:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        print(module)
+"""
+
+
+def test_everything_outside_the_rooms_of_extras_is_imported_without_them() -> None:
+    rooms = set().union(*ROOMS_OF_EXTRAS.values())
+    files = [path for path in source_files() if path.endswith(".py") and not is_in(path, rooms)]
+    modules = [".".join(["fumarole", *Path(path).with_suffix("").parts]).removesuffix(".__init__") for path in files]
+    missing = {package for extra, row in PACKAGES.items() if extra != BASE for package in row}
+    command = [sys.executable, "-c", IMPORT_ALL, ",".join(missing), *modules]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == ""
+    # The rooms themselves are there, and need what they are for.
+    needing = {f"fumarole.{place.removesuffix('.py').strip('/').replace('/', '.')}" for place in rooms - {"bridge/"}}
+    command = [sys.executable, "-c", IMPORT_ALL, ",".join(missing), *sorted(needing)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == sorted(needing)
+
+
 @pytest.mark.parametrize(
     ("path", "text", "imported"),
     [
@@ -136,6 +232,13 @@ def test_arrows_point_one_way() -> None:
         pytest.param("core/a.py", "from fumarole.cli.main import main", "fumarole.cli.main.main", id="from"),
         pytest.param("core/a.py", "from fumarole import doors", "fumarole.doors", id="from the package"),
         pytest.param("core/a.py", "import msgspec", "msgspec", id="third party in core"),
+        pytest.param("client/a.py", "import msgspec", "msgspec", id="third party in the client"),
+        pytest.param("protocols/nats.py", "import msgspec", "msgspec", id="a package in another file than its row's"),
+        pytest.param("doors/pump.py", "import grpc.aio", "grpc.aio", id="a door's package in another door"),
+        pytest.param("server/a.py", "def f():\n    import zmq", "zmq", id="the bridge's package in the server"),
+        pytest.param("cli/stats.py", "import numpy", "numpy", id="the pipeline's package in a command"),
+        pytest.param("server/a.py", "import requests", "requests", id="a package of no row"),
+        pytest.param("fastpath/a.py", "import cython", "cython", id="Cython in plain Python"),
         pytest.param("core/query/tree.py", "import lark", "lark", id="the grammar outside its module"),
         pytest.param("core/query/parse.py", "import re2", "re2", id="expressions outside their module"),
         pytest.param("core/query/a.py", "from ...cli import main", "fumarole.cli.main", id="relative, two up"),
@@ -170,7 +273,8 @@ def test_a_wrong_import_is_caught(path: str, text: str, imported: str) -> None:
         pytest.param("core/query/parse.py", "from lark import Lark", id="the grammar in its module"),
         pytest.param("core/query/regex.py", "import re2", id="expressions in their module"),
         pytest.param("sessions/a.py", "from fumarole import __version__", id="version"),
-        pytest.param("protocols/a.py", "import msgspec", id="third party outside core"),
+        pytest.param("protocols/msgpack.py", "import msgspec", id="a package in a file of its row"),
+        pytest.param("bridge/a.py", "def f():\n    import zmq.asyncio", id="a package in a folder of its row"),
         pytest.param("client/a.py", "import asyncio\nfrom fumarole.protocols import nats", id="asyncio in client"),
         pytest.param("fastpath/a.pyx", "from libc.string cimport memchr\ncimport cython", id="C library"),
         pytest.param("server/a.py", "from fumarole.doors import pump\nfrom fumarole import client", id="server"),

@@ -96,6 +96,7 @@ READINGS = [
     bad("a number as key", [A, {1: 1}, 1], "key is text"),
     bad("nil as key", [A, {None: 1}, 1], "key is text"),
     bad("bytes as key", [A, {b"a": 1}, 1], "key is text"),
+    Bad("an array as key", b"\x93" + msgpack.packb(A) + b"\x81\x91\x01\x01\x01", "key is text"),
     Bad("a map as key", b"\x93" + msgpack.packb(A) + b"\x81\x80\x01\x01", "not a value"),
     Bad("a key twice, then a map", b"\x93" + msgpack.packb(A) + b"\x82\xa1a\x01\xa1a\x80\x01", "neither text"),
     bad("an array as value", [A, {"a": [1]}, 1], "neither text"),

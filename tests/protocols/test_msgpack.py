@@ -48,6 +48,11 @@ def test_whole_cut_anywhere_and_byte_by_byte(sent: list[object], data: st.DataOb
     assert values(raw + b"\x93\x01") == shallow
 
 
+@given(value)
+def test_another_implementation_packs_the_same_bytes(sent: object) -> None:
+    assert pack(sent) == msgpack.packb(sent)
+
+
 def _depth(each: object) -> int:
     inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else None
     return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
@@ -108,6 +113,7 @@ FAULTS: list[tuple[str, bytes, str]] = [
     ),
     ("not UTF-8", b"\xa1\xff", "not a value"),
     ("a map as a key", b"\x81\x80\x01", "not a value"),
+    ("a map in an array as a key", b"\x81\x91\x80\x01", "not a value"),
 ]
 
 

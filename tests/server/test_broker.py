@@ -1,11 +1,14 @@
+import sys
 from pathlib import Path
 
 import pytest
 
-from fumarole.config.settings import Settings
+from fumarole.config.settings import Settings, StandardDoors, only
+from fumarole.config.values import Address
+from fumarole.core.packages import MissingPackageError
 from fumarole.doors.placement import Placement
 from fumarole.exchange.readings import Reading
-from fumarole.server.broker import Broker
+from fumarole.server.broker import Broker, openable
 from fumarole.server.workers import Worker
 
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
@@ -23,3 +26,25 @@ def test_only_who_writes_it_down_notes_what_is_to_be_written(tmp_path: Path, num
     namespaces.leave(exchange)
     assert (namespaces.get("lab") is None) == (number == 1)
     placement.close()
+
+
+def test_of_the_standard_doors_those_open_whose_packages_are_installed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert openable(Settings()) == Settings()
+    assert caplog.messages == []
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    assert openable(Settings()).doors == StandardDoors(kubemq=())
+    assert caplog.messages == [
+        "left shut: the KubeMQ door needs grpc, which is not installed: pip install 'fumarole[kubemq]'"
+    ]
+
+
+def test_a_door_that_was_named_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    address = (Address("127.0.0.1", 0),)
+    settings = Settings(doors=only(nats=address))
+    assert openable(settings) == settings
+    with pytest.raises(MissingPackageError, match="the KubeMQ door needs grpc"):
+        openable(Settings(doors=only(nats=address, kubemq=address)))

@@ -5,6 +5,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from fumarole.core.packages import need
+
 if TYPE_CHECKING:
     from fumarole.bridge.blocking import BlockingBridgeClient
     from fumarole.bridge.client import BridgeClient
@@ -35,5 +37,7 @@ def __getattr__(name: str) -> Any:
     if name in _PLACES:
         from importlib import import_module
 
+        if _PLACES[name] != "errors":
+            need("bridge")
         return getattr(import_module(f"fumarole.bridge.{_PLACES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

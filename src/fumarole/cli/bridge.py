@@ -72,15 +72,13 @@ def bridge(
         return
     given = {f"--{key.replace('_', '-')}": value for key, value in context.params.items() if key not in NOT_SETTINGS}
     bridges, log = _settings(config, given, {"--log-level": log_level, "--log-format": log_format})
-    import uvloop
-
     from fumarole.bridge.errors import CannotBridgeError
-    from fumarole.server import logs
+    from fumarole.server import logs, loop
     from fumarole.server.bridges import run_bridges
 
     logs.start(log)
     try:
-        uvloop.run(run_bridges(bridges, ready_file))
+        loop.run(run_bridges(bridges, ready_file))
     except CannotBridgeError as error:
         fail(str(error))
 

@@ -31,7 +31,8 @@ from fumarole.cli import (
 )
 from fumarole.cli import pipeline as jobs
 from fumarole.cli.command import Command
-from fumarole.cli.terminal import standard_streams
+from fumarole.cli.terminal import MISUSED, fail, standard_streams
+from fumarole.core.packages import explained
 
 COMMANDS = (
     *(serve.serve, demo.demo, bridge.bridge, bridge_status.status, config_check.check, password.password, token.token),
@@ -51,7 +52,15 @@ GROUPS = {
 
 
 class Tree(TyperGroup):
-    """`serve` gets its many options only when it is really asked for."""
+    """`serve` gets its many options only when it is really asked for. A package that is missing ends a command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ImportError as error:
+            if not (sentence := explained(error)):
+                raise
+            fail(sentence, MISUSED)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

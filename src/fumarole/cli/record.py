@@ -15,9 +15,10 @@ import typer
 
 from fumarole.cli.command import command
 from fumarole.cli.options import Access
-from fumarole.cli.pipeline.options import Archive, need_pipeline
+from fumarole.cli.pipeline.options import Archive
 from fumarole.cli.query_mistakes import query_mistakes
 from fumarole.cli.terminal import YELLOW, abandon_stdout, count_text, fail, finite, paint, printable, run, say
+from fumarole.core.packages import need
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,7 +68,7 @@ def record(
     access: Access,
 ) -> None:
     """Record messages into an archive of Parquet files."""
-    need_pipeline()
+    need("pipeline")
     from fumarole.pipeline.recorder.recorder import Options
     from fumarole.pipeline.recorder.writer import Rolling
 

@@ -41,19 +41,18 @@ def serve(
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM."""
     settings = _settings(config, context.params)
-    import uvloop
-
-    from fumarole.server import logs
-    from fumarole.server.broker import CannotServeError, serve
+    from fumarole.server import logs, loop
+    from fumarole.server.broker import CannotServeError, openable, serve
 
     logs.start(settings.log)
     try:
+        settings = openable(settings)
         if settings.workers != 1:
             from fumarole.server.workers import serve_with_workers
 
-            serve_with_workers(settings, uvloop.run, lambda broker: _announce(broker, ready_file))
+            serve_with_workers(settings, loop.run, lambda broker: _announce(broker, ready_file))
         else:
-            uvloop.run(serve(settings, started=lambda broker: _announce(broker, ready_file)))
+            loop.run(serve(settings, started=lambda broker: _announce(broker, ready_file)))
     except CannotServeError as error:
         fail(str(error))
 

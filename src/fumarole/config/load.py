@@ -70,7 +70,7 @@ def _right(document: Document, report: Report) -> Settings:
 
 
 def _settings(tree: Tree) -> Settings:
-    if named := tree.get("doors"):
+    if named := tree.pop("doors", None):
         tree["doors"] = dict.fromkeys(DOORS, ()) | named
     for name, rules in tree.get("namespaces", {}).items():
         rules.setdefault("grammar", default_rules(name).grammar)

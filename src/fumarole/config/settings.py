@@ -66,6 +66,10 @@ def only(**named: tuple[Address, ...]) -> DoorAddresses:
     return cast(DoorAddresses, Doors(**{**dict.fromkeys(DOORS, ()), **named}))
 
 
+StandardDoors = defstruct("StandardDoors", [], bases=(Doors,), frozen=True, kw_only=True)
+"""What holds while no door is named: of these, a broker opens those whose packages are installed."""
+
+
 class Tls(Struct, frozen=True, kw_only=True):
     """The server's certificate, and what is asked of clients' certificates."""
 
@@ -181,7 +185,7 @@ if TYPE_CHECKING:
 else:
     Settings = defstruct(
         "Settings",
-        [("doors", Doors, Doors()), *((each.name, each.settings, each.settings()) for each in WITH_SETTINGS)],
+        [("doors", Doors, StandardDoors()), *((each.name, each.settings, each.settings()) for each in WITH_SETTINGS)],
         bases=(BrokerSettings,),
         frozen=True,
         kw_only=True,

@@ -77,6 +77,8 @@ class Door:
     """A dataclass: the table `[name]` of the configuration. A field `namespace` is checked as a namespace's name."""
     page: str = ""
     """Where it is documented."""
+    extra: str = ""
+    """The extra of the distribution that it needs (core/packages.py); empty: the base install."""
     keeps_namespace: bool = False
     """No connection of this door keeps its namespace alive, so the broker does."""
 
@@ -161,6 +163,7 @@ add(
         make=_kubemq,
         settings=KubemqSettings,
         page="docs/kubemq.md",
+        extra="kubemq",
         keeps_namespace=True,
     )
 )

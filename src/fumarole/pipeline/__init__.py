@@ -14,7 +14,9 @@ Each is loaded when it is first used: recording needs no Spark.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from fumarole.core.packages import need
 
 if TYPE_CHECKING:
     from fumarole.pipeline.columns.topic import topic_matches
@@ -41,8 +43,6 @@ __all__ = [
     "traffic",
     "where",
 ]
-_NEEDED: Final = ("numpy", "pyarrow")
-"""By all of it. What needs more says so when it is used."""
 _HOMES = {
     "balance": "transforms.traffic",
     "changes": "reading",
@@ -58,23 +58,13 @@ _HOMES = {
 }
 
 
-def need(*packages: str) -> None:
-    """Raises ImportError, with what to do about it, where one of these is not installed."""
-    for package in packages:
-        try:
-            import_module(package)
-        except ImportError:
-            text = f"the data pipeline needs {package}, which is not here: pip install 'fumarole[pipeline]'"
-            raise ImportError(text, name=package) from None
-
-
-need(*_NEEDED)
+need("pipeline")
 
 
 def __getattr__(name: str) -> Any:
     if name == "archive":  # a folder of modules, which can be called as well
         return import_module(f"{__name__}.archive")
     if name in _HOMES:
-        need("pyspark")
+        need("pipeline", "pyspark")
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,9 +11,9 @@ client's matter.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import msgpack
+import msgspec
 
 from fumarole.protocols.stream import End, Fault, StreamProtocol
 
@@ -185,10 +185,9 @@ class Stream(StreamProtocol[Value]):
         self._out.append(pack(value))
 
 
-def pack(value: Any) -> bytes:
-    """A value as MsgPack."""
-    packed: bytes = msgpack.packb(value)
-    return packed
+pack: Final = msgspec.msgpack.Encoder().encode
+"""A value as MsgPack."""
+_unpack: Final = msgspec.msgpack.Decoder().decode
 
 
 def error(text: str) -> bytes:
@@ -199,6 +198,6 @@ def error(text: str) -> bytes:
 def unpack(raw: bytes) -> Any:
     """One whole value. Raises Fault where text is not UTF-8 or a map has a key that cannot be one."""
     try:
-        return msgpack.unpackb(raw, strict_map_key=False)
-    except (ValueError, TypeError) as error:
+        return _unpack(raw)
+    except (msgspec.DecodeError, ValueError) as error:
         raise Fault(f"not a value: {type(error).__name__}") from None

@@ -14,10 +14,13 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from fumarole import __version__
-from fumarole.config.settings import Settings, Tls
+from fumarole.config.settings import Settings, StandardDoors, Tls
 from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
+from fumarole.core.packages import MissingPackageError, absence
 from fumarole.doors.busy_poll import BusyPoll
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins
@@ -46,6 +49,22 @@ through everything: with a million consumers that takes seconds."""
 
 class CannotServeError(FumaroleError):
     """The broker cannot start; the text says why, for a person."""
+
+
+def openable(settings: Settings) -> Settings:
+    """The same settings without the standard doors whose packages are not installed; each is logged.
+
+    Raises MissingPackageError for a door that was named.
+    """
+    shut: dict[str, tuple[Address, ...]] = {}
+    for door in DOORS.values():
+        reason = absence(door.extra) if settings.doors.of(door.name) else ""
+        if reason and not isinstance(settings.doors, StandardDoors):
+            raise MissingPackageError(reason)
+        if reason:
+            log.info("left shut: %s", reason)
+            shut[door.name] = ()
+    return msgspec.structs.replace(settings, doors=msgspec.structs.replace(settings.doors, **shut))
 
 
 class Broker:

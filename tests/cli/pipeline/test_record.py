@@ -176,7 +176,7 @@ def test_a_terminal_has_a_live_line(command_line: CommandLine, tmp_path: Path) -
 
 
 def missing(package: str) -> str:
-    return f"the data pipeline needs {package}, which is not here: pip install 'fumarole[pipeline]'"
+    return f"the data pipeline needs {package}, which is not installed: pip install 'fumarole[pipeline]'"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown, need_pipeline
+from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown
+from fumarole.core.packages import need
 
 
 @command(
@@ -15,7 +16,7 @@ from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown, need_pip
 )
 def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, engine: Engine) -> None:
     """See how evenly the recorders of a group were served."""
-    need_pipeline("pyspark")
+    need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
     from fumarole.pipeline.transforms.traffic import balance as served
 

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Archive, Namespace, need_pipeline
+from fumarole.cli.pipeline.options import Archive, Namespace
 from fumarole.cli.terminal import count_text, printable, say
+from fumarole.core.packages import need
 
 
 @command(
@@ -31,7 +32,7 @@ def compact(
     ] = "1 hour",
 ) -> None:
     """Make few large files of many small ones, beside readers and recorders."""
-    need_pipeline("pyspark")
+    need("pipeline", "pyspark")
     run_compaction(archive, namespace, target, settled, grace)
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import need_pipeline
 from fumarole.cli.terminal import finite
+from fumarole.core.packages import need
 
 
 @command(
@@ -30,7 +30,7 @@ def demo(
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")] = 0,
 ) -> None:
     """Watch the whole pipeline: broker, simulated stations, recorders, the standing job, and a report."""
-    need_pipeline("pyspark", "matplotlib")
+    need("pipeline", "pyspark", "matplotlib")
     from fumarole.cli.pipeline.spark import told
     from fumarole.demo.pipeline import demonstrate
     from fumarole.pipeline.jobs.spark import check_java

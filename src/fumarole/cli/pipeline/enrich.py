@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Shown, need_pipeline
+from fumarole.cli.pipeline.options import Chosen, Engine, Shown
+from fumarole.core.packages import need
 
 
 @command(
@@ -15,7 +16,7 @@ from fumarole.cli.pipeline.options import Chosen, Engine, Shown, need_pipeline
 )
 def enrich(chosen: Chosen, shown: Shown, engine: Engine) -> None:
     """Add to each message the metadata that held at its time."""
-    need_pipeline("pyspark")
+    need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
 
     hidden = ["payload", "headers", "changes", "epoch", "sequence"]

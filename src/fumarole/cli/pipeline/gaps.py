@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Shown, need_pipeline
+from fumarole.cli.pipeline.options import Chosen, Engine, Shown
 from fumarole.cli.terminal import finite
+from fumarole.core.packages import need
 
 
 @command(
@@ -29,7 +30,7 @@ def gaps(
     engine: Engine,
 ) -> None:
     """Find out when producers were silent for longer than is their habit."""
-    need_pipeline("pyspark")
+    need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
     from fumarole.pipeline.times import moment
     from fumarole.pipeline.transforms.gaps import gaps as found

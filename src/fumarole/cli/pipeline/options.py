@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fumarole.cli.terminal import MISUSED, fail
-
 if TYPE_CHECKING:
     from fumarole.pipeline.jobs.batch import Part
 
@@ -63,13 +61,3 @@ class Engine:
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", rich_help_panel="Spark", help="A setting of Spark. May be repeated."),
     ] = None
-
-
-def need_pipeline(*packages: str) -> None:
-    """Ends the command where packages of the pipeline are not installed, these or those that all of it needs."""
-    try:
-        from fumarole.pipeline import need
-
-        need(*packages)
-    except ImportError as error:
-        fail(str(error), MISUSED)

@@ -10,8 +10,9 @@ import typer
 
 from fumarole.cli.command import command
 from fumarole.cli.options import Access
-from fumarole.cli.pipeline.options import Archive, Namespace, need_pipeline
+from fumarole.cli.pipeline.options import Archive, Namespace
 from fumarole.cli.terminal import MISUSED, YELLOW, count_text, fail, finite, paint, printable, run, say
+from fumarole.core.packages import need
 
 if TYPE_CHECKING:
     from fumarole.pipeline.replay import Range
@@ -42,7 +43,7 @@ def replay(
     access: Access,
 ) -> None:
     """Publish what was recorded again, as far apart as it was."""
-    need_pipeline()
+    need("pipeline")
     from fumarole.pipeline.errors import TimeError
     from fumarole.pipeline.replay import Range
     from fumarole.pipeline.times import between

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, need_pipeline
+from fumarole.cli.pipeline.options import Chosen, Engine
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import MISUSED, fail, say
+from fumarole.core.packages import need
 
 if TYPE_CHECKING:
     from fumarole.pipeline.jobs.batch import Part
@@ -33,7 +34,7 @@ def report(
     engine: Engine,
 ) -> None:
     """Make one HTML page of an archive: rates, busy hours, top topics, gaps, and the values of a producer."""
-    need_pipeline("pyspark", "matplotlib")
+    need("pipeline", "pyspark", "matplotlib")
     run_report(engine, chosen.part, page, producer)
 
 

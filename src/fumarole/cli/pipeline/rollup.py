@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown, need_pipeline
+from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown
+from fumarole.core.packages import need
 
 
 @command(
@@ -16,7 +17,7 @@ from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown, need_pip
 )
 def rollup(chosen: Chosen, *, every: Every = "1 minute", shown: Shown, engine: Engine) -> None:
     """Sum values up by windows of time: count, min, mean, max, standard deviation, quantiles."""
-    need_pipeline("pyspark")
+    need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
     from fumarole.pipeline.transforms.rollup import rollup as rolled_up
 

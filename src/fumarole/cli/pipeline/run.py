@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Archive, Engine, Namespace, need_pipeline
+from fumarole.cli.pipeline.options import Archive, Engine, Namespace
 from fumarole.cli.terminal import YELLOW, count_text, duration_text, finite, paint, printable, say
+from fumarole.core.packages import need
 
 if TYPE_CHECKING:
     from fumarole.pipeline.jobs.standing import Progress
@@ -48,7 +49,7 @@ def pipeline_run(
     engine: Engine,
 ) -> None:
     """Keep readings with their metadata, rollups and gaps up to date with an archive, exactly once."""
-    need_pipeline("pyspark")
+    need("pipeline", "pyspark")
     windows = window or ["1 minute", "1 hour"]
     run_standing(engine, archive, out, namespace, windows, lateness, interval, batch_rows, once)
 

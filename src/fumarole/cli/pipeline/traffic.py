@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Shown, need_pipeline
+from fumarole.cli.pipeline.options import Chosen, Engine, Shown
+from fumarole.core.packages import need
 
 
 @command(
@@ -25,7 +26,7 @@ def traffic(
     engine: Engine,
 ) -> None:
     """Count messages and bytes by subtree of topics."""
-    need_pipeline("pyspark")
+    need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
     from fumarole.pipeline.transforms.traffic import traffic as by_subtree
 

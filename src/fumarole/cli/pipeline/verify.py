@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Archive, Namespace, need_pipeline
+from fumarole.cli.pipeline.options import Archive, Namespace
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import FAILED, GREEN, RED, count_text, fail, paint, printable, say, trouble_text
+from fumarole.core.packages import need
 
 
 @command(
@@ -28,7 +29,7 @@ def verify(
     ] = False,
 ) -> None:
     """Read all of an archive, and check that it has everything it says it has, and no holes."""
-    need_pipeline()
+    need("pipeline")
     verify_archive(archive, namespace, set_aside)
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, need_pipeline
+from fumarole.cli.pipeline.options import Chosen, Engine
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import count_text
+from fumarole.core.packages import need
 
 if TYPE_CHECKING:
     from fumarole.pipeline.jobs.batch import Part
@@ -32,7 +33,7 @@ def whatif(
     engine: Engine,
 ) -> None:
     """Find out what a subscription would have received."""
-    need_pipeline("pyspark")
+    need("pipeline", "pyspark")
     run_what_if(engine, chosen.part, as_json)
 
 

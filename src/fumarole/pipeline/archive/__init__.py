@@ -4,6 +4,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from fumarole.core.packages import need
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.archive.schema import CHANGES, MESSAGES, VERSION
 from fumarole.pipeline.archive.seals import SealedFile, namespaces, sealed
@@ -27,9 +28,7 @@ class _Archive(ModuleType):
     """`pipeline.archive` is this folder, and what people call to read an archive with Spark."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from fumarole.pipeline import need
-
-        need("pyspark")
+        need("pipeline", "pyspark")
         from fumarole.pipeline.reading import archive
 
         return archive(*arguments, **options)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from fumarole.core.packages import need
 from fumarole.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -78,13 +79,12 @@ def session(
 ) -> SparkSession:
     """A session. With `complaints`, what Spark has to say goes into that file.
 
-    Raises PipelineError where Java or PySpark is missing.
+    Raises PipelineError where Java is missing, MissingPackageError where PySpark is.
     """
     check_java()
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise PipelineError("PySpark is missing; install it with: pip install 'fumarole[pipeline]'") from None
+    need("pipeline", "pyspark")
+    from pyspark.sql import SparkSession
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(master)
     own = settings or {}
