@@ -1,4 +1,4 @@
-"""The command line: `fumarole COMMAND …`. Each command is in `commands/`; `docs/command-line.md` shows them all."""
+"""The command line: `fumarole COMMAND …`. Each command is in `commands/`; docs/reference/command-line.md shows all."""
 
 from __future__ import annotations
 
