@@ -190,7 +190,7 @@ def as_markdown(results: Results) -> str:
     lines = [
         f"Measured beside {results.peer} on {machine.cores} cores of {machine.processor}, {machine.memory_gib:g} GiB,",
         f"Linux {machine.kernel}, Python {machine.python}. {met} of {count} figures are as wanted.",
-        "`make bench` measures again; [docs/benchmarks.md](../docs/benchmarks.md) says how.",
+        "`make bench` measures again; [docs/how-to/benchmarks.md](../docs/how-to/benchmarks.md) says how.",
         "",
         *comparison(results),
     ]

@@ -1,4 +1,4 @@
-"""The examples of docs/command-line.md with a `$` are run, and print what the page says they print."""
+"""The examples of docs/reference/command-line.md with a `$` are run, and print what the page says they print."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.commands import SECONDS, CommandLine
 
-PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text()
 EXAMPLES = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -218,6 +218,6 @@ def test_bench_interrupted_leaves_nobody_behind(command_line: CommandLine) -> No
 
 
 def test_commands_are_documented() -> None:
-    text = Path(__file__).parents[2].joinpath("docs", "command-line.md").read_text()
+    text = Path(__file__).parents[2].joinpath("docs", "reference", "command-line.md").read_text()
     for command in COMMANDS:
         assert f"## fumarole {command}\n" in text

@@ -1,4 +1,4 @@
-"""Every example of docs/client.md is run, and prints what the page says it prints."""
+"""Every example of docs/how-to/client.md is run, and prints what the page says it prints."""
 
 import ast
 import asyncio
@@ -15,7 +15,7 @@ from fumarole.client import errors
 from tests.client.brokers import RealBroker
 from tests.client.conftest import StartProcess
 
-PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```\n(?:```output\n(.*?)```\n)?", PAGE, re.DOTALL)
 PROGRAM, *FRAGMENTS = EXAMPLES
 
@@ -28,7 +28,7 @@ def test_the_program(start_process: StartProcess) -> None:
 
 @pytest.mark.parametrize(("code", "printed"), FRAGMENTS, ids=[code.splitlines()[0][:40] for code, _ in FRAGMENTS])
 async def test_an_example(broker: RealBroker, code: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    compiled = compile(code, "docs/client.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    compiled = compile(code, "docs/how-to/client.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     async with fumarole.connect(broker.url) as client:
         result = eval(compiled, {"fumarole": fumarole, "asyncio": asyncio, "client": client})
         assert inspect.iscoroutine(result)

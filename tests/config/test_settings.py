@@ -21,7 +21,7 @@ from fumarole.exchange.namespaces import NamespaceRules
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLE = DOCS / "fumarole.toml"
-GUIDE = (DOCS / "configuration.md").read_text()
+GUIDE = (DOCS / "reference" / "configuration.md").read_text()
 
 
 def settings_in(node: inspect.Type, prefix: str = "") -> Iterator[tuple[str, inspect.Type, object]]:

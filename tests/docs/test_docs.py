@@ -23,7 +23,7 @@ def rows(document: str, first_heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
 
 
-@pytest.mark.parametrize("row", rows("topics.md", "pattern"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", rows("reference/topics.md", "pattern"), ids=lambda row: row[0])
 def test_patterns(row: list[str]) -> None:
     pattern, matching, others = (re.findall("`([^`]+)`", cell) for cell in row)
     assert matching
@@ -32,15 +32,15 @@ def test_patterns(row: list[str]) -> None:
 
 
 def test_the_eight_receivers_are_those_of_the_contract() -> None:
-    assert {row[0]: (row[1].strip("`"), row[2]) for row in rows("delivery.md", "receiver")} == RECEIVERS
-    written = {row[0].strip("`"): row[1] for row in rows("delivery.md", "message on")}
+    assert {row[0]: (row[1].strip("`"), row[2]) for row in rows("reference/delivery.md", "receiver")} == RECEIVERS
+    written = {row[0].strip("`"): row[1] for row in rows("reference/delivery.md", "message on")}
     assert written == {
         topic: ", ".join(f"one of {one.replace('|', ' and ')}" if "|" in one else one for one in names.split())
         for topic, names in RECEIVED.items()
     }
 
 
-DIALOGUES = re.findall(r"```dialogue\n(.*?)```", (DOCS / "nats.md").read_text(), re.DOTALL)
+DIALOGUES = re.findall(r"```dialogue\n(.*?)```", (DOCS / "reference" / "nats.md").read_text(), re.DOTALL)
 
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda text: text.splitlines()[1])
@@ -56,7 +56,7 @@ def test_dialogues(engine: Engine, dialogue: str) -> None:
 
 def test_every_error_is_in_the_table() -> None:
     """Each text that the sources can send is documented, and nothing else is."""
-    documented = {re.sub(r'[:"…].*', "", row[0].strip("`")).strip() for row in rows("nats.md", "`-ERR`")}
+    documented = {re.sub(r'[:"…].*', "", row[0].strip("`")).strip() for row in rows("reference/nats.md", "`-ERR`")}
     sources = "".join(
         (ROOT / "src/fumarole" / path).read_text()
         for path in (
@@ -70,5 +70,5 @@ def test_every_error_is_in_the_table() -> None:
 
 
 def test_the_servers_own_topics_are_documented() -> None:
-    page = (DOCS / "nats.md").read_text()
+    page = (DOCS / "reference" / "nats.md").read_text()
     assert all(f"`{topic}`" in page for topic in (nats_forms.EMPTY, *services.SERVICES))

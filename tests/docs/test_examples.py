@@ -1,4 +1,4 @@
-"""The Python examples of README and docs/metadata.md, run against a real broker."""
+"""The Python examples of README and docs/reference/metadata.md, run against a real broker."""
 
 import re
 import subprocess
@@ -52,7 +52,7 @@ def test_the_msgpack_lines_of_readme(addresses: list[str]) -> None:
 
 
 def test_sensor_and_subscriber_of_the_metadata_page(addresses: list[str]) -> None:
-    sensor, subscriber = examples("docs/metadata.md")
+    sensor, subscriber = examples("docs/reference/metadata.md")
     run(sensor, addresses)
     listens = f"import signal\nsignal.alarm(3)\n{subscriber.replace('print(value)', 'print(value, flush=True)')}"
     done = subprocess.run(

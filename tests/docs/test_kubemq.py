@@ -1,4 +1,4 @@
-"""docs/kubemq.md says what the door does; its examples are run beside the SDKs, in tests/integration/kubemq."""
+"""docs/reference/kubemq.md says what the door does; its examples are run beside the SDKs, in tests/integration/kubemq."""
 
 import re
 from pathlib import Path
@@ -9,17 +9,19 @@ from fumarole.protocols import kubemq, kubemq_pb2
 from fumarole.sessions import kubemq as session
 from tests.docs.test_docs import rows
 
-PAGE = (Path(__file__).parents[2] / "docs" / "kubemq.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "kubemq.md").read_text()
 
 
 def test_every_method_is_in_the_table() -> None:
     (service,) = kubemq_pb2.DESCRIPTOR.services_by_name.values()
-    assert {row[0].strip("`") for row in rows("kubemq.md", "method")} == {method.name for method in service.methods}
+    assert {row[0].strip("`") for row in rows("reference/kubemq.md", "method")} == {
+        method.name for method in service.methods
+    }
 
 
 def test_every_error_of_kubemq_is_in_the_table_with_its_status() -> None:
     """Each text that the sources have is documented, and no other number is."""
-    table = rows("kubemq.md", "text")
+    table = rows("reference/kubemq.md", "text")
     documented = {re.sub(r"^`+|,? ?…?`+$| `+$", "", row[0]): row[1].strip("`") for row in table}
     texts = {
         value.strip(", ") for value in vars(kubemq).values() if isinstance(value, str) and value.startswith("Error ")
@@ -35,7 +37,7 @@ def test_every_sentence_of_our_own_is_in_the_table() -> None:
     code = "".join((sources / layer / "kubemq.py").read_text() for layer in ("protocols", "sessions", "doors"))
     said = [*re.findall(r'Fault\(\s*f?"([^"{]+)', code), session.NO_STORE, session.NO_QUEUES]
     assert len(said) > 6
-    table = " ".join(row[0] for row in rows("kubemq.md", "text"))
+    table = " ".join(row[0] for row in rows("reference/kubemq.md", "text"))
     for sentence in said:
         assert re.split(r"[:,] ", sentence)[0].strip() in table
 

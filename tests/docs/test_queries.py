@@ -1,4 +1,4 @@
-"""docs/queries.md: its tables compared with the definition, its examples run."""
+"""docs/reference/queries.md: its tables compared with the definition, its examples run."""
 
 import doctest
 import json
@@ -15,7 +15,7 @@ from fumarole.core.query.parse import parse
 from fumarole.core.query.regex import STATES
 from tests.docs.test_docs import DOCS, rows
 
-PAGE = (DOCS / "queries.md").read_text()
+PAGE = (DOCS / "reference" / "queries.md").read_text()
 TRUTHS: dict[str, Truth] = {"true": True, "false": False, "unknown": None}
 
 EXAMPLES = [
@@ -36,7 +36,7 @@ def test_examples(query: str, producer: str, answer: str) -> None:
     assert holds(parse(query), json.loads(producer)) is TRUTHS[answer]
 
 
-@pytest.mark.parametrize("row", rows("queries.md", "test"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", rows("reference/queries.md", "test"), ids=lambda row: row[0])
 def test_the_tests_are_queries(row: list[str]) -> None:
     for text in re.findall("`([^`]+)`", row[0]):
         parse(text if len(text) > 2 else f"Level {text} 5")
@@ -45,10 +45,10 @@ def test_the_tests_are_queries(row: list[str]) -> None:
 def test_truth_tables() -> None:
     columns = [True, None, False]
     for name, function in (("AND", every), ("OR", some)):
-        for row in rows("queries.md", name):
+        for row in rows("reference/queries.md", name):
             truth = TRUTHS[row[0].strip("* ")]
             assert [TRUTHS[cell.strip()] for cell in row[1:]] == [function([truth, other]) for other in columns]
-    assert {TRUTHS[row[0].strip("* ")]: TRUTHS[row[1].strip()] for row in rows("queries.md", "NOT")} == {
+    assert {TRUTHS[row[0].strip("* ")]: TRUTHS[row[1].strip()] for row in rows("reference/queries.md", "NOT")} == {
         truth: opposite(truth) for truth in columns
     }
 
@@ -63,7 +63,7 @@ def test_refusals(shown: str) -> None:
     assert refused.value.caret() + "\n" == shown
 
 
-@pytest.mark.parametrize("row", rows("queries.md", "one way"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", rows("reference/queries.md", "one way"), ids=lambda row: row[0])
 def test_two_ways_to_say_the_same(row: list[str]) -> None:
     one, other = (parse(cell.strip("` ")) for cell in row)
     assert canonical(one) == canonical(other)

@@ -1,4 +1,4 @@
-"""The examples of docs/pipeline.md, run from an empty folder."""
+"""The examples of docs/how-to/pipeline.md, run from an empty folder."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.archives import FOR_LITTLE_DATA, FOR_ONE_RUN
 from tests.pipeline.commands import run_command
 
-PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "pipeline.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 CONSOLE = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 
@@ -63,7 +63,7 @@ def printed(code: str, spark: SparkSession) -> str:
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said):
-            exec(compile(code, "docs/pipeline.md", "exec"), {})
+            exec(compile(code, "docs/how-to/pipeline.md", "exec"), {})
     finally:
         for key, value in FOR_LITTLE_DATA.items():
             if key.startswith("spark.sql."):

@@ -1,6 +1,6 @@
 """The bridge between AMQP 0-9-1 and ZeroMQ (B1–B6): pure mapping and routes, an AMQP side, a ZeroMQ side, a client.
 
-`BridgeClient` is asyncio's, `BlockingBridgeClient` is for plain programs; docs/bridge.md shows both.
+`BridgeClient` is asyncio's, `BlockingBridgeClient` is for plain programs; docs/reference/bridge.md shows both.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -8,7 +8,7 @@ class BridgeError(FumaroleError):
 
 
 class MalformedError(BridgeError):
-    """What a client of the bridge, or a publisher in AMQP, sent is not as docs/bridge.md says. It is their fault."""
+    """A client of the bridge, or an AMQP publisher, sent what docs/reference/bridge.md refuses: the peer's fault."""
 
 
 class BridgeRefusedError(BridgeError):

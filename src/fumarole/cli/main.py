@@ -1,4 +1,4 @@
-"""The command line: `fumarole COMMAND …`. Each command has a file named like it; docs/command-line.md shows them."""
+"""The command line: `fumarole COMMAND …`. Each command has a file named like it; see docs/reference/command-line.md."""
 
 from __future__ import annotations
 

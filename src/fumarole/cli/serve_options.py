@@ -53,7 +53,7 @@ HELP = {
     "--tls-client-authority": "Who must have signed clients' certificates, PEM.",
     "--tls-client-certificates": "none, optional or required.",
 }
-"""What there is to say. A setting without an entry has its line in docs/configuration.md all the same."""
+"""What there is to say. A setting without an entry has its line in docs/reference/configuration.md all the same."""
 SIZES = ("control_line", "payload", "outbox")
 
 

@@ -1,4 +1,4 @@
-"""The Python client, on the same protocol code as the server. `docs/client.md` shows how it is used."""
+"""The Python client, on the same protocol code as the server. `docs/how-to/client.md` shows how it is used."""
 
 from fumarole.client.client import Client, connect
 from fumarole.client.errors import (

@@ -63,7 +63,7 @@ def connect(
     """A client: `async with connect(…) as client`, or `client = await connect(…)` and `close` later.
 
     `servers` is one address, several with commas, or a list; they are tried in turn, and again when the connection is
-    lost. `docs/client.md` explains the rest. Raises NoServerError or AuthorizationError when opened.
+    lost. `docs/how-to/client.md` explains the rest. Raises NoServerError or AuthorizationError when opened.
     """
     identity = Identity(name, user, password, token, echo, tls)
     options = LinkOptions(identity, timeout, reconnect, pending, ping_interval, on_notice)

@@ -140,7 +140,7 @@ add(
         port=4222,
         help="Listen for NATS clients here; may be repeated. Port 0 is any free one.",
         make=_nats,
-        page="docs/nats.md",
+        page="docs/reference/nats.md",
     )
 )
 add(
@@ -151,7 +151,7 @@ add(
         help="Listen for producers and subscribers that speak MsgPack here; may be repeated.",
         make=_msgpack,
         settings=MsgPackSettings,
-        page="docs/metadata.md",
+        page="docs/reference/metadata.md",
     )
 )
 add(
@@ -162,7 +162,7 @@ add(
         help="Listen for KubeMQ clients (gRPC) here; may be repeated.",
         make=_kubemq,
         settings=KubemqSettings,
-        page="docs/kubemq.md",
+        page="docs/reference/kubemq.md",
         extra="kubemq",
         keeps_namespace=True,
     )

@@ -1,4 +1,4 @@
-"""docs/bridge.md: its commands, its programs in Python and in C, and its tables, against a real RabbitMQ."""
+"""docs/reference/bridge.md: its commands, its programs in Python and in C, and its tables, against a real RabbitMQ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.docs.test_docs import rows
 from tests.integration.bridge.bridges import RunningBridge
 from tests.integration.bridge.rabbitmq import RabbitMq
 
-PAGE = (Path(__file__).parents[3] / "docs" / "bridge.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "bridge.md").read_text()
 PROGRAMS = re.findall(r"```python\n((?:(?!```).)*)```\n```output\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -68,9 +68,9 @@ def test_the_program_in_c(example: RunningBridge, tmp_path: Path) -> None:
 
 
 def test_every_operation_and_answer_is_in_the_tables() -> None:
-    asked = {re.findall("`([a-z]+)`", row[0])[i] for row in rows("bridge.md", "to the bridge") for i in (0,)}
+    asked = {re.findall("`([a-z]+)`", row[0])[i] for row in rows("reference/bridge.md", "to the bridge") for i in (0,)}
     assert asked == {name.decode() for name in operations._OPERATIONS}
-    answered = {re.findall("`([a-z]+)`", row[0])[0] for row in rows("bridge.md", "from the bridge")}
+    answered = {re.findall("`([a-z]+)`", row[0])[0] for row in rows("reference/bridge.md", "from the bridge")}
     assert answered == {name.decode() for name in (operations.MSG, operations.REPLY, operations.DONE, operations.ERROR)}
 
 
@@ -80,7 +80,7 @@ def test_every_property_is_named() -> None:
 
 
 def test_every_method_of_both_clients_is_in_the_table() -> None:
-    table = " ".join(row[0] for row in rows("bridge.md", "method"))
+    table = " ".join(row[0] for row in rows("reference/bridge.md", "method"))
     for client, others in ((BridgeClient, {"open", "close"}), (BlockingBridgeClient, {"open", "close", "receive"})):
         methods = {name for name in vars(client) if not name.startswith("_")}
         assert {name for name in methods - others if f"{name}(" not in table} == set()

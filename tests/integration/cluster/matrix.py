@@ -173,7 +173,7 @@ class Outcome:
         return found
 
     def row(self, name: str, untouched: tuple[int, ...]) -> str:
-        """For the table in docs/cluster.md."""
+        """For the table in docs/explanation/cluster.md."""
         others = sum(len(self.lost(f"alone-{number}")) for number in untouched)
         return (
             f"| {name} | {len(self.lost_by_group())} | {self.over_after():.2f} s | {others} | {self.doubled()} | "

@@ -2,7 +2,7 @@
 
 python tests/integration/cluster/soak.py [--seeds 2000] [--first 0] [--loops 10000] [--nodes 3] [--only simulation|real]
 
-Prints the rows of the table in docs/cluster.md. A seed that fails is named and replays exactly. Ends with 1 if anything was
+Prints the rows of the table in docs/explanation/cluster.md. A seed that fails is named and replays exactly. Ends with 1 if anything was
 not as it must be.
 """
 
@@ -70,7 +70,7 @@ def simulate(seeds: range) -> int:
 
 
 def grow(sizes: tuple[int, ...] = (10, 50, 100, 200)) -> int:
-    """What a larger cluster costs: the figures of the model in docs/cluster.md."""
+    """What a larger cluster costs: the figures of the model in docs/explanation/cluster.md."""
     return sum(grown(nodes) for nodes in sizes)
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/kubemq.md, each run as it stands, with the SDK that it is for."""
+"""The examples of docs/reference/kubemq.md, each run as it stands, with the SDK that it is for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.integration.conftest import Brokers
 from tests.integration.kubemq.conftest import DOOR, kubemq_port
 from tests.integration.kubemq.sdks import python_of
 
-PAGE = (Path(__file__).parents[3] / "docs" / "kubemq.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "kubemq.md").read_text()
 EXAMPLES = dict(re.findall(r"(?s)### kubemq ([^\n]+)\n```python\n(.*?)```", PAGE))
 
 

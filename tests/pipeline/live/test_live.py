@@ -399,7 +399,7 @@ def test_mistakes_are_in_the_error_of_the_query(
 
 
 def test_the_example_of_the_page(live_spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "live.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "live.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     servers = f'.option("servers", "{broker.url}")'
     code = code.replace('.option("topic"', f'{servers}.option("buffer", "{tmp_path}/buffer").option("topic"')

@@ -400,7 +400,7 @@ async def test_the_example_of_the_page(broker: RunningBroker, record: Record, tm
         await client.publish("example", b"21.5")
         await client.flush()
     assert recording.stop() == 0
-    page = await asyncio.to_thread((Path(__file__).parents[3] / "docs" / "archive.md").read_text)
+    page = await asyncio.to_thread((Path(__file__).parents[3] / "docs" / "reference" / "archive.md").read_text)
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     run = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
