@@ -123,7 +123,7 @@ EXAMPLES = {
         fumarole demo --nodes 3
     """,
     "bridge": """
-        fumarole bridge --amqp amqp://guest:guest@localhost:5672 --router 'tcp://*:5555' --topics 'test.#' --ttl 60
+        fumarole bridge --amqp amqp://guest:guest@localhost:5672 --topics 'test.#' --ttl 60
         fumarole bridge --exchange volcanoes --servers nats://127.0.0.1:4222
         fumarole bridge --config fumarole.toml
     """,
