@@ -22,7 +22,7 @@ def mistakes_of(text: str, tmp_path: Path) -> list[str]:
 
 MISTAKES = {
     "two of a name": ('[[bridges]]\n[[bridges]]\nrouter = "tcp://*:5556"\n', "2: bridges[1].name: found 'bridge', which bridges[0].name has too"),
-    "two on a port": ('[[bridges]]\nname = "a"\n[[bridges]]\nname = "b"\n', "3: bridges[1].router: found 'tcp://*:5555', which bridges[0].router has too"),
+    "two on a port": ('[[bridges]]\nname = "a"\n[[bridges]]\nname = "b"\n', "3: bridges[1].router: found 'tcp://127.0.0.1:5555', which bridges[0].router has too"),
     "one queue for two": (
         '[[bridges]]\nname = "a"\ndirect_queue = "q"\n[[bridges]]\nname = "b"\nrouter = "ipc:///x"\ndirect_queue = "q"\n',
         "7: bridges[1].direct_queue: found 'q', which bridges[0].direct_queue has too",
@@ -104,3 +104,13 @@ def test_a_port_that_is_taken(command_line: CommandLine, tmp_path: Path) -> None
         context.destroy(0)
     assert (ended.code, ended.out) == (1, b"")
     assert f"cannot listen on tcp://127.0.0.1:{port}: Address already in use" in ended.err
+
+
+def test_beyond_loopback_without_curve_it_does_not_start(command_line: CommandLine) -> None:
+    """A1, B1: the default is loopback."""
+    assert BridgeSettings().router == "tcp://127.0.0.1:5555"
+    ended = command_line.run("bridge", "--router", "tcp://*:5555")
+    assert (ended.code, ended.out) == (1, b"")
+    assert "tcp://*:5555 is open to other machines" in ended.err
+    assert "--insecure" in ended.err
+    assert options_of(BridgeSettings(), insecure=True).router.insecure

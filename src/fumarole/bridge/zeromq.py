@@ -9,6 +9,7 @@ ROUTER drops what it cannot deliver in silence; with ROUTER_MANDATORY it says so
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,11 @@ import zmq
 import zmq.auth
 from zmq.auth.asyncio import AsyncioAuthenticator
 
+from fumarole.bridge.endpoints import check_reach, listen_addresses
 from fumarole.bridge.errors import CannotBridgeError
 from fumarole.core.limits import MIB
+
+log = logging.getLogger(__name__)
 
 BATCH: Final = 200
 """Messages that are read before others on this loop get their turn."""
@@ -42,6 +46,8 @@ class RouterOptions:
     """The bridge's own key pair; with it, everybody must know its public half."""
     curve_clients: Path | None = None
     """A folder with the public keys of those who may come; None: whoever knows the bridge's."""
+    insecure: bool = False
+    """Other machines may come without CURVE (A1)."""
 
 
 class Router:
@@ -66,6 +72,10 @@ class Router:
     def open(self) -> None:
         """Raises CannotBridgeError."""
         options = self._options
+        addresses = listen_addresses(options.endpoint)
+        warning = check_reach(options.endpoint, addresses, options.curve_key is not None, options.insecure)
+        if warning is not None:
+            log.warning("%s", warning)
         socket = self._socket = self._context.socket(zmq.ROUTER)
         socket.setsockopt(zmq.MAXMSGSIZE, options.payload + REST)
         socket.setsockopt(zmq.LINGER, LINGER_MS)

@@ -14,7 +14,7 @@ from fumarole.cli.terminal import MISUSED, fail
 if TYPE_CHECKING:
     from fumarole.config.settings import BridgeSettings, Log
 
-NOT_SETTINGS = frozenset({"config", "ready_file", "log_level", "log_format"})
+NOT_SETTINGS = frozenset({"config", "insecure", "ready_file", "log_level", "log_format"})
 """Options of `bridge` that are not settings of one bridge."""
 AMQP = "AMQP"
 ZEROMQ = "ZeroMQ (sizes such as 64KiB, times such as 500ms)"
@@ -29,7 +29,7 @@ def _option(help_text: str, panel: str, **more: Any) -> Any:
     "bridge",
     panel="Broker",
     examples="""
-        fumarole bridge --amqp amqp://guest:guest@localhost:5672 --router 'tcp://*:5555' --topics 'test.#' --ttl 60
+        fumarole bridge --amqp amqp://guest:guest@localhost:5672 --topics 'test.#' --ttl 60
         fumarole bridge --exchange volcanoes --servers nats://127.0.0.1:4222
         fumarole bridge --config fumarole.toml
     """,
@@ -53,6 +53,9 @@ def bridge(
     ttl: Annotated[str | None, _option("How long a bind holds.", ZEROMQ)] = None,
     curve_key: Annotated[str | None, _option("The bridge's CURVE key, a file.", ZEROMQ)] = None,
     curve_clients: Annotated[str | None, _option("A folder with the public keys of clients.", ZEROMQ)] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines come in without CURVE.", rich_help_panel=ZEROMQ)
+    ] = False,
     payload: Annotated[str | None, _option("The largest payload.", ZEROMQ)] = None,
     waiting: Annotated[str | None, _option("Messages that wait for a slow client.", ZEROMQ)] = None,
     topics_per_client: Annotated[str | None, _option("Topics of one client.", ZEROMQ)] = None,
@@ -78,7 +81,7 @@ def bridge(
 
     logs.start(log)
     try:
-        loop.run(run_bridges(bridges, ready_file))
+        loop.run(run_bridges(bridges, ready_file, insecure))
     except CannotBridgeError as error:
         fail(str(error))
 

@@ -42,7 +42,7 @@ def _check_bridges(tree: Tree, report: Report) -> None:
     for index, bridge in enumerate(tree.get("bridges", [])):
         for name in ("name", "router", "direct_queue"):
             value = (bridge or {}).get(name)
-            default = {"name": "bridge", "router": "tcp://*:5555"}.get(name)
+            default = {"name": "bridge", "router": "tcp://127.0.0.1:5555"}.get(name)
             if bridge is None or (value is None and ("bridges", index, name) in report.origins):
                 continue
             path: KeyPath = ("bridges", index, name)

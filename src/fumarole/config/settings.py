@@ -128,7 +128,7 @@ class BridgeSettings(Struct, frozen=True, kw_only=True):
 
     name: NamespaceName = "bridge"
     amqp: AmqpAddress = Secret("amqp://guest:guest@localhost:5672")
-    router: Endpoint = "tcp://*:5555"
+    router: Endpoint = "tcp://127.0.0.1:5555"
     topic_exchange: AmqpName = "amq.topic"
     topics: tuple[AmqpName, ...] = ()
     """Bound always; if there are any, clients may ask for nothing beyond them (B3)."""

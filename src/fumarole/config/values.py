@@ -240,7 +240,7 @@ def read_broker_addresses(value: object) -> Secret:
 def read_endpoint(value: object) -> str:
     """Reads where a ZeroMQ socket listens."""
     if not isinstance(value, str) or not _ENDPOINT.fullmatch(value):
-        raise RefusedError(shown(value), 'an endpoint of ZeroMQ such as "tcp://*:5555" or "ipc:///run/bridge"')
+        raise RefusedError(shown(value), 'an endpoint of ZeroMQ such as "tcp://127.0.0.1:5555" or "ipc:///run/bridge"')
     return value
 
 

@@ -20,13 +20,13 @@ from fumarole.config.settings import BridgeSettings
 log = logging.getLogger(__name__)
 
 
-def options_of(settings: BridgeSettings) -> BridgeOptions:
+def options_of(settings: BridgeSettings, insecure: bool = False) -> BridgeOptions:
     """What the bridge wants to know, from what the user has set."""
     return BridgeOptions(
         name=settings.name,
         amqp=settings.amqp.reveal(),
         router=RouterOptions(
-            settings.router, settings.payload, settings.waiting, settings.curve_key, settings.curve_clients
+            settings.router, settings.payload, settings.waiting, settings.curve_key, settings.curve_clients, insecure
         ),
         topic_exchange=settings.topic_exchange,
         direct_exchange=settings.direct_exchange,
@@ -38,7 +38,9 @@ def options_of(settings: BridgeSettings) -> BridgeOptions:
     )
 
 
-async def run_bridges(settings: Sequence[BridgeSettings], ready_file: Path | None = None) -> None:
+async def run_bridges(
+    settings: Sequence[BridgeSettings], ready_file: Path | None = None, insecure: bool = False
+) -> None:
     """Runs them side by side until SIGINT or SIGTERM. Raises CannotBridgeError, with none left open."""
     # The library says everything in its own words, and more than once; what matters is said by us.
     for library in ("aiormq", "aio_pika"):
@@ -50,7 +52,7 @@ async def run_bridges(settings: Sequence[BridgeSettings], ready_file: Path | Non
         works = []
         bridges = []
         for each in settings:
-            bridge = Bridge(options_of(each))
+            bridge = Bridge(options_of(each, insecure))
             bridge.start()
             bridges.append(bridge)
             stack.push_async_callback(bridge.stop)

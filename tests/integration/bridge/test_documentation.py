@@ -31,7 +31,7 @@ def example(rabbitmq: RabbitMq) -> Iterator[RunningBridge]:
     words = shlex.split(command.replace("\\\n", " "))
     assert words[:2] == ["fumarole", "bridge"]
     arguments = [
-        {"amqp://guest:guest@localhost:5672": rabbitmq.url, "tcp://*:5555": "tcp://127.0.0.1:*"}.get(word, word)
+        {"amqp://guest:guest@localhost:5672": rabbitmq.url, "tcp://127.0.0.1:5555": "tcp://127.0.0.1:*"}.get(word, word)
         for word in words[2:]
     ]
     running = RunningBridge(*arguments)
