@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from fumarole.pipeline.columns.asking import where
     from fumarole.pipeline.columns.topic import topic_matches
-    from fumarole.pipeline.columns.where import where
     from fumarole.pipeline.jobs.output import output
     from fumarole.pipeline.live.source import register
     from fumarole.pipeline.reading import archive, changes
@@ -54,7 +54,7 @@ _HOMES = {
     "summary": "transforms.traffic",
     "topic_matches": "columns.topic",
     "traffic": "transforms.traffic",
-    "where": "columns.where",
+    "where": "columns.asking",
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as sf
 
@@ -18,11 +19,13 @@ from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.columns.topic import topic_matches
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.columns.where import where as holds
+from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.tables import CHANGES, MESSAGES
 from fumarole.pipeline.times import between, moment
 from fumarole.pipeline.transforms.enrich import enrich
 
+_S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 Place = str | os.PathLike[str] | Root
 _EXACT: Final = {
     "__globPaths__": "false",  # `*` or `[1]` in the name of a folder is a name, not a pattern
@@ -88,6 +91,8 @@ def read_files(spark: SparkSession, uris: list[str], schema: types.StructType, *
     """The rows of these files or folders: of all of them, and of no others, whatever the session's settings are."""
     if not uris:
         return spark.createDataFrame([], schema)
+    if any(uri.startswith(("s3://", "s3a://")) for uri in uris):
+        check_s3(spark)
     return spark.read.schema(schema).options(**_EXACT, **options).parquet(*map(spark_path, uris))
 
 
@@ -96,3 +101,18 @@ def spark_path(uri: str) -> str:
     if uri.startswith("/"):
         return f"file://{uri}"
     return uri.replace("s3://", "s3a://", 1)
+
+
+def check_s3(spark: SparkSession) -> None:
+    """Raises PipelineError where this Spark cannot read S3. Of a Connect server only the server knows."""
+    java = getattr(spark, "_jvm", None)
+    if java is None:
+        return
+    try:
+        java.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_S3A)
+    except Py4JError:
+        raise PipelineError(
+            "Spark has no connector for S3 here; "
+            "give it one with --conf spark.jars.packages=org.apache.spark:spark-hadoop-cloud_2.13:"
+            f"{spark.version}"
+        ) from None

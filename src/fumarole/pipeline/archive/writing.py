@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,17 @@ import pyarrow.parquet as pq
 from fumarole.pipeline.archive import schema
 from fumarole.pipeline.archive.places import Root, changes_folder, messages_folder, open_root
 from fumarole.pipeline.archive.seals import SUFFIX, Kind, Seal, put_seal
-from fumarole.pipeline.errors import ArchiveError
+from fumarole.pipeline.errors import ArchiveError, RowError
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 SCHEMAS: dict[Kind, pa.Schema] = {"messages": schema.MESSAGES, "changes": schema.CHANGES}
 FOLDERS = {"messages": messages_folder, "changes": changes_folder}
 NAME_SUFFIXES: dict[Kind, str] = {"messages": "", "changes": ".changes"}
 """Both kinds count from 0, and the names of all seals must differ."""
 HOUR = 3_600_000_000
+Rows: TypeAlias = "pa.Table | pd.DataFrame | Iterable[Mapping[str, Any]]"
 COUNTED = ("time", "epoch", "sequence")
 """Numbers that grow from row to row: differences take a bit or two each."""
 DICTIONARIES = {
@@ -128,7 +132,7 @@ def _folders(times: pa.ChunkedArray, kind: Kind) -> npt.NDArray[np.int64]:
 def write_rows(
     root: str | os.PathLike[str] | Root,
     namespace: str,
-    rows: pa.Table | Iterable[Mapping[str, Any]],
+    rows: Rows,
     *,
     kind: Kind = "messages",
     recorder: str = "rows",
@@ -140,7 +144,8 @@ def write_rows(
     """Puts rows into an archive, sealed: what a recorder does, for rows that are there already.
 
     Columns that are left out are null; `recorder`, `epoch` and `sequence` are filled in, the rows ordered by folder.
-    Raises ArchiveError where such files are there already.
+    Raises ArchiveError where such files are there already, and RowError for a column that an archive does not have or
+    whose values are of another type.
     """
     place = open_root(root)
     table = _complete(rows, kind, recorder, epoch, first)
@@ -159,26 +164,57 @@ def write_rows(
     return seals
 
 
-def _complete(
-    rows: pa.Table | Iterable[Mapping[str, Any]], kind: Kind, recorder: str, epoch: int, first: int
-) -> pa.Table:
+def _complete(rows: Rows, kind: Kind, recorder: str, epoch: int, first: int) -> pa.Table:
     wanted = SCHEMAS[kind]
     open_schema = pa.schema([field.with_nullable(True) for field in wanted])
-    if not isinstance(rows, pa.Table):
-        rows = pa.Table.from_pylist(list(rows), open_schema)
-    rows = rows.take(np.argsort(_folders(rows["time"], kind), kind="stable"))
-    count = rows.num_rows
+    table = _table(rows, open_schema)
+    _check_columns(table.column_names, wanted)
+    if "time" not in table.column_names:
+        raise RowError("rows of an archive have a column `time`")
+    table = table.take(np.argsort(_folders(table["time"], kind), kind="stable"))
+    count = table.num_rows
     filled = {
         "recorder": pa.repeat(pa.scalar(recorder), count),
         "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), count),
         "sequence": pa.array(range(first, first + count), pa.int64()),
     }
-    columns = [
-        filled.get(field.name)
-        if field.name in filled
-        else rows[field.name]
-        if field.name in rows.column_names
-        else pa.nulls(count, field.type)
-        for field in wanted
-    ]
-    return pa.table(columns, open_schema).cast(wanted)
+    columns = [_column(table, field, filled) for field in wanted]
+    try:
+        return pa.table(columns, open_schema).cast(wanted)
+    except ValueError as error:  # a null where there is none
+        raise _unfit(kind, error) from None
+
+
+def _column(table: pa.Table, field: pa.Field, filled: Mapping[str, pa.Array]) -> pa.Array | pa.ChunkedArray:
+    if field.name in filled:
+        return filled[field.name]
+    if field.name not in table.column_names:
+        return pa.nulls(table.num_rows, field.type)
+    try:
+        return table[field.name].cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _unfit(f"`{field.name}`", error) from None
+
+
+def _table(rows: Rows, open_schema: pa.Schema) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    try:
+        if hasattr(rows, "iloc"):  # of pandas, which is not loaded for the sake of a question
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        listed = list(rows)
+        _check_columns(dict.fromkeys(name for row in listed for name in row), open_schema)
+        return pa.Table.from_pylist(listed, open_schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise _unfit("these rows", error) from None
+
+
+def _unfit(what: str, error: Exception) -> RowError:
+    return RowError(f"{what}: not as an archive has it: {str(error).splitlines()[0]}")
+
+
+def _check_columns(names: Iterable[str], wanted: pa.Schema) -> None:
+    unknown = [name for name in names if name not in wanted.names]
+    if unknown:
+        known = ", ".join(name for name in wanted.names if name not in schema.IDENTITY)
+        raise RowError(f"the archive has no column {unknown[0]!r}; it has {known}")

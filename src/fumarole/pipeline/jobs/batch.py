@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from fumarole.core.query.parse import parse
+from fumarole.core.query.tree import keys
 from fumarole.pipeline import reading
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.archive.seals import check_namespace
@@ -93,11 +94,31 @@ class Received:
     first: datetime | None
     last: datetime | None
     busiest_second: int
+    unknown_keys: tuple[str, ...] = ()
+    """Keys of the query that no producer has ever had: most likely they are misspelt."""
 
 
 def what_if(spark: SparkSession, part: Part) -> Received:
     """All in all. Raises PatternError, QueryError, ArchiveError."""
-    return received(part.messages(spark))
+    return replace(received(part.messages(spark)), unknown_keys=_unknown_keys(spark, part))
+
+
+def _unknown_keys(spark: SparkSession, part: Part) -> tuple[str, ...]:
+    """Keys that neither a change nor a message of the archive names."""
+    asked = set() if part.where is None else set(keys(parse(part.where)))
+    if not asked:
+        return ()
+    said = reading.changes(spark, part.archive, None, part.namespace).select("key")
+    unknown = asked - _among(said, asked)
+    if unknown:
+        messages = reading.archive(spark, part.archive, namespace=part.namespace)
+        own = messages.select(sf.explode("changes.key").alias("key"))
+        unknown -= _among(own, unknown)
+    return tuple(sorted(unknown))
+
+
+def _among(said: DataFrame, asked: set[str]) -> set[str]:
+    return {row["key"] for row in said.where(sf.col("key").isin(*asked)).distinct().collect()}
 
 
 def received(messages: DataFrame) -> Received:

@@ -26,6 +26,7 @@ PARTS_SCHEMA = types.StructType(
         types.StructField("producer", types.StringType()),
         types.StructField("count", types.LongType()),
         types.StructField("numbers", types.LongType()),
+        types.StructField("nonfinite", types.LongType()),
         types.StructField("min", types.DoubleType()),
         types.StructField("max", types.DoubleType()),
         types.StructField("mean", types.DoubleType()),

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
+    DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
@@ -42,8 +43,10 @@ from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer, Part, read
 from fumarole.pipeline.live.listener import Listener
 from fumarole.pipeline.live.publishing import publish
+from fumarole.pipeline.shipping import is_remote, packed
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 SCHEMA = (
@@ -64,17 +67,33 @@ READ_OPTIONS = {
     "listen",
 }
 WRITE_OPTIONS = {"servers", "topic", "marks"}
+LIVE_ONLY = (
+    'format("fumarole") reads live messages: use spark.readStream. What was recorded is read by '
+    "pipeline.archive(spark, path)"
+)
 SPARK_OPTIONS = frozenset({"path", "checkpointlocation", "queryname"})
 """What Spark is told about a query that writes, it hands on to the sink as well."""
 
 
 def register(spark: SparkSession) -> None:
-    """Lets a Spark session know `format("fumarole")`."""
-    context = spark.sparkContext
-    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
-    if not chosen and (context.master or "").startswith("local"):
-        context.pythonExec = sys.executable  # any other python3 on this machine has no fumarole
+    """Lets a Spark session know `format("fumarole")`, on a Spark Connect server as well.
+
+    The package goes along to where Python runs elsewhere: workers of a cluster, and Connect servers. What it needs
+    (pyarrow, msgspec) has to be installed there.
+    """
+    if is_remote(spark):
+        spark.addArtifacts(str(packed()), pyfile=True)
+    else:
+        _prepare(spark.sparkContext)
     spark.dataSource.register(FumaroleSource)
+
+
+def _prepare(context: SparkContext) -> None:
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if not (context.master or "").startswith("local"):
+        context.addPyFile(str(packed()))
+    elif not chosen:
+        context.pythonExec = sys.executable  # any other python3 on this machine has no fumarole
 
 
 @dataclass(frozen=True)
@@ -115,6 +134,9 @@ class FumaroleSource(DataSource):
 
     def schema(self) -> str:
         return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        raise PipelineError(LIVE_ONLY)
 
     def streamReader(self, schema: StructType) -> LiveReader:  # noqa: N802 (Spark's name)
         return LiveReader(ReadOptions.of(self.options), schema)
