@@ -27,7 +27,7 @@ def row(time: datetime, topic: str = "a.b", payload: bytes = b"1", **more: Any) 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     changes = [{"key": "Room", "kind": "text", "text": "410", "number": None, "truth": None}]
-    given = row(NOON, value=1.0, producer="p", headers=[("A", ["b", "c"])], changes=changes)
+    given = row(NOON, value=1.0, producer="p", headers=[("A", ["b", "c"])], changes=changes, event_time=NOON)
     (seal,) = write_rows(tmp_path, "default", [given], recorder="r", epoch=7)
     assert seal.path == "date=2026-11-15/hour=12/r-7-000000000000.parquet"
     (file,) = sealed(tmp_path, "default")
@@ -36,7 +36,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     table = pq.read_table(file.uri, partitioning=None)
     assert table.to_pylist() == [{**given, "recorder": "r", "epoch": 7, "sequence": 0}]
     assert table.schema.equals(MESSAGES)
-    assert pq.read_schema(file.uri).metadata[b"fumarole.version"] == b"2"
+    assert pq.read_schema(file.uri).metadata[b"fumarole.version"] == b"3"
 
 
 def test_rows_of_pandas(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_since_and_until_leave_files_out(tmp_path: Path) -> None:
         return [file.path[21:23] if file.kind == "messages" else "changes" for file in found]
 
     assert hours(None, None) == ["changes", "12", "13", "14", "15"]
-    assert hours(NOON + timedelta(minutes=90), None) == ["changes", "13", "14", "15"]
+    assert hours(NOON + timedelta(minutes=90), None) == ["changes", "14", "15"]  # that of 13 has one row, at 13:00
     assert hours(None, NOON + timedelta(hours=1)) == ["changes", "12"]
     assert hours(NOON + timedelta(hours=2), NOON + timedelta(hours=2, minutes=1)) == ["changes", "14"]
     assert hours(None, NOON - timedelta(hours=13)) == []
@@ -155,8 +155,8 @@ def test_a_newer_version_is_refused_and_what_is_no_seal_passed_over(tmp_path: Pa
     (folder / "foreign.json").write_text("[]")
     (folder / "README").write_text("hello")
     assert len(sealed(tmp_path, "default")) == 1
-    (folder / "newer.json").write_text('{"version":3,"colour":"red"}')
-    with pytest.raises(ArchiveError, match=r"is of version 3 of the archive.*use a newer one"):
+    (folder / "newer.json").write_text('{"version":4,"colour":"red"}')
+    with pytest.raises(ArchiveError, match=r"is of version 4 of the archive.*use a newer one"):
         sealed(tmp_path, "default")
 
 

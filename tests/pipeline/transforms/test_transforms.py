@@ -26,8 +26,7 @@ def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
         (
             *[row[name] for name in ("time", "topic", "producer", "value")],
             bytearray(row["payload"]),
-            None,
-            None,
+            *(None, None, None),
             row.get("recorder", "r"),
             1,
             number,

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fumarole.core.payloads import AHEAD, BEHIND
 from fumarole.pipeline.archive import schema
 from fumarole.pipeline.archive.places import Root, changes_folder, messages_folder, open_root
 from fumarole.pipeline.archive.seals import SUFFIX, Kind, Seal, put_seal
@@ -31,7 +33,7 @@ NAME_SUFFIXES: dict[Kind, str] = {"messages": "", "changes": ".changes"}
 """Both kinds count from 0, and the names of all seals must differ."""
 HOUR = 3_600_000_000
 Rows: TypeAlias = "pa.Table | pd.DataFrame | Iterable[Mapping[str, Any]]"
-COUNTED = ("time", "epoch", "sequence")
+COUNTED = ("time", "epoch", "sequence", "event_time")
 """Numbers that grow from row to row: differences take a bit or two each."""
 DICTIONARIES = {
     "messages": ["topic", "producer", "value", "payload", "recorder", "headers.key_value.key"],
@@ -47,7 +49,9 @@ def file_name(recorder: str, epoch: int, first: int, kind: Kind) -> str:
 class FileWriter:
     """One file to be, of one kind and one hour (or day). `add`, then `finish`."""
 
-    def __init__(self, namespace: str, kind: Kind, recorder: str, epoch: int, group: str = "") -> None:
+    def __init__(
+        self, namespace: str, kind: Kind, recorder: str, epoch: int, group: str = "", payloads: str = ""
+    ) -> None:
         self.namespace = namespace
         self.kind: Kind = kind
         self.recorder = recorder
@@ -56,12 +60,15 @@ class FileWriter:
         self.first = 0
         self._buffer = pa.BufferOutputStream()
         self._begin = 0
+        self._payloads = payloads
+        self._times: list[int] = []
+        self._events: list[int] = []
         self._writer = pq.ParquetWriter(
             self._buffer,
-            SCHEMAS[kind].with_metadata(schema.file_metadata(namespace, group)),
+            SCHEMAS[kind].with_metadata(schema.file_metadata(namespace, group, payloads)),
             compression="zstd",
             use_dictionary=DICTIONARIES[kind],
-            column_encoding=dict.fromkeys(COUNTED, "DELTA_BINARY_PACKED"),
+            column_encoding={name: "DELTA_BINARY_PACKED" for name in COUNTED if name in SCHEMAS[kind].names},
             write_statistics=True,
             write_page_checksum=True,
         )
@@ -76,6 +83,9 @@ class FileWriter:
         if not self.rows:
             self.first = table["sequence"][0].as_py()
             self._begin = table["time"][0].cast(pa.int64()).as_py()
+        self._times += bounds(table["time"])
+        if self.kind == "messages" and table["event_time"].null_count < table.num_rows:
+            self._events += bounds(believed(table))
         self._writer.write_table(table.cast(SCHEMAS[self.kind]), row_group_size=max(table.num_rows, 1))
         self.rows += table.num_rows
 
@@ -93,9 +103,27 @@ class FileWriter:
             bytes=data.size,
             recorder=self.recorder,
             epoch=self.epoch,
+            payloads=self._payloads,
+            first_time=min(self._times, default=0),
+            last_time=max(self._times, default=0),
+            first_event=min(self._events, default=0),
+            last_event=max(self._events, default=0),
             sha256=sha256(data).hexdigest(),
         )
         return WholeFile(self.namespace, seal, data)
+
+
+def bounds(times: pa.Array | pa.ChunkedArray) -> list[int]:
+    """The earliest and the latest, in microseconds; none where all are null."""
+    found = pc.min_max(times.cast(schema.TIME).cast(pa.int64()))
+    return [] if found["min"].as_py() is None else [found["min"].as_py(), found["max"].as_py()]
+
+
+def believed(rows: pa.Table) -> pa.ChunkedArray:
+    """The sensors' times; null where there is none, or it is too far from the recorder's (P7)."""
+    late = pc.subtract(rows["time"].cast(pa.int64()), rows["event_time"].cast(pa.int64()))
+    right = pc.and_(pc.greater_equal(late, -AHEAD), pc.less_equal(late, BEHIND))
+    return pc.if_else(right, rows["event_time"], pa.scalar(None, schema.TIME))
 
 
 class WholeFile:

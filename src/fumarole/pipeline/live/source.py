@@ -38,7 +38,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from fumarole.core.payloads import Payloads
 from fumarole.pipeline.capturing import Wanted
+from fumarole.pipeline.declared import payloads
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer, Part, read
 from fumarole.pipeline.live.listener import Listener
@@ -52,7 +54,8 @@ if TYPE_CHECKING:
 SCHEMA = (
     "time timestamp, topic string, producer string, value double, payload binary, "
     "headers map<string, array<string>>, "
-    "changes array<struct<key: string, kind: string, text: string, number: double, truth: boolean>>"
+    "changes array<struct<key: string, kind: string, text: string, number: double, truth: boolean>>, "
+    "event_time timestamp, recorded timestamp, wrong_clock boolean"
 )
 DEFAULT_SERVERS = "nats://127.0.0.1:4222"
 READ_OPTIONS = {
@@ -65,6 +68,7 @@ READ_OPTIONS = {
     "maxrowspertrigger",
     "partitions",
     "listen",
+    "payloads",
 }
 WRITE_OPTIONS = {"servers", "topic", "marks"}
 LIVE_ONLY = (
@@ -107,6 +111,7 @@ class ReadOptions:
     max_rows: int | None
     partitions: int
     listen: float
+    payloads: Payloads
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -122,6 +127,7 @@ class ReadOptions:
             _count(options, "maxrowspertrigger", 1) if "maxrowspertrigger" in options else None,
             _count(options, "partitions", 4),
             _seconds(options, "listen", 2.0),
+            payloads(options.get("payloads")),
         )
 
 
@@ -216,7 +222,7 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Rows)
         wanted = to_arrow_schema(self._schema, timezone="UTC")
         for batch in read(partition.parts):
-            yield batch.cast(wanted)
+            yield _completed(batch, wanted).cast(wanted)
 
     def commit(self, end: dict[str, int]) -> None:
         self._opened().trim(end["offset"])
@@ -234,9 +240,17 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             buffer = Buffer(options.buffer)
             buffer.open()
             self._buffer = buffer
-            self._listener = Listener(options.servers, options.wanted, buffer, options.buffer_bytes)
+            self._listener = Listener(options.servers, options.wanted, buffer, options.buffer_bytes, options.payloads)
             self._listener.start()
         return self._buffer
+
+
+def _completed(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """A buffer of an older version may still have rows without the newest columns."""
+    for field in wanted:
+        if field.name not in batch.schema.names:
+            batch = batch.append_column(field.name, pa.nulls(batch.num_rows, field.type))
+    return batch.select(wanted.names)
 
 
 class BatchWriter(DataSourceArrowWriter):

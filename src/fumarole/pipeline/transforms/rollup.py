@@ -18,7 +18,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from fumarole.pipeline.columns.time import is_weeks, window_start
 from fumarole.pipeline.times import duration, microseconds
+from fumarole.pipeline.transforms.grouping import keyed, quoted
 
 BY: Final = ("topic", "producer")
 QUANTILES: Final = (0.05, 0.5, 0.95)
@@ -31,22 +33,34 @@ def rollup(
     every: str | timedelta = "1 minute",
     by: Sequence[str] = BY,
     quantiles: Sequence[float] = QUANTILES,
+    zone: str | None = None,
+    changes: DataFrame | None = None,
 ) -> DataFrame:
     """For each window, topic and producer: count, numbers, nonfinite, min, max, mean, stddev, and p05, p50, p95.
 
+    `by` may name metadata keys, for which `changes` are needed, and words of the topic: see `transforms.grouping`.
     `count` is of messages, `numbers` of those whose value is a finite number; the rest is of those. `nonfinite` is of
-    NaN and infinities. A watermark on `time` is kept.
+    NaN and infinities. With `zone` windows go by its calendar; whole weeks begin on Mondays. A watermark on `time` is
+    kept, where there is no zone.
     """
-    return finished(parts(messages, every, by), quantiles, by)
+    return finished(parts(keyed(messages, by, changes), every, by, zone), quantiles, by)
 
 
-def parts(messages: DataFrame, every: str | timedelta = "1 minute", by: Sequence[str] = BY) -> DataFrame:
+def parts(
+    messages: DataFrame, every: str | timedelta = "1 minute", by: Sequence[str] = BY, zone: str | None = None
+) -> DataFrame:
     """The messages' share in each window, to be merged with others'."""
+    length, columns = duration(every), [quoted(name) for name in by]
+    if zone is not None or is_weeks(length):
+        begin = window_start(sf.col("time"), length, zone)
+        # As Spark's own windows are: one column, which is grouped by.
+        window = sf.struct(begin.alias("start"))
+    else:
+        # The only windows through which Spark sees a watermark. They are counted from 1970 as well.
+        window = sf.window("time", f"{microseconds(length)} microseconds")
     value, numbers = finite(sf.col("value")), sf.count(finite(sf.col("value")))
-    # Spark's own windows are counted from 1970 as well, and are the only ones through which it sees a watermark.
-    window = sf.window("time", f"{microseconds(duration(every))} microseconds")
     return (
-        messages.groupBy(window.alias("window"), *by)
+        messages.groupBy(window.alias("window"), *columns)
         .agg(
             sf.count(sf.lit(1)).alias("count"),
             numbers.alias("numbers"),
@@ -57,7 +71,7 @@ def parts(messages: DataFrame, every: str | timedelta = "1 minute", by: Sequence
             (sf.var_pop(value) * numbers).alias("spread"),
             sf.kll_sketch_agg_double(value).alias("sketch"),
         )
-        .select(sf.col("window.start").alias("start"), *by, *FIGURES)
+        .select(sf.col("window.start").alias("start"), *columns, *FIGURES)
     )
 
 
@@ -66,7 +80,7 @@ def merged(shares: DataFrame, by: Sequence[str] = BY) -> DataFrame:
     with_numbers = sf.col("numbers") > 0
     combined = (
         _set_apart(shares, by)
-        .groupBy("start", *by)
+        .groupBy("start", *map(quoted, by))
         .agg(
             sf.sum("count").alias("count"),
             sf.sum("numbers").alias("numbers"),
@@ -81,7 +95,7 @@ def merged(shares: DataFrame, by: Sequence[str] = BY) -> DataFrame:
     # Around the common mean: each share's own spread, and how far its mean lies from it. In SQL: Python's lambdas are
     # given new names each time, and each batch would be compiled anew.
     around = sf.expr("aggregate(shares, 0D, (total, it) -> total + it.spread + it.numbers * power(it.mean - mean, 2))")
-    return combined.withColumn("spread", around).select("start", *by, *FIGURES)
+    return combined.withColumn("spread", around).select("start", *map(quoted, by), *FIGURES)
 
 
 def finished(windows: DataFrame, quantiles: Sequence[float] = QUANTILES, by: Sequence[str] = BY) -> DataFrame:
@@ -89,7 +103,7 @@ def finished(windows: DataFrame, quantiles: Sequence[float] = QUANTILES, by: Seq
     some = sf.col("numbers") > 0
     return windows.select(
         "start",
-        *by,
+        *map(quoted, by),
         *[name for name in FIGURES if name not in {"spread", "sketch"}],
         # Of a sample: one less, because the mean was taken from the same values.
         sf.when(sf.col("numbers") > 1, sf.sqrt(sf.col("spread") / (sf.col("numbers") - 1))).alias("stddev"),
@@ -111,7 +125,9 @@ def _set_apart(shares: DataFrame, by: Sequence[str]) -> DataFrame:
     numbers = sf.when(only_nan, sf.lit(0)).otherwise(sf.col("numbers"))
     nonfinite = sf.when(only_nan, sf.col("numbers")).otherwise(sf.coalesce("nonfinite", sf.lit(0)))
     figures = [sf.when(~only_nan, sf.col(name)).alias(name) for name in ("min", "max", "mean", "spread", "sketch")]
-    return shares.select("start", *by, "count", numbers.alias("numbers"), nonfinite.alias("nonfinite"), *figures)
+    return shares.select(
+        "start", *map(quoted, by), "count", numbers.alias("numbers"), nonfinite.alias("nonfinite"), *figures
+    )
 
 
 def quantile_name(quantile: float) -> str:
