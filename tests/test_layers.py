@@ -189,7 +189,7 @@ def test_no_row_outlives_its_import() -> None:
     }
     rows = [(package, place) for row in PACKAGES.values() for package, places in row.items() for place in places]
     idle = [row for row in rows if not any(row[0] == package and is_in(path, {row[1]}) for package, path in used)]
-    assert idle == [("pandas", "pipeline/")]  # Spark imports it, for columns that Python computes
+    assert idle == []
 
 
 IMPORT_ALL = """

@@ -45,9 +45,12 @@ def test_all(spark: SparkSession, archive: Path) -> None:
         "payload",
         "headers",
         "changes",
+        "event_time",
         "recorder",
         "epoch",
         "sequence",
+        "recorded",
+        "wrong_clock",
     ]
 
 

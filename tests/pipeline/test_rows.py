@@ -64,7 +64,7 @@ def test_rows_are_the_messages(
         value = {b"21.5": 21.5, b"-3e2": -300.0}.get(payload)
         expected.append(
             {"time": time, "topic": topic, "producer": producer, "value": value, "payload": payload,
-             "headers": list(by_name.items()) or None, "changes": brought or None}
+             "headers": list(by_name.items()) or None, "changes": brought or None, "event_time": None}
         )  # fmt: skip
         changes += [{"time": time, "producer": producer, **each} for each in brought]
     assert table.to_pylist() == expected

@@ -58,7 +58,7 @@ def test_it_is_gone_on_with(spark: SparkSession, archive: Path, tmp_path: Path) 
     assert [(each.rows, each.aside) for each in job.catch_up()] == [(2, ())]
     assert check_exact(spark, archive, out) == 6
     assert [step.files for step in compact(open_root(archive), now=BEGIN + timedelta(days=2))] == [2, 2, 2]
-    assert {file.version for file in sealed(archive, "default")} == {2}
+    assert {file.version for file in sealed(archive, "default")} == {3}
     assert verify(archive, "default") == []
     assert list(job.catch_up()) == []
     assert check_exact(spark, archive, out) == 6

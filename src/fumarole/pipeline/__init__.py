@@ -19,25 +19,31 @@ from typing import TYPE_CHECKING, Any
 from fumarole.core.packages import need
 
 if TYPE_CHECKING:
+    from fumarole.pipeline.columns.asking import where
     from fumarole.pipeline.columns.topic import topic_matches
-    from fumarole.pipeline.columns.where import where
+    from fumarole.pipeline.declared import payloads
     from fumarole.pipeline.jobs.output import output
     from fumarole.pipeline.live.source import register
     from fumarole.pipeline.reading import archive, changes
+    from fumarole.pipeline.transforms.decode import decode
     from fumarole.pipeline.transforms.enrich import enrich
     from fumarole.pipeline.transforms.gaps import gaps
     from fumarole.pipeline.transforms.rollup import rollup
     from fumarole.pipeline.transforms.traffic import balance, summary, traffic
+    from fumarole.pipeline.views import sql
 
 __all__ = [
     "archive",
     "balance",
     "changes",
+    "decode",
     "enrich",
     "gaps",
     "output",
+    "payloads",
     "register",
     "rollup",
+    "sql",
     "summary",
     "topic_matches",
     "traffic",
@@ -46,15 +52,18 @@ __all__ = [
 _HOMES = {
     "balance": "transforms.traffic",
     "changes": "reading",
+    "decode": "transforms.decode",
     "enrich": "transforms.enrich",
     "gaps": "transforms.gaps",
     "output": "jobs.output",
+    "payloads": "declared",
     "register": "live.source",
     "rollup": "transforms.rollup",
+    "sql": "views",
     "summary": "transforms.traffic",
     "topic_matches": "columns.topic",
     "traffic": "transforms.traffic",
-    "where": "columns.where",
+    "where": "columns.asking",
 }
 
 

@@ -39,7 +39,7 @@ from fumarole.core.publication import FORGOTTEN
 from fumarole.core.query.tree import Value
 from fumarole.core.topic import fits, parse_pattern, split
 from fumarole.pipeline.archive.places import Root, open_root
-from fumarole.pipeline.archive.schema import ANEW, TIME
+from fumarole.pipeline.archive.schema import ANEW, SINCE_VERSION, TIME
 from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.errors import ArchiveError
 from fumarole.pipeline.frames import chunks, frames, slices, unfit
@@ -372,6 +372,7 @@ def _read(root: Root, namespace: str, group: _Group) -> pa.Table:
         rows = source.read_row_group(group.number)
     if group.file.kind == "changes":
         return rows
+    rows = rows.select([name for name in rows.column_names if name not in SINCE_VERSION])  # files of all versions alike
     # Arrow counts the bytes of a column in 32 bits. Payloads may have more, where all rows are brought in order.
     at = rows.schema.get_field_index("payload")
     return rows.set_column(at, "payload", rows["payload"].cast(pa.large_binary()))

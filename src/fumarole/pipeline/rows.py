@@ -40,6 +40,7 @@ def message_table(columns: Columns) -> pa.Table:
         _texts(columns.payloads, pa.binary()),
         pa.Array.from_buffers(HEADERS, rows, [has_headers, header_offsets], children=[entries]),
         _changes_column(columns),
+        pa.nulls(rows, TIME),
     ]
     return pa.table(arrays, MESSAGE_ROWS)
 

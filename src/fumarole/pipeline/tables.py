@@ -23,6 +23,7 @@ MESSAGES: Final = types.StructType(
         types.StructField("payload", types.BinaryType()),
         types.StructField("headers", types.MapType(types.StringType(), types.ArrayType(types.StringType()))),
         types.StructField("changes", types.ArrayType(CHANGE)),
+        types.StructField("event_time", types.TimestampType()),
         *_IDENTITY_FIELDS,
     ]
 )
@@ -36,3 +37,10 @@ CHANGES: Final = types.StructType(
 )
 METADATA_MAP: Final = types.MapType(types.StringType(), VALUE)
 """Metadata as `enrich` gives it and `where` reads it."""
+VALUE_TEXT: Final = (
+    "transform_values(metadata, (key, it) -> CASE it.kind WHEN 'text' THEN it.text WHEN 'truth' THEN string(it.truth) "
+    "WHEN 'number' THEN coalesce(it.text, "
+    "CASE WHEN it.number = floor(it.number) AND abs(it.number) < 1e15 THEN string(bigint(it.number)) END, "
+    "string(it.number)) END)"
+)
+"""Such a map with texts for values, in SQL."""

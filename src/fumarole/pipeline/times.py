@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fumarole.pipeline.errors import TimeError
 
@@ -15,12 +16,13 @@ _UNITS: Final = {
     "minutes": ("m", "min", "minute", "minutes"),
     "hours": ("h", "hour", "hours"),
     "days": ("d", "day", "days"),
+    "weeks": ("w", "week", "weeks"),
 }
 _UNIT_OF: Final = {word: unit for unit, words in _UNITS.items() for word in words}
 
 
 def duration(text: str | timedelta) -> timedelta:
-    """`500ms`, `90s`, `1 minute`, `1h30m`, `2 days`. Raises TimeError."""
+    """`500ms`, `90s`, `1 minute`, `1h30m`, `2 days`, `1 week`. Raises TimeError."""
     if isinstance(text, timedelta):
         found = text
     else:
@@ -73,3 +75,11 @@ def between(since: str | datetime | None, until: str | datetime | None) -> tuple
 def as_utc(collected: datetime) -> datetime:
     """A time out of a DataFrame: PySpark gives it in the zone of this machine, without saying so."""
     return collected.astimezone(UTC)
+
+
+def zone_of(name: str) -> str:
+    """A time zone by its name, such as Europe/Rome. Raises TimeError."""
+    try:
+        return ZoneInfo(name).key
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise TimeError(f"{name!r} is no time zone; write it as Europe/Rome or UTC") from None

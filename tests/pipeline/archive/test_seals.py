@@ -15,7 +15,7 @@ from fumarole.pipeline.archive import MESSAGES, FileWriter, namespaces, open_roo
 from fumarole.pipeline.archive.places import SEALED, Root, span
 from fumarole.pipeline.archive.seals import Seal, put_seal
 from fumarole.pipeline.archive.verifying import recover, set_aside, verify
-from fumarole.pipeline.errors import ArchiveError
+from fumarole.pipeline.errors import ArchiveError, RowError
 from fumarole.pipeline.reading import spark_path
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -27,7 +27,7 @@ def row(time: datetime, topic: str = "a.b", payload: bytes = b"1", **more: Any) 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     changes = [{"key": "Room", "kind": "text", "text": "410", "number": None, "truth": None}]
-    given = row(NOON, value=1.0, producer="p", headers=[("A", ["b", "c"])], changes=changes)
+    given = row(NOON, value=1.0, producer="p", headers=[("A", ["b", "c"])], changes=changes, event_time=NOON)
     (seal,) = write_rows(tmp_path, "default", [given], recorder="r", epoch=7)
     assert seal.path == "date=2026-11-15/hour=12/r-7-000000000000.parquet"
     (file,) = sealed(tmp_path, "default")
@@ -36,7 +36,34 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     table = pq.read_table(file.uri, partitioning=None)
     assert table.to_pylist() == [{**given, "recorder": "r", "epoch": 7, "sequence": 0}]
     assert table.schema.equals(MESSAGES)
-    assert pq.read_schema(file.uri).metadata[b"fumarole.version"] == b"2"
+    assert pq.read_schema(file.uri).metadata[b"fumarole.version"] == b"3"
+
+
+def test_rows_of_pandas(tmp_path: Path) -> None:
+    import pandas as pd  # type: ignore[import-untyped]
+
+    frame = pd.DataFrame([row(NOON, value=1.5), row(NOON + timedelta(hours=1), value=float("nan"))])
+    assert [seal.rows for seal in write_rows(tmp_path, "default", frame)] == [1, 1]
+    times = [pq.read_table(file.uri, partitioning=None)["time"][0].as_py() for file in sealed(tmp_path, "default")]
+    assert times == [NOON, NOON + timedelta(hours=1)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        pytest.param([{"topik": "a"}], "no column 'topik'; it has time, topic, producer", id="unknown"),
+        pytest.param([row(NOON), {"time": NOON, "unit": "K"}], "no column 'unit'", id="unknown in a later row"),
+        pytest.param(pa.table({"time": [NOON], "unit": ["K"]}), "no column 'unit'", id="of a table"),
+        pytest.param(pa.table({"topic": ["a"]}), "have a column `time`", id="no time"),
+        pytest.param(pa.table({"time": [NOON], "topic": ["a"], "value": ["x"]}), "`value`: not as", id="another type"),
+        pytest.param([{"time": NOON, "payload": b""}], "not as an archive has it", id="no topic"),
+    ],
+)
+def test_rows_that_cannot_be(tmp_path: Path, rows: Any, text: str) -> None:
+    """What an archive has no place for was dropped unheard."""
+    with pytest.raises(RowError, match=text):
+        write_rows(tmp_path, "default", rows)
+    assert not list(tmp_path.iterdir())
 
 
 def test_each_hour_has_its_folder(tmp_path: Path) -> None:
@@ -61,7 +88,7 @@ def test_since_and_until_leave_files_out(tmp_path: Path) -> None:
         return [file.path[21:23] if file.kind == "messages" else "changes" for file in found]
 
     assert hours(None, None) == ["changes", "12", "13", "14", "15"]
-    assert hours(NOON + timedelta(minutes=90), None) == ["changes", "13", "14", "15"]
+    assert hours(NOON + timedelta(minutes=90), None) == ["changes", "14", "15"]  # that of 13 has one row, at 13:00
     assert hours(None, NOON + timedelta(hours=1)) == ["changes", "12"]
     assert hours(NOON + timedelta(hours=2), NOON + timedelta(hours=2, minutes=1)) == ["changes", "14"]
     assert hours(None, NOON - timedelta(hours=13)) == []
@@ -128,8 +155,8 @@ def test_a_newer_version_is_refused_and_what_is_no_seal_passed_over(tmp_path: Pa
     (folder / "foreign.json").write_text("[]")
     (folder / "README").write_text("hello")
     assert len(sealed(tmp_path, "default")) == 1
-    (folder / "newer.json").write_text('{"version":3,"colour":"red"}')
-    with pytest.raises(ArchiveError, match=r"is of version 3 of the archive.*use a newer one"):
+    (folder / "newer.json").write_text('{"version":4,"colour":"red"}')
+    with pytest.raises(ArchiveError, match=r"is of version 4 of the archive.*use a newer one"):
         sealed(tmp_path, "default")
 
 
@@ -184,8 +211,8 @@ def test_times_before_1970(tmp_path: Path, kind: Any) -> None:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     width = timedelta(hours=1) if kind == "messages" else timedelta(days=1)
     times = [epoch + width * step + tick for step in (-2, -1, 0, 1) for tick in (timedelta(0), timedelta.resolution)]
-    more: dict[str, Any] = {} if kind == "messages" else {"producer": "p", "key": "k", "kind": "gone"}
-    write_rows(tmp_path, "default", [row(time, **more) for time in times], kind=kind)
+    changes = [{"time": time, "producer": "p", "key": "k", "kind": "gone"} for time in times]
+    write_rows(tmp_path, "default", changes if kind == "changes" else [row(time) for time in times], kind=kind)
     files = sealed(tmp_path, "default")
     assert [file.rows for file in files] == [2, 2, 2, 2]
     for file in files:

@@ -341,6 +341,15 @@ def test_options_of_a_sink_that_cannot_be() -> None:
         FumaroleSource({**given, "topik": "a"}).streamWriter(StructType(), overwrite=False)
 
 
+def test_a_batch_of_live_messages_is_none(live_spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(
+        PySparkException, match=r"use spark\.readStream\. What was recorded is read by pipeline\.archive"
+    ):
+        live_spark.read.format("fumarole").load().collect()
+
+
 def test_a_query_that_publishes_may_have_a_name(
     live_spark: SparkSession, broker: RunningBroker, tmp_path: Path
 ) -> None:

@@ -436,3 +436,30 @@ def test_mistakes_are_a_sentence(broker: RunningBroker, tmp_path: Path, flags: l
     assert text in run.stderr
     assert "Traceback" not in run.stderr
     assert len(run.stderr.splitlines()) <= 4
+
+
+async def test_declared_payloads(broker: RunningBroker, record: Record, tmp_path: Path) -> None:
+    """P6, P7: typed columns beside the raw payload, marked with the declaration; what does not fit is said at the end."""
+    declared = tmp_path / "payloads.toml"
+    declared.write_text(
+        '[[payloads]]\ntopic = "declared.*"\nformat = "json"\nfields = {t = "double"}\nvalue = "t"\ntime = "ts"\n'
+    )
+    archive = tmp_path / "archive"
+    recording = record(broker.url, archive, "--topic", "declared.>", "--payloads", declared)
+    async with fumarole.connect(broker.url) as client:
+        await client.publish("declared.a", b'{"t": 21.5, "ts": "2026-01-01T00:00:00+01:00"}')
+        await client.publish("declared.a", b"21.5")
+        await client.publish("declared.a.b", b"7", headers=[("Time", "5")])
+        await client.flush()
+        recording.wait_until(lambda: recording.messages == 3)
+    assert recording.stop() == 0
+    found = rows(archive)
+    assert [row["value"] for row in found] == [21.5, None, 7.0]
+    midnight = datetime(2025, 12, 31, 23, tzinfo=UTC)
+    assert [row["event_time"] for row in found] == [midnight, None, datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)]
+    assert [row["payload"] for row in found][1:] == [b"21.5", b"7"]
+    (file,) = sealed(archive, "default")
+    assert file.payloads == pipeline.payloads(declared).digest
+    assert pq.read_schema(file.uri).metadata[b"fumarole.payloads"] == file.payloads.encode()
+    assert "1 message did not fit its declaration" in "\n".join(recording.said)
+    assert verify(archive, "default") == []

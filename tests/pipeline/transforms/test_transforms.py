@@ -1,10 +1,12 @@
 """Rollups, gaps, traffic and balance, held to plain Python."""
 
+import math
 import random
 import statistics
 from collections import Counter, defaultdict
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +26,7 @@ def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
         (
             *[row[name] for name in ("time", "topic", "producer", "value")],
             bytearray(row["payload"]),
-            None,
-            None,
+            *(None, None, None),
             row.get("recorder", "r"),
             1,
             number,
@@ -91,6 +92,66 @@ def test_quantiles(spark: SparkSession) -> None:
     assert found["p05"] == pytest.approx(100, abs=40)
     assert found["p50"] == pytest.approx(1000, abs=40)
     assert found["p999"] == pytest.approx(1998, abs=40)
+
+
+def test_what_is_not_finite_is_set_apart(spark: SparkSession) -> None:
+    """P7: counted, and in no other figure. A window of NaN alone made the whole table unreadable."""
+    odd = (math.nan, math.inf, -math.inf)
+    rows = [message(0, "nan", value=math.nan), *[message(0, "mixed", value=value) for value in (*odd, 1.0, 3.0, None)]]
+    later = [message(0, "nan", value=4.0), message(0, "mixed", value=math.nan)]
+    shares = rollup.parts(frame(spark, rows)).unionByName(rollup.parts(frame(spark, later)))
+    assert apart(pipeline.rollup(frame(spark, rows))) == {
+        "nan": (1, 0, 1, None, None, None, None, None),
+        "mixed": (6, 2, 3, 1.0, 3.0, 2.0, pytest.approx(math.sqrt(2)), 1.0),
+    }
+    assert apart(rollup.finished(rollup.merged(shares))) == {
+        "nan": (2, 1, 1, 4.0, 4.0, 4.0, None, 4.0),
+        "mixed": (7, 2, 4, 1.0, 3.0, 2.0, pytest.approx(math.sqrt(2)), 1.0),
+    }
+
+
+def apart(found: DataFrame) -> dict[str, Any]:
+    figures = ("count", "numbers", "nonfinite", "min", "max", "mean", "stddev", "p50")
+    return {row["topic"]: tuple(row[name] for name in figures) for row in found.collect()}
+
+
+def test_parts_of_an_older_job_with_nothing_but_nan(spark: SparkSession) -> None:
+    """They have no `nonfinite`, and a sketch that cannot be read."""
+    new = rollup.parts(frame(spark, [message(0, value=2.0)]))
+    old = new.withColumns(
+        {
+            **dict.fromkeys(("min", "max", "mean", "spread"), sf.lit(math.nan)),
+            "numbers": sf.lit(5).cast("long"),
+            "nonfinite": sf.lit(None).cast("long"),
+            "sketch": sf.lit(b""),
+        }
+    )
+    found = rollup.finished(rollup.merged(old.unionByName(new))).first()
+    assert found is not None
+    assert (found["numbers"], found["nonfinite"], found["mean"], found["p50"]) == (1, 5, 2.0, 2.0)
+
+
+def test_a_watermark_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """So a stream can be rolled up in append mode: Spark refuses that where it sees no watermark."""
+    source = tmp_path / "source"
+    rows = [message(second, "a", value=float(second)) for second in (0, 30, 90, 500)]
+    frame(spark, rows).coalesce(1).write.parquet(str(source))
+    stream = spark.readStream.schema(MESSAGES).parquet(str(source)).withWatermark("time", "10 seconds")
+    query = (
+        pipeline.rollup(stream, "1 minute")
+        .writeStream.outputMode("append")
+        .format("memory")
+        .queryName("rolled")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    closed = spark.table("rolled").orderBy("start").collect()
+    assert [(row["start"].timestamp(), row["count"]) for row in closed] == [
+        (at(0).timestamp(), 2),
+        (at(60).timestamp(), 1),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Literal
 
 import msgspec
 
 from fumarole.pipeline.archive.places import SEALED, Root, open_root, span
-from fumarole.pipeline.archive.schema import VERSION
+from fumarole.pipeline.archive.schema import SINCE_VERSION, VERSION
 from fumarole.pipeline.errors import ArchiveError
 
 Kind = Literal["messages", "changes"]
@@ -41,12 +41,25 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     epoch: int
     replaces: tuple[str, ...] = ()
     """Names of seals, without `.json`, whose files count no more."""
+    payloads: str = ""
+    """The digest of the declarations by which `value` and `event_time` were found (P6); empty: there were none."""
+    first_time: int = 0
+    last_time: int = 0
+    """The earliest and latest of the recorder's times in it, microseconds; both 0: of version 1 or 2."""
+    first_event: int = 0
+    last_event: int = 0
+    """Those of the sensors' times, as far as they are believed (P7); both 0: there are none."""
     sha256: str = ""
     """Of all bytes of the file, in hexadecimal; empty: of version 1, or sealed by somebody who found it there."""
 
     @property
     def name(self) -> str:
         return PurePosixPath(self.path).name.removesuffix(SUFFIX)
+
+    @property
+    def has_events(self) -> bool:
+        """May some of its messages have a time of their own? Where a seal was made later it does not say."""
+        return bool(self.last_event) or (self.version >= SINCE_VERSION["event_time"] and not self.last_time)
 
 
 class SealedFile(Seal, frozen=True, kw_only=True):
@@ -79,8 +92,8 @@ def sealed(
 ) -> list[SealedFile]:
     """The files in force, in order of their names within each folder.
 
-    With `since` or `until`, without those that have no message in [since, until): by their folder, so rows outside it
-    may be in them still. Changes of metadata are there from the beginning, because what held at a time was said before.
+    With `since` or `until`, without those that have no message in [since, until), by either time: rows outside it may
+    be in them still. Changes of metadata are there from the beginning, because what held at a time was said before.
     Raises ArchiveError where there is no such archive, it cannot be read, or it is of a newer version.
     """
     place = open_root(root)
@@ -163,8 +176,24 @@ def check_namespace(root: Root, namespace: str) -> None:
 
 
 def _overlaps(file: SealedFile, since: datetime | None, until: datetime | None) -> bool:
-    times = span(file.path)
+    times = _times(file)
     if times is None:
         return True
     begin, end = times
     return (until is None or begin < until) and (since is None or file.kind == "changes" or end > since)
+
+
+def _times(file: SealedFile) -> tuple[datetime, datetime] | None:
+    """From when until when a file has rows; the end is not in it. None: not known."""
+    if not file.last_time:
+        return span(file.path)
+    known = [file.first_time, file.last_time, *([file.first_event, file.last_event] if file.last_event else [])]
+    return moment_of(min(known)), moment_of(max(known) + 1)
+
+
+def moment_of(microseconds: int) -> datetime:
+    """A time of a seal, or of a log."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

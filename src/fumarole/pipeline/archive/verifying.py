@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fumarole.pipeline.archive.places import ASIDE, CHANGES_FOLDER, SEALED, WRITING, Root, open_root
-from fumarole.pipeline.archive.schema import IDENTITY, NAMESPACE_KEY, VERSION, VERSION_KEY
+from fumarole.pipeline.archive.schema import IDENTITY, NAMESPACE_KEY, SINCE_VERSION, VERSION, VERSION_KEY
 from fumarole.pipeline.archive.seals import (
     SEAL_SUFFIX,
     SUFFIX,
@@ -227,7 +227,7 @@ def _mismatch(footer: pq.FileMetaData, seal: Seal, namespace: str) -> str | None
     if footer.num_rows != seal.rows:
         return f"it has {footer.num_rows:,} rows, sealed were {seal.rows:,}"
     columns = {field.name: field for field in footer.schema.to_arrow_schema()}
-    wanted = {field.name: field for field in SCHEMAS[seal.kind]}
+    wanted = {field.name: field for field in SCHEMAS[seal.kind] if int(version) >= SINCE_VERSION.get(field.name, 1)}
     if missing := wanted.keys() - columns:
         return f"it has no column {', '.join(sorted(missing))}"
     others = [name for name, field in wanted.items() if columns[name] != field]

@@ -10,24 +10,30 @@ import os
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fumarole.core.payloads import AHEAD, BEHIND
 from fumarole.pipeline.archive import schema
 from fumarole.pipeline.archive.places import Root, changes_folder, messages_folder, open_root
 from fumarole.pipeline.archive.seals import SUFFIX, Kind, Seal, put_seal
-from fumarole.pipeline.errors import ArchiveError
+from fumarole.pipeline.errors import ArchiveError, RowError
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
 
 SCHEMAS: dict[Kind, pa.Schema] = {"messages": schema.MESSAGES, "changes": schema.CHANGES}
 FOLDERS = {"messages": messages_folder, "changes": changes_folder}
 NAME_SUFFIXES: dict[Kind, str] = {"messages": "", "changes": ".changes"}
 """Both kinds count from 0, and the names of all seals must differ."""
 HOUR = 3_600_000_000
-COUNTED = ("time", "epoch", "sequence")
+Rows: TypeAlias = "pa.Table | pd.DataFrame | Iterable[Mapping[str, Any]]"
+COUNTED = ("time", "epoch", "sequence", "event_time")
 """Numbers that grow from row to row: differences take a bit or two each."""
 DICTIONARIES = {
     "messages": ["topic", "producer", "value", "payload", "recorder", "headers.key_value.key"],
@@ -43,7 +49,9 @@ def file_name(recorder: str, epoch: int, first: int, kind: Kind) -> str:
 class FileWriter:
     """One file to be, of one kind and one hour (or day). `add`, then `finish`."""
 
-    def __init__(self, namespace: str, kind: Kind, recorder: str, epoch: int, group: str = "") -> None:
+    def __init__(
+        self, namespace: str, kind: Kind, recorder: str, epoch: int, group: str = "", payloads: str = ""
+    ) -> None:
         self.namespace = namespace
         self.kind: Kind = kind
         self.recorder = recorder
@@ -52,12 +60,15 @@ class FileWriter:
         self.first = 0
         self._buffer = pa.BufferOutputStream()
         self._begin = 0
+        self._payloads = payloads
+        self._times: list[int] = []
+        self._events: list[int] = []
         self._writer = pq.ParquetWriter(
             self._buffer,
-            SCHEMAS[kind].with_metadata(schema.file_metadata(namespace, group)),
+            SCHEMAS[kind].with_metadata(schema.file_metadata(namespace, group, payloads)),
             compression="zstd",
             use_dictionary=DICTIONARIES[kind],
-            column_encoding=dict.fromkeys(COUNTED, "DELTA_BINARY_PACKED"),
+            column_encoding={name: "DELTA_BINARY_PACKED" for name in COUNTED if name in SCHEMAS[kind].names},
             write_statistics=True,
             write_page_checksum=True,
         )
@@ -72,6 +83,9 @@ class FileWriter:
         if not self.rows:
             self.first = table["sequence"][0].as_py()
             self._begin = table["time"][0].cast(pa.int64()).as_py()
+        self._times += bounds(table["time"])
+        if self.kind == "messages" and table["event_time"].null_count < table.num_rows:
+            self._events += bounds(believed(table))
         self._writer.write_table(table.cast(SCHEMAS[self.kind]), row_group_size=max(table.num_rows, 1))
         self.rows += table.num_rows
 
@@ -89,9 +103,27 @@ class FileWriter:
             bytes=data.size,
             recorder=self.recorder,
             epoch=self.epoch,
+            payloads=self._payloads,
+            first_time=min(self._times, default=0),
+            last_time=max(self._times, default=0),
+            first_event=min(self._events, default=0),
+            last_event=max(self._events, default=0),
             sha256=sha256(data).hexdigest(),
         )
         return WholeFile(self.namespace, seal, data)
+
+
+def bounds(times: pa.Array | pa.ChunkedArray) -> list[int]:
+    """The earliest and the latest, in microseconds; none where all are null."""
+    found = pc.min_max(times.cast(schema.TIME).cast(pa.int64()))
+    return [] if found["min"].as_py() is None else [found["min"].as_py(), found["max"].as_py()]
+
+
+def believed(rows: pa.Table) -> pa.ChunkedArray:
+    """The sensors' times; null where there is none, or it is too far from the recorder's (P7)."""
+    late = pc.subtract(rows["time"].cast(pa.int64()), rows["event_time"].cast(pa.int64()))
+    right = pc.and_(pc.greater_equal(late, -AHEAD), pc.less_equal(late, BEHIND))
+    return pc.if_else(right, rows["event_time"], pa.scalar(None, schema.TIME))
 
 
 class WholeFile:
@@ -128,7 +160,7 @@ def _folders(times: pa.ChunkedArray, kind: Kind) -> npt.NDArray[np.int64]:
 def write_rows(
     root: str | os.PathLike[str] | Root,
     namespace: str,
-    rows: pa.Table | Iterable[Mapping[str, Any]],
+    rows: Rows,
     *,
     kind: Kind = "messages",
     recorder: str = "rows",
@@ -140,7 +172,8 @@ def write_rows(
     """Puts rows into an archive, sealed: what a recorder does, for rows that are there already.
 
     Columns that are left out are null; `recorder`, `epoch` and `sequence` are filled in, the rows ordered by folder.
-    Raises ArchiveError where such files are there already.
+    Raises ArchiveError where such files are there already, and RowError for a column that an archive does not have or
+    whose values are of another type.
     """
     place = open_root(root)
     table = _complete(rows, kind, recorder, epoch, first)
@@ -159,26 +192,57 @@ def write_rows(
     return seals
 
 
-def _complete(
-    rows: pa.Table | Iterable[Mapping[str, Any]], kind: Kind, recorder: str, epoch: int, first: int
-) -> pa.Table:
+def _complete(rows: Rows, kind: Kind, recorder: str, epoch: int, first: int) -> pa.Table:
     wanted = SCHEMAS[kind]
     open_schema = pa.schema([field.with_nullable(True) for field in wanted])
-    if not isinstance(rows, pa.Table):
-        rows = pa.Table.from_pylist(list(rows), open_schema)
-    rows = rows.take(np.argsort(_folders(rows["time"], kind), kind="stable"))
-    count = rows.num_rows
+    table = _table(rows, open_schema)
+    _check_columns(table.column_names, wanted)
+    if "time" not in table.column_names:
+        raise RowError("rows of an archive have a column `time`")
+    table = table.take(np.argsort(_folders(table["time"], kind), kind="stable"))
+    count = table.num_rows
     filled = {
         "recorder": pa.repeat(pa.scalar(recorder), count),
         "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), count),
         "sequence": pa.array(range(first, first + count), pa.int64()),
     }
-    columns = [
-        filled.get(field.name)
-        if field.name in filled
-        else rows[field.name]
-        if field.name in rows.column_names
-        else pa.nulls(count, field.type)
-        for field in wanted
-    ]
-    return pa.table(columns, open_schema).cast(wanted)
+    columns = [_column(table, field, filled) for field in wanted]
+    try:
+        return pa.table(columns, open_schema).cast(wanted)
+    except ValueError as error:  # a null where there is none
+        raise _unfit(kind, error) from None
+
+
+def _column(table: pa.Table, field: pa.Field, filled: Mapping[str, pa.Array]) -> pa.Array | pa.ChunkedArray:
+    if field.name in filled:
+        return filled[field.name]
+    if field.name not in table.column_names:
+        return pa.nulls(table.num_rows, field.type)
+    try:
+        return table[field.name].cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _unfit(f"`{field.name}`", error) from None
+
+
+def _table(rows: Rows, open_schema: pa.Schema) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    try:
+        if hasattr(rows, "iloc"):  # of pandas, which is not loaded for the sake of a question
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        listed = list(rows)
+        _check_columns(dict.fromkeys(name for row in listed for name in row), open_schema)
+        return pa.Table.from_pylist(listed, open_schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise _unfit("these rows", error) from None
+
+
+def _unfit(what: str, error: Exception) -> RowError:
+    return RowError(f"{what}: not as an archive has it: {str(error).splitlines()[0]}")
+
+
+def _check_columns(names: Iterable[str], wanted: pa.Schema) -> None:
+    unknown = [name for name in names if name not in wanted.names]
+    if unknown:
+        known = ", ".join(name for name in wanted.names if name not in schema.IDENTITY)
+        raise RowError(f"the archive has no column {unknown[0]!r}; it has {known}")

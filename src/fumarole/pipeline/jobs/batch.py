@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as sf
 
+from fumarole.core.payloads import NUMBERS, Payloads
 from fumarole.core.query.parse import parse
+from fumarole.core.query.tree import keys
 from fumarole.pipeline import reading
 from fumarole.pipeline.archive.places import open_root
 from fumarole.pipeline.archive.seals import check_namespace
+from fumarole.pipeline.columns import where as columns
 from fumarole.pipeline.columns.time import utc_date
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.patterns import grammar_of
@@ -35,6 +40,11 @@ class Part:
     where: str | None = None
     since: str | datetime | None = None
     until: str | datetime | None = None
+    payloads: Payloads = field(default_factory=Payloads)
+    value_field: str | None = None
+    """The declared field that is the value; None: the one that is declared to be it."""
+    value: str | None = None
+    """A test on the value, without its name: `> 80`."""
 
     def check(self) -> None:
         """Raises PatternError, QueryError, PipelineError, ArchiveError: all that can be known without Spark."""
@@ -43,15 +53,55 @@ class Part:
             grammar_of(self.topic)
         if self.where is not None:
             parse(self.where)
+        if self.value is not None:
+            parse(f"value {self.value}")
+        self._check_field()
         check_namespace(open_root(self.archive), self.namespace)
 
     def messages(self, spark: SparkSession) -> DataFrame:
         """They themselves. Raises PatternError, QueryError, ArchiveError."""
-        return reading.archive(spark, self.archive, self.topic, self.where, self.since, self.until, self.namespace)
+        found = reading.archive(
+            *(spark, self.archive, self.topic, self.where, self.since, self.until, self.namespace),
+            payloads=self.payloads,
+        )
+        column, test = self._value_column(), self._value_test()
+        found = found if column is None else found.withColumn("value", column)
+        return found if test is None else found.where(test)
+
+    def asked(self, spark: SparkSession) -> DataFrame:
+        """Without the server's own topics, unless the pattern names them: of these no question is about sensors."""
+        messages = self.messages(spark)
+        return messages if (self.topic or "").startswith(OWN) else messages.where(~_is_own())
+
+    def changes(self, spark: SparkSession) -> DataFrame:
+        """What is needed to know the metadata that held at their time."""
+        return reading.changes(spark, self.archive, None, self.namespace)
 
     def enriched(self, spark: SparkSession) -> DataFrame:
         """With the metadata that held at their time."""
-        return enrich(self.messages(spark), reading.changes(spark, self.archive, self.until, self.namespace))
+        return enrich(self.messages(spark), self.changes(spark))
+
+    def _value_test(self) -> Column | None:
+        if self.value is None:
+            return None
+        return columns.where(f"value {self.value}", types.StructType().add("value", types.DoubleType()))
+
+    def _value_column(self) -> Column | None:
+        return None if self.value_field is None else sf.col("fields")[self.value_field].cast("double")
+
+    def _check_field(self) -> None:
+        numbers = [name for name, kind in self.payloads.types.items() if kind in NUMBERS]
+        if self.value_field is not None and self.value_field not in numbers:
+            known = f"there are {', '.join(numbers)}" if numbers else "none is declared; --payloads names a file"
+            raise PipelineError(f"no payload is declared to have a number {self.value_field!r}; {known}")
+
+
+OWN: Final = ("_FORGOTTEN", "_INBOX", "$")
+"""How topics of the server itself begin."""
+
+
+def _is_own() -> Column:
+    return reduce(or_, [sf.col("topic").startswith(begin) for begin in OWN])
 
 
 def write(frame: DataFrame, out: str, by: str | None = "time") -> int:
@@ -93,11 +143,31 @@ class Received:
     first: datetime | None
     last: datetime | None
     busiest_second: int
+    unknown_keys: tuple[str, ...] = ()
+    """Keys of the query that no producer has ever had: most likely they are misspelt."""
 
 
 def what_if(spark: SparkSession, part: Part) -> Received:
     """All in all. Raises PatternError, QueryError, ArchiveError."""
-    return received(part.messages(spark))
+    return replace(received(part.messages(spark)), unknown_keys=_unknown_keys(spark, part))
+
+
+def _unknown_keys(spark: SparkSession, part: Part) -> tuple[str, ...]:
+    """Keys that neither a change nor a message of the archive names."""
+    asked = set() if part.where is None else set(keys(parse(part.where)))
+    if not asked:
+        return ()
+    said = reading.changes(spark, part.archive, None, part.namespace).select("key")
+    unknown = asked - _among(said, asked)
+    if unknown:
+        messages = reading.archive(spark, part.archive, namespace=part.namespace)
+        own = messages.select(sf.explode("changes.key").alias("key"))
+        unknown -= _among(own, unknown)
+    return tuple(sorted(unknown))
+
+
+def _among(said: DataFrame, asked: set[str]) -> set[str]:
+    return {row["key"] for row in said.where(sf.col("key").isin(*asked)).distinct().collect()}
 
 
 def received(messages: DataFrame) -> Received:

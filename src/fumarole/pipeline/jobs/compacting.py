@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 
 from fumarole.core.limits import MIB
 from fumarole.pipeline.archive.places import ASIDE, SEALED, WRITING, Root, span
+from fumarole.pipeline.archive.schema import completed
 from fumarole.pipeline.archive.seals import SEAL_SUFFIX, SealedFile, check_namespace, in_force, read_seals
 from fumarole.pipeline.archive.verifying import Problem, files_in_place, read_whole
-from fumarole.pipeline.archive.writing import FileWriter
+from fumarole.pipeline.archive.writing import SCHEMAS, FileWriter
 from fumarole.pipeline.errors import ArchiveError, PipelineError
 from fumarole.pipeline.locks import take
 
@@ -34,6 +35,8 @@ GRACE: Final = timedelta(hours=1)
 NAME: Final = "compacted~"
 """No recorder can be called so."""
 LOCK: Final = "_compacting.lock"
+MIXED: Final = "mixed"
+"""In place of a digest: rows that were recorded by different declarations of payloads."""
 ROW_GROUP: Final = 262_144
 ROW_GROUP_BYTES: Final = 64 * MIB
 """Who reads a group has all of it in memory, large payloads too."""
@@ -165,7 +168,8 @@ def _portions(files: Iterable[SealedFile], target: int) -> Iterator[list[SealedF
 
 def _merge(root: Root, namespace: str, files: list[SealedFile], epoch: int) -> Compacted:
     kind = files[0].kind
-    writer = FileWriter(namespace, kind, NAME, epoch)
+    payloads = {file.payloads for file in files}
+    writer = FileWriter(namespace, kind, NAME, epoch, payloads=payloads.pop() if len(payloads) == 1 else MIXED)
     for table in _tables(root, namespace, files):
         writer.add(table)
     whole = writer.finish()
@@ -200,7 +204,7 @@ def _groups(root: Root, namespace: str, files: list[SealedFile]) -> Iterator[pa.
             raise DamagedError(f"{file.uri} cannot be joined ({data.text})")
         source = pq.ParquetFile(pa.BufferReader(data))
         for number in range(source.num_row_groups):
-            yield source.read_row_group(number)
+            yield completed(source.read_row_group(number), SCHEMAS[file.kind])
 
 
 def _ended(path: str, moment: datetime) -> bool:

@@ -27,6 +27,7 @@ from typing import TypeVar
 
 import msgspec
 
+from fumarole.core.payloads import Type
 from fumarole.pipeline.archive.places import Root, open_root
 from fumarole.pipeline.errors import PipelineError
 
@@ -59,6 +60,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds."""
     grain: float
     """Seconds; see `transforms.gaps`."""
+    payloads: str = ""
+    """The digest of the declarations of payloads (P6); empty: there are none."""
+    fields: dict[str, Type] = {}
+    """The fields that these declare: columns of the readings."""
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +100,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     messages: int = 0
     late: int = 0
     """Messages from before the watermark. They are in the output like all others."""
+    unfit: int = 0
+    """Messages whose payload is not as declared (P6)."""
     newest: int = 0
     """The latest time of a message so far."""
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import timedelta
 
 from pyspark.sql import DataFrame, SparkSession, types
 
+from fumarole.core.payloads import Type
 from fumarole.pipeline.archive.places import Root
+from fumarole.pipeline.columns.payload import KINDS
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.jobs.log import JobError, Log, State
 from fumarole.pipeline.reading import read_files, spark_path
@@ -18,7 +21,14 @@ from fumarole.pipeline.transforms.gaps import FACTOR, LEAST, silences
 
 READINGS = "readings"
 ISLANDS = "islands"
-READINGS_SCHEMA = types.StructType([*MESSAGES.fields, types.StructField(METADATA, METADATA_MAP)])
+READINGS_SCHEMA = types.StructType(
+    [
+        *MESSAGES.fields,
+        types.StructField("recorded", types.TimestampType()),
+        types.StructField("wrong_clock", types.BooleanType()),
+        types.StructField(METADATA, METADATA_MAP),
+    ]
+)
 PARTS_SCHEMA = types.StructType(
     [
         types.StructField("start", types.TimestampType()),
@@ -26,6 +36,7 @@ PARTS_SCHEMA = types.StructType(
         types.StructField("producer", types.StringType()),
         types.StructField("count", types.LongType()),
         types.StructField("numbers", types.LongType()),
+        types.StructField("nonfinite", types.LongType()),
         types.StructField("min", types.DoubleType()),
         types.StructField("max", types.DoubleType()),
         types.StructField("mean", types.DoubleType()),
@@ -42,6 +53,17 @@ ISLANDS_SCHEMA = types.StructType(
     ]
 )
 TABLES = ("readings", "rollup", "gaps")
+
+
+def readings_schema(fields: Mapping[str, Type]) -> types.StructType:
+    """Of readings whose payloads have these fields (P6)."""
+    if not fields:
+        return READINGS_SCHEMA
+    declared = types.StructType([types.StructField(name, KINDS[kind]) for name, kind in fields.items()])
+    own = [types.StructField("fields", declared), types.StructField("fits", types.BooleanType())]
+    return types.StructType([*READINGS_SCHEMA.fields, *own])
+
+
 Place = str | os.PathLike[str] | Root
 
 
@@ -57,7 +79,7 @@ def output(spark: SparkSession, path: Place, table: str, every: str | timedelta 
     state = log.state()
     match table:
         case "readings":
-            return folders(spark, log, state, READINGS, READINGS_SCHEMA)
+            return folders(spark, log, state, READINGS, readings_schema(job.fields))
         case "rollup":
             name = shown(duration(every))
             if name not in job.windows:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +47,11 @@ LOOPBACK: Final = {"spark.driver.bindAddress", "spark.driver.host"}
 """Not for a driver whose executors are on other machines."""
 
 
+MASTER_SECONDS: Final = 5.0
+_SPARK_MASTER: Final = re.compile(r"spark://([^\s,/]+:[0-9]{1,5}(?:,[^\s,/]+:[0-9]{1,5})*)")
+_OTHER_MASTER: Final = re.compile(
+    r"local|local\[(?:\*|[0-9]+)(?:,\s*[0-9]+)?\]|local-cluster\[[0-9, ]+\]|yarn|k8s://\S+"
+)
 A_GROUP: Final = 4096
 """Bytes that a window of a topic and producer takes, with a sketch of its values. A few take more: those of so many
 values that there cannot be many of them."""
@@ -79,8 +86,9 @@ def session(
 ) -> SparkSession:
     """A session. With `complaints`, what Spark has to say goes into that file.
 
-    Raises PipelineError where Java is missing, MissingPackageError where PySpark is.
+    Raises PipelineError where Java is missing or there is no such master, MissingPackageError where PySpark is missing.
     """
+    check_master(master)
     check_java()
     need("pipeline", "pyspark")
     from pyspark.sql import SparkSession
@@ -123,3 +131,27 @@ def check_java() -> None:
         raise PipelineError(
             "Spark needs Java 17 or newer, and there is none here; on Debian: apt-get install openjdk-17-jre-headless"
         )
+
+
+def check_master(master: str) -> None:
+    """Raises PipelineError where Spark cannot run there. Spark itself takes a minute to find out."""
+    hosts = _SPARK_MASTER.fullmatch(master)
+    if hosts is None:
+        if not _OTHER_MASTER.fullmatch(master):
+            raise PipelineError(
+                f"{master!r} is no master of Spark; write it as local[*], local[4], spark://HOST:7077, yarn or k8s://URL"
+            )
+        return
+    reasons = [reason for each in hosts[1].split(",") if (reason := _unreachable(each)) is not None]
+    if len(reasons) == len(hosts[1].split(",")):
+        raise PipelineError(f"there is no Spark master at {master}: {reasons[0]}")
+
+
+def _unreachable(address: str) -> str | None:
+    """Why nothing listens there; None: something does."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), MASTER_SECONDS):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)

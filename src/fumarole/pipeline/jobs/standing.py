@@ -28,6 +28,7 @@ from fumarole.pipeline.archive.schema import IDENTITY
 from fumarole.pipeline.archive.seals import SealedFile, check_namespace
 from fumarole.pipeline.columns.time import utc_date, utc_hour, window_start
 from fumarole.pipeline.columns.where import METADATA
+from fumarole.pipeline.declared import payloads as declarations
 from fumarole.pipeline.jobs.failures import FAILURES
 from fumarole.pipeline.jobs.intake import Arrivals, Intake
 from fumarole.pipeline.jobs.log import LOG, Aside, Entry, Folder, Job, JobError, Log
@@ -36,12 +37,12 @@ from fumarole.pipeline.jobs.output import (
     ISLANDS_SCHEMA,
     PARTS_SCHEMA,
     READINGS,
-    READINGS_SCHEMA,
     folders,
+    readings_schema,
     rollup_table,
 )
 from fumarole.pipeline.locks import take
-from fumarole.pipeline.reading import changes_of, messages_of, spark_path
+from fumarole.pipeline.reading import Given, by_event_time, changes_of, messages_of, spark_path
 from fumarole.pipeline.times import duration, microseconds, shown
 from fumarole.pipeline.transforms import rollup
 from fumarole.pipeline.transforms.enrich import enrich
@@ -73,6 +74,8 @@ class Progress:
     """Files of the archive that could not be read, each with the reason."""
     left: int
     """Files that are there and not taken in."""
+    unfit: int = 0
+    """Messages whose payload is not as declared (P6). They are in the output like all others."""
 
     @property
     def rate(self) -> float:
@@ -91,6 +94,7 @@ class StandingJob:
         windows: Sequence[str] = WINDOWS,
         lateness: str = LATENESS,
         most_rows: int = MOST_ROWS,
+        payloads: Given = None,
     ) -> None:
         """Raises ArchiveError, and JobError where the output is not of this job or cannot be gone on with."""
         root = open_root(archive)
@@ -100,8 +104,10 @@ class StandingJob:
         self._most_rows = most_rows
         self._lengths = lengths
         self._lateness = duration(lateness)
+        self._payloads = declarations(payloads)
+        self._readings = readings_schema(self._payloads.types)
         self._schemas = {
-            READINGS: READINGS_SCHEMA,
+            READINGS: self._readings,
             ISLANDS: ISLANDS_SCHEMA,
             **{rollup_table(shown(length)): PARTS_SCHEMA for length in lengths},
         }
@@ -113,6 +119,8 @@ class StandingJob:
                 windows=tuple(map(shown, lengths)),
                 lateness=self._lateness.total_seconds(),
                 grain=GRAIN.total_seconds(),
+                payloads=self._payloads.digest,
+                fields=self._payloads.types,
             )
         )
         self._arrivals = Arrivals(root, namespace)
@@ -181,7 +189,7 @@ class StandingJob:
             name = self._name()
             rows = folders(self._spark, self.log, self.state, table, schema, [each.path for each in small])
             if table == READINGS:
-                folder, _ = self._write_readings(rows, name)
+                folder, _, _ = self._write_readings(rows, name)
             elif table == ISLANDS:
                 folder = self._write(rows.coalesce(1), table, name)
             else:
@@ -212,6 +220,7 @@ class StandingJob:
             watermark=newest and newest - self._lateness,
             late=entry.late,
             again=again,
+            unfit=entry.unfit,
             aside=tuple(map(_shown, entry.aside)),
             left=intake.left + len(intake.away),
         )
@@ -220,12 +229,12 @@ class StandingJob:
         number = self.state.number + 1
         name = self._name()
         made: list[Folder] = []
-        late = 0
+        late = unfit = 0
         described_by = changes_of(self._spark, self._changes(intake))
         stale = self._stale(intake)
         if any(file.kind == "messages" for file in (*intake.files, *intake.mixed)):
             messages = self._messages(intake)
-            readings, late = self._write_readings(enrich(messages, described_by), name)
+            readings, late, unfit = self._write_readings(enrich(messages, described_by), name)
             if not intake.mixed:
                 _check_rows(readings, sum(file.rows for file in intake.files if file.kind == "messages"))
             made.append(readings)
@@ -233,10 +242,8 @@ class StandingJob:
             made.append(self._write(islands(messages, GRAIN), ISLANDS, name))
         again = 0
         if stale:
-            before = folders(
-                self._spark, self.log, self.state, READINGS, READINGS_SCHEMA, [each.path for each in stale]
-            )
-            renewed, _ = self._write_readings(enrich(before.drop(METADATA), described_by), f"{name}-again")
+            before = folders(self._spark, self.log, self.state, READINGS, self._readings, [each.path for each in stale])
+            renewed, _, _ = self._write_readings(enrich(before.drop(METADATA), described_by), f"{name}-again")
             _check_rows(renewed, sum(each.rows for each in stale))
             made.append(renewed)
             again = renewed.rows
@@ -249,16 +256,18 @@ class StandingJob:
             aside=tuple(intake.aside),
             messages=sum(each.rows for each in fresh),
             late=late,
+            unfit=unfit,
             newest=max([self.state.newest, *(each.last for each in fresh)]),
         )
         return entry, again
 
     def _messages(self, intake: Intake) -> DataFrame:
         messages = messages_of(self._spark, intake.files)
-        if not intake.mixed:
-            return messages
-        known = folders(self._spark, self.log, self.state, READINGS, READINGS_SCHEMA).select(*IDENTITY)
-        return messages.unionByName(messages_of(self._spark, intake.mixed).join(known, list(IDENTITY), "left_anti"))
+        if intake.mixed:
+            known = folders(self._spark, self.log, self.state, READINGS, self._readings).select(*IDENTITY)
+            new = messages_of(self._spark, intake.mixed).join(known, list(IDENTITY), "left_anti")
+            messages = messages.unionByName(new)
+        return by_event_time(messages, [*intake.files, *intake.mixed], self._payloads)
 
     def _stale(self, intake: Intake) -> list[Folder]:
         """Folders of readings that lie after a change that is new."""
@@ -270,21 +279,27 @@ class StandingJob:
         first = row["first"]
         return [] if first is None else [each for each in self.state.of(READINGS) if each.last >= first]
 
-    def _write_readings(self, described: DataFrame, name: str) -> tuple[Folder, int]:
+    def _write_readings(self, described: DataFrame, name: str) -> tuple[Folder, int, int]:
+        """The folder, how many messages in it were late, and how many payloads did not fit."""
         watermark = self.state.newest - microseconds(self._lateness)
         at = sf.unix_micros("time")
         seen = Observation()
-        laid_out = described.observe(
-            seen,
-            sf.count(sf.lit(1)).alias("rows"),
-            sf.coalesce(sf.min(at), sf.lit(0)).alias("first"),
-            sf.coalesce(sf.max(at), sf.lit(0)).alias("last"),
-            sf.count_if(at < sf.lit(watermark)).alias("late"),
-        ).withColumns({"date": utc_date(sf.col("time")), "hour": utc_hour(sf.col("time"))})
+        laid_out = (
+            described.select(*self._readings.names)
+            .observe(
+                seen,
+                sf.count(sf.lit(1)).alias("rows"),
+                sf.coalesce(sf.min(at), sf.lit(0)).alias("first"),
+                sf.coalesce(sf.max(at), sf.lit(0)).alias("last"),
+                sf.count_if(at < sf.lit(watermark)).alias("late"),
+                (sf.count_if(~sf.col("fits")) if self._payloads.declared else sf.lit(0)).alias("unfit"),
+            )
+            .withColumns({"date": utc_date(sf.col("time")), "hour": utc_hour(sf.col("time"))})
+        )
         laid_out.write.partitionBy("date", "hour").parquet(spark_path(self.log.root.uri(READINGS, name)))
         counted = seen.get
         folder = Folder(table=READINGS, name=name, rows=counted["rows"], first=counted["first"], last=counted["last"])
-        return folder, counted["late"]
+        return folder, counted["late"], counted["unfit"]
 
     def _write_rollups(self, messages: DataFrame, name: str) -> Iterator[Folder]:
         shortest = self._lengths[0]

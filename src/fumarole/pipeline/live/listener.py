@@ -10,7 +10,9 @@ import time
 
 from fumarole.client import connect
 from fumarole.core.errors import FumaroleError
+from fumarole.core.payloads import Payloads
 from fumarole.pipeline.capturing import Wanted, captured
+from fumarole.pipeline.declared import by_event_time
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer
 from fumarole.pipeline.rows import message_table
@@ -27,7 +29,10 @@ COMPLAINT_SECONDS = 60.0
 class Listener:
     """Listens from `start` to `stop`. What goes wrong is raised by `check`, in the thread of whoever asks."""
 
-    def __init__(self, servers: str, wanted: Wanted, buffer: Buffer, most_bytes: int) -> None:
+    def __init__(
+        self, servers: str, wanted: Wanted, buffer: Buffer, most_bytes: int, payloads: Payloads | None = None
+    ) -> None:
+        self._payloads = payloads or Payloads()
         self._servers = servers
         self._wanted = wanted
         self._buffer = buffer
@@ -74,7 +79,8 @@ class Listener:
                 async for columns in captured(client, self._wanted, self._stop, self._say_ready, self._lose):
                     await self._room()
                     # What comes meanwhile is taken together, so the more there is the larger are the files.
-                    await asyncio.to_thread(self._buffer.append, message_table(columns))
+                    rows = by_event_time(message_table(columns), self._payloads)
+                    await asyncio.to_thread(self._buffer.append, rows)
         finally:
             self._complain()
 

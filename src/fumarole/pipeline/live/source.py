@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
+    DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
@@ -37,19 +38,24 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from fumarole.core.payloads import Payloads
 from fumarole.pipeline.capturing import Wanted
+from fumarole.pipeline.declared import payloads
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer, Part, read
 from fumarole.pipeline.live.listener import Listener
 from fumarole.pipeline.live.publishing import publish
+from fumarole.pipeline.shipping import is_remote, packed
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 SCHEMA = (
     "time timestamp, topic string, producer string, value double, payload binary, "
     "headers map<string, array<string>>, "
-    "changes array<struct<key: string, kind: string, text: string, number: double, truth: boolean>>"
+    "changes array<struct<key: string, kind: string, text: string, number: double, truth: boolean>>, "
+    "event_time timestamp, recorded timestamp, wrong_clock boolean"
 )
 DEFAULT_SERVERS = "nats://127.0.0.1:4222"
 READ_OPTIONS = {
@@ -62,19 +68,36 @@ READ_OPTIONS = {
     "maxrowspertrigger",
     "partitions",
     "listen",
+    "payloads",
 }
 WRITE_OPTIONS = {"servers", "topic", "marks"}
+LIVE_ONLY = (
+    'format("fumarole") reads live messages: use spark.readStream. What was recorded is read by '
+    "pipeline.archive(spark, path)"
+)
 SPARK_OPTIONS = frozenset({"path", "checkpointlocation", "queryname"})
 """What Spark is told about a query that writes, it hands on to the sink as well."""
 
 
 def register(spark: SparkSession) -> None:
-    """Lets a Spark session know `format("fumarole")`."""
-    context = spark.sparkContext
-    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
-    if not chosen and (context.master or "").startswith("local"):
-        context.pythonExec = sys.executable  # any other python3 on this machine has no fumarole
+    """Lets a Spark session know `format("fumarole")`, on a Spark Connect server as well.
+
+    The package goes along to where Python runs elsewhere: workers of a cluster, and Connect servers. What it needs
+    (pyarrow, msgspec) has to be installed there.
+    """
+    if is_remote(spark):
+        spark.addArtifacts(str(packed()), pyfile=True)
+    else:
+        _prepare(spark.sparkContext)
     spark.dataSource.register(FumaroleSource)
+
+
+def _prepare(context: SparkContext) -> None:
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if not (context.master or "").startswith("local"):
+        context.addPyFile(str(packed()))
+    elif not chosen:
+        context.pythonExec = sys.executable  # any other python3 on this machine has no fumarole
 
 
 @dataclass(frozen=True)
@@ -88,6 +111,7 @@ class ReadOptions:
     max_rows: int | None
     partitions: int
     listen: float
+    payloads: Payloads
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -103,6 +127,7 @@ class ReadOptions:
             _count(options, "maxrowspertrigger", 1) if "maxrowspertrigger" in options else None,
             _count(options, "partitions", 4),
             _seconds(options, "listen", 2.0),
+            payloads(options.get("payloads")),
         )
 
 
@@ -115,6 +140,9 @@ class FumaroleSource(DataSource):
 
     def schema(self) -> str:
         return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        raise PipelineError(LIVE_ONLY)
 
     def streamReader(self, schema: StructType) -> LiveReader:  # noqa: N802 (Spark's name)
         return LiveReader(ReadOptions.of(self.options), schema)
@@ -194,7 +222,7 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Rows)
         wanted = to_arrow_schema(self._schema, timezone="UTC")
         for batch in read(partition.parts):
-            yield batch.cast(wanted)
+            yield _completed(batch, wanted).cast(wanted)
 
     def commit(self, end: dict[str, int]) -> None:
         self._opened().trim(end["offset"])
@@ -212,9 +240,17 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             buffer = Buffer(options.buffer)
             buffer.open()
             self._buffer = buffer
-            self._listener = Listener(options.servers, options.wanted, buffer, options.buffer_bytes)
+            self._listener = Listener(options.servers, options.wanted, buffer, options.buffer_bytes, options.payloads)
             self._listener.start()
         return self._buffer
+
+
+def _completed(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """A buffer of an older version may still have rows without the newest columns."""
+    for field in wanted:
+        if field.name not in batch.schema.names:
+            batch = batch.append_column(field.name, pa.nulls(batch.num_rows, field.type))
+    return batch.select(wanted.names)
 
 
 class BatchWriter(DataSourceArrowWriter):

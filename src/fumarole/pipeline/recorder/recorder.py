@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from fumarole.client import Client, ClientError
 from fumarole.client.capture import microseconds
 from fumarole.client.errors import NoResponders
+from fumarole.core.payloads import Payloads
 from fumarole.core.publication import FORGOTTEN
 from fumarole.core.topic import matches, parse_wildcards, split
 from fumarole.pipeline.archive.places import Root
@@ -42,6 +43,8 @@ class Options:
     group: str = "recorder"
     name: str | None = None
     rolling: Rolling = field(default_factory=Rolling)
+    payloads: Payloads = field(default_factory=Payloads)
+    """What payloads mean: for the columns `value` and `event_time` (P6, P7)."""
     patience: float = 10.0
     """Seconds that a disk which takes nothing is given when the recorder ends."""
 
@@ -98,7 +101,11 @@ class Recorder:
             # Also a clock that was put back must not give an epoch again.
             epoch = max(microseconds(), recovered.epoch + 1)
             leaves_out = "" if options.hears_farewells else FORGOTTEN
-            writer = Writer(root, namespace, lock.name, epoch, options.group, options.rolling, on_seal, leaves_out)
+            writer = Writer(
+                *(root, namespace, lock.name, epoch, options.group, options.rolling, on_seal),
+                leaves_out,
+                options.payloads,
+            )
             for seal in recovered.sealed:
                 on_seal(seal)
             yield cls(client, writer, lock, options, recovered)

@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 
 from fumarole.client.capture import Columns
 from fumarole.core.limits import MIB
+from fumarole.core.payloads import Payloads
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import Kind, Seal
 from fumarole.pipeline.archive.writing import SCHEMAS, FileWriter, WholeFile, runs
+from fumarole.pipeline.declared import declare
 from fumarole.pipeline.rows import change_table, count_of, message_table
 
 GROUP_ROWS = 262_144
@@ -55,6 +57,8 @@ class Progress:
     files: int = 0
     size: int = 0
     """Bytes of them."""
+    unfit: int = 0
+    """Messages whose payload is not as declared (P6). They are recorded like all others."""
     fault: str = ""
     """Why the disk takes nothing at the moment; empty: it does."""
 
@@ -86,6 +90,7 @@ class Writer:
         rolling: Rolling,
         on_seal: Callable[[Seal], None],
         leaves_out: str = "",
+        payloads: Payloads | None = None,
     ) -> None:
         """Of messages on a topic that is left out, only the changes are written."""
         self.progress = Progress()
@@ -97,6 +102,7 @@ class Writer:
         self._rolling = rolling
         self._on_seal = on_seal
         self._leaves_out = leaves_out
+        self._payloads = payloads or Payloads()
         self._streams: dict[Kind, _Stream] = {"messages": _Stream("messages"), "changes": _Stream("changes")}
         self._backlog: deque[Columns | pa.Table | int] = deque()
         self._backlog_size = 0
@@ -189,6 +195,8 @@ class Writer:
             table = message_table(item)
             if self._left_out(item):
                 table = table.filter(pc.not_equal(table["topic"], self._leaves_out))
+            table, unfit = declare(table, self._payloads)
+            self.progress.unfit += unfit
             self._take(self._streams["messages"], table)
             if item.metadata:
                 self._take(self._streams["changes"], change_table(item))
@@ -243,7 +251,8 @@ class Writer:
     def _write_group(self, stream: _Stream) -> None:
         if stream.waiting:
             if stream.file is None:
-                stream.file = FileWriter(self._namespace, stream.kind, self._recorder, self._epoch, self._group)
+                digest = self._payloads.digest if stream.kind == "messages" else ""
+                stream.file = FileWriter(self._namespace, stream.kind, self._recorder, self._epoch, self._group, digest)
             stream.file.add(pa.concat_tables(stream.waiting))
             stream.waiting, stream.rows, stream.size = [], 0, 0
 

@@ -17,7 +17,7 @@ from fumarole.pipeline.jobs.batch import Part, Received, received
 from fumarole.pipeline.rows import held
 from fumarole.pipeline.times import as_utc
 from fumarole.pipeline.transforms.gaps import gaps
-from fumarole.pipeline.transforms.rollup import rollup
+from fumarole.pipeline.transforms.rollup import finite, rollup
 from fumarole.pipeline.transforms.traffic import balance
 
 MOST_BUCKETS: Final = 180
@@ -212,7 +212,7 @@ def _chosen(
     names: dict[str, str],
     length: timedelta,
 ) -> Chosen | None:
-    numbers = messages.where(sf.col("producer").isNotNull() & sf.col("value").isNotNull())
+    numbers = messages.where(sf.col("producer").isNotNull() & finite(sf.col("value")).isNotNull())
     if producer is None:
         most = numbers.groupBy("producer").count().orderBy(sf.desc("count"), "producer").first()
         if most is None:

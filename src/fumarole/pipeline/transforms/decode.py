@@ -1,0 +1,96 @@
+"""Messages with what their payloads say, as declared (P6), and the sensor's own time (P7).
+
+Of messages on declared topics the payload is decoded; all others stay as they are. Columns that are added, or changed:
+
+    fields       a struct of all declared fields, null where a payload has none
+    value        the field that is declared to be the value; else as it was
+    fits         is the payload as declared? Null where nothing is declared for the topic
+    event_time   what the sensor said of its time, believed or not: in the payload, or a header `Time`
+    recorded     when the recorder got the message
+    wrong_clock  the sensor's clock was too far from the recorder's to be believed
+    time         what windows, gaps and enrichment go by: the sensor's time where it is given and believed, else the
+                 recorder's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from fumarole.core.payloads import AHEAD, BEHIND, Payloads
+from fumarole.pipeline.columns.payload import KINDS, Decoded, Reading
+from fumarole.pipeline.columns.topic import topic_matches
+from fumarole.pipeline.patterns import grammar_of
+
+_WHICH = "_declared"
+
+
+def decode(messages: DataFrame, payloads: Payloads) -> DataFrame:
+    """The messages with the columns above. They have `topic`, `payload`, `value`, `time` and `event_time`."""
+    if not payloads.declared:
+        return timed(messages)
+    readings = [Reading(each, f"_read{number}_") for number, each in enumerate(payloads.declared)]
+    which = sf.lit(None).cast("int")
+    for number, each in reversed([*enumerate(payloads.declared)]):
+        matches = topic_matches("topic", each.topic, grammar_of(each.topic))
+        which = sf.when(matches, sf.lit(number)).otherwise(which)
+    marked = messages.withColumn(_WHICH, which)
+    parts: dict[str, Column] = {}
+    for number, reading in enumerate(readings):
+        # Others' payloads are null here, and not only left out of the result: a function in Python is called for all.
+        parts |= reading.read(sf.when(sf.col(_WHICH) == number, sf.col("payload")))
+    found = [reading.decoded() for reading in readings]
+    decoded = marked.withColumns(parts).withColumns(
+        {
+            "fields": _fields(payloads, found),
+            "value": _chosen([(each.value, "value") for each in found], sf.col("value")),
+            "fits": _chosen([(each.fits, "") for each in found], sf.lit(None).cast("boolean")),
+            "event_time": _chosen([(_moment(each), "event_time") for each in found], sf.col("event_time")),
+        }
+    )
+    ahead, behind = [each.ahead for each in payloads.declared], [each.behind for each in payloads.declared]
+    return timed(decoded, ahead, behind).drop(_WHICH, *parts)
+
+
+def _moment(decoded: Decoded) -> Column | None:
+    """A payload without its time may have a header, which the recorder has read."""
+    return None if decoded.time is None else sf.coalesce(sf.timestamp_micros(decoded.time), sf.col("event_time"))
+
+
+def timed(messages: DataFrame, ahead: Sequence[int] = (), behind: Sequence[int] = ()) -> DataFrame:
+    """By the sensor's time where that is within what is allowed, in microseconds, for each declaration (P7)."""
+    event_time = sf.col("event_time")
+    late = sf.unix_micros("time") - sf.unix_micros(event_time)
+    wrong = (late < -_chosen_number(ahead, AHEAD)) | (late > _chosen_number(behind, BEHIND))
+    return messages.withColumns(
+        {
+            "recorded": sf.col("time"),
+            "wrong_clock": sf.coalesce(wrong, sf.lit(False)),
+            "time": sf.when(wrong, sf.col("time")).otherwise(sf.coalesce(event_time, sf.col("time"))),
+        }
+    )
+
+
+def _chosen_number(numbers: Sequence[int], default: int) -> Column:
+    if set(numbers) <= {default}:
+        return sf.lit(default)
+    return _chosen([(sf.lit(number), "") for number in numbers], sf.lit(default))
+
+
+def _chosen(columns: Sequence[tuple[Column | None, str]], otherwise: Column) -> Column:
+    """That of the declaration which counts for a message. None: the column of that name as it is."""
+    made = otherwise
+    for number, (column, name) in enumerate(columns):
+        made = sf.when(sf.col(_WHICH) == number, sf.col(name) if column is None else column).otherwise(made)
+    return made
+
+
+def _fields(payloads: Payloads, found: Sequence[Decoded]) -> Column:
+    columns = []
+    for name, kind in payloads.types.items():
+        nothing = sf.lit(None).cast(KINDS[kind])
+        own = [(each.fields.get(name, nothing), "") for each in found]
+        columns.append(_chosen(own, nothing).alias(name))
+    return sf.struct(*columns)
