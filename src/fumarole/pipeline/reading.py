@@ -45,7 +45,8 @@ def archive(
     """The messages of an archive that this subscription would have received, in [since, until).
 
     `topic` is a pattern, of either grammar unless one is given; `where` a query over the metadata that held when the
-    message came, its own included (M5). Raises PatternError, QueryError, TimeError, ArchiveError.
+    message came, its own included (M5), and over the message (F6). Raises PatternError, QueryError, TimeError,
+    ArchiveError.
     """
     begin, end = between(since, until)
     matches = None if topic is None else topic_matches("topic", topic, grammar or grammar_of(topic))
@@ -61,7 +62,9 @@ def archive(
     if query is None:
         return found
     readings = found.where(sf.col("producer").isNotNull())
-    described = enrich(readings, changes_of(spark, files), sorted(keys(query)))
+    if not (named := keys(query)):
+        return readings.where(holds(query, readings))
+    described = enrich(readings, changes_of(spark, files), sorted(named))
     return described.where(holds(query, described)).drop(METADATA)
 
 

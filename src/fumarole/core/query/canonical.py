@@ -22,6 +22,7 @@ from fumarole.core.query.tree import (
     Has,
     In,
     IsNull,
+    Key,
     Kind,
     Like,
     Matches,
@@ -128,10 +129,10 @@ def _any(forms: list[_Form]) -> _Form:
 def _gathered(
     forms: list[_Form],
     list_in: Callable[[Query], In | None],
-    made_of: Callable[[str, Iterable[Constant]], Query],
+    made_of: Callable[[Key, Iterable[Constant]], Query],
 ) -> tuple[_Form, ...]:
     """Each term once, in the order of their texts, the lists of each key made one list."""
-    lists: dict[str, list[Constant]] = {}
+    lists: dict[Key, list[Constant]] = {}
     distinct: dict[str, _Form] = {}
     for form in forms:
         found = list_in(form.query)
@@ -165,12 +166,12 @@ def _excluded(query: Query) -> In | None:
     return None
 
 
-def _one_of(key: str, constants: Iterable[Constant]) -> Compare | In:
+def _one_of(key: Key, constants: Iterable[Constant]) -> Compare | In:
     ordered = sorted({_exact(constant) for constant in constants}, key=_rank)
     return Compare(key, "=", ordered[0]) if len(ordered) == 1 else In(key, tuple(ordered))
 
 
-def _none_of(key: str, constants: Iterable[Constant]) -> Query:
+def _none_of(key: Key, constants: Iterable[Constant]) -> Query:
     return _opposite(_one_of(key, constants))
 
 
@@ -186,7 +187,7 @@ def _exact(constant: Constant) -> Constant:
     return constant
 
 
-def _like(key: str, pattern: str) -> Compare | Like:
+def _like(key: Key, pattern: str) -> Compare | Like:
     """`%%` is `%`, `%_` is `_%`, and without either it is an equality."""
     if not re.search("[%_]", pattern):
         return Compare(key, "=", Constant(Kind.TEXT, pattern))
