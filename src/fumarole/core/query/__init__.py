@@ -7,6 +7,7 @@ One tree, several engines:
                            +-- index     many standing queries against one producer's change, or one message
 
 `tree` has the nodes, and their text again; `canonical` gives equivalent queries one form; `message` is a publication as
-queries see it, and `parts` tells what decides a set from what is asked of each message. `holds` is small and meant to be
-read; the others are tested for equality with it, on tables of cases and on random input.
+queries see it, and `parts` tells what decides a set from what is asked of each message; `view` is `select … where …`.
+`holds` is small and meant to be read; the others are tested for equality with it, on tables of cases and on random
+input.
 """

@@ -60,7 +60,7 @@ def _affirmed(query: Query) -> _Form:
         case Not(term):
             return _denied(term)
         case Between(key, low, high):
-            return _all([_form(Compare(key, ">=", _exact(low))), _form(Compare(key, "<=", _exact(high)))])
+            return _all([_form(Compare(key, ">=", exact(low))), _form(Compare(key, "<=", exact(high)))])
         case _:
             return _form(_test(query))
 
@@ -75,7 +75,7 @@ def _denied(query: Query) -> _Form:
         case Not(term):
             return _affirmed(term)
         case Between(key, low, high):
-            return _any([_form(Compare(key, "<", _exact(low))), _form(Compare(key, ">", _exact(high)))])
+            return _any([_form(Compare(key, "<", exact(low))), _form(Compare(key, ">", exact(high)))])
         case _:
             return _form(_opposite(_test(query)))
 
@@ -83,7 +83,7 @@ def _denied(query: Query) -> _Form:
 def _test(test: Compare | In | Like | Matches | Has | IsNull) -> Compare | In | Like | Matches | Has | IsNull:
     match test:
         case Compare(key, operator, constant):
-            return Compare(key, operator, _exact(constant))
+            return Compare(key, operator, exact(constant))
         case In(key, constants):
             return _one_of(key, constants)
         case Like(key, pattern):
@@ -167,7 +167,7 @@ def _excluded(query: Query) -> In | None:
 
 
 def _one_of(key: Key, constants: Iterable[Constant]) -> Compare | In:
-    ordered = sorted({_exact(constant) for constant in constants}, key=_rank)
+    ordered = sorted({exact(constant) for constant in constants}, key=_rank)
     return Compare(key, "=", ordered[0]) if len(ordered) == 1 else In(key, tuple(ordered))
 
 
@@ -179,7 +179,7 @@ def _rank(constant: Constant) -> tuple[int, object]:
     return _ORDER_OF_KINDS.index(constant.kind), constant.value
 
 
-def _exact(constant: Constant) -> Constant:
+def exact(constant: Constant) -> Constant:
     """`5.0` is `5`, and `-0.0` is `0`; but `1e20` is too large to be written as a whole number, and stays."""
     value = constant.value
     if isinstance(value, float) and value.is_integer() and LOWEST_INTEGER <= value <= HIGHEST_INTEGER:

@@ -40,6 +40,7 @@ from fumarole.core.query.tree import (
     constant,
     fields,
     is_keyword,
+    unquoted,
 )
 from fumarole.core.values import HIGHEST_INTEGER, LOWEST_INTEGER
 
@@ -106,7 +107,7 @@ _DEFAULTS: Final = Limits()
 
 def parse(text: str, limits: Limits = _DEFAULTS) -> Query:
     """The tree of a query. Raises QueryError."""
-    _check_length(text, limits.query_length)
+    check_query_length(text, limits.query_length)
     counter = _Counter(text, limits)
     parser = _parser().parse_interactive(text)
     try:
@@ -157,12 +158,7 @@ def _key_or_keyword(token: Token) -> Token:
 
 
 def _unquoted(token: Token) -> Token:
-    return token.update(value=_without_quotes(token))
-
-
-def _without_quotes(text: str) -> str:
-    quote = text[0]
-    return text[1:-1].replace(quote * 2, quote)
+    return token.update(value=unquoted(token))
 
 
 _END_OF_PATH: Final = "the end of the path"
@@ -194,7 +190,7 @@ def _field(token: Token) -> Field:
             raise _WrongValueError(_position(token) + at, found, "a dot and a key of the payload")
         if len(path) == DEEPEST_PATH:
             raise _WrongValueError(_position(token) + at + 1, f"key number {len(path) + 1}", f"at most {DEEPEST_PATH}")
-        path.append(step[1] or _without_quotes(step[2]))
+        path.append(step[1] or unquoted(step[2]))
         at = step.end()
     return Field("", tuple(path))
 
@@ -202,7 +198,8 @@ def _field(token: Token) -> Field:
 # Limits.
 
 
-def _check_length(text: str, longest: int) -> None:
+def check_query_length(text: str, longest: int) -> None:
+    """Raises QueryError where it has more bytes than that, or is no text."""
     try:
         encoded = text.encode()
     except UnicodeEncodeError as wrong:

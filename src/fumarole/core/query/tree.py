@@ -276,6 +276,12 @@ def _quoted(key: str) -> str:
     return "`" + key.replace("`", "``") + "`"
 
 
+def unquoted(text: str) -> str:
+    """What stands in quotes of any kind, those inside being doubled."""
+    quote = text[0]
+    return text[1:-1].replace(quote * 2, quote)
+
+
 def show_value(value: Value) -> str:
     """A value as it is written in a query."""
     if isinstance(value, str):
