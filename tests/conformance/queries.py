@@ -1,6 +1,7 @@
 """Queries and what they say of some metadata (M9, M10), row by row, for every engine to be held to (M11).
 
-Plain data: an engine needs to know nothing of ours but the text of a query and the values of the metadata.
+Plain data: an engine needs to know nothing of ours but the text of a query and the values of the metadata. Queries with
+tests of the message are in `messages`.
 """
 
 from collections.abc import Mapping
@@ -182,6 +183,21 @@ PRESENCE = [
     *_rows("IS NOT NULL", "a IS NOT NULL", ({"a": 0}, {"a": ""}), (NOTHING,)),
     *_rows("NOT IS NULL", "NOT a IS NULL", ({"a": False},), (NOTHING,)),
     *_rows("missing or other", "a IS NULL OR a != 'x'", (NOTHING, {"a": "y"}), ({"a": "x"},), ({"a": 1},)),
+    *_rows("a key alone", "a", ({"a": True},), ({"a": False},), ({"a": 1}, {"a": "true"}, NOTHING)),
+    *_rows("a key alone, denied", "NOT a", ({"a": False},), ({"a": True},), ({"a": 0}, NOTHING)),
+    *_rows(
+        "keys alone",
+        "not a and (b or `c d`)",
+        ({"a": False, "b": True}, {"a": False, "c d": True}),
+        ({"a": True},),
+        (NOTHING,),
+    ),
+    *_rows(
+        "a key alone before BETWEEN",
+        "a AND b BETWEEN 1 AND 2 AND c",
+        ({"a": True, "b": 1, "c": True},),
+        ({"a": True, "b": 3, "c": True},),
+    ),
     *_rows("has of another kind", "HAS a AND a = 1", ({"a": 1},), (NOTHING, {"a": 2}), ({"a": "1"},)),
 ]
 
@@ -252,8 +268,9 @@ SPELLING = [
     *_rows("NUL", "a = 'x\0y'", ({"a": "x\0y"},), ({"a": "x"},)),
     *_rows("Unicode key", "Gerät = 1 AND 温度 > 3", ({"Gerät": 1, "温度": 4},), ({"Gerät": 1, "温度": 3},)),
     *_rows("signs in keys", "a_b~c$d/e%f.g-h = 1", ({"a_b~c$d/e%f.g-h": 1},), (), ({"a_b": 1},)),
-    *_rows("first signs of keys", "_a=1 AND ~b=1 AND $c=1 AND /d=1 AND %e=1 AND .f=1",
-           ({"_a": 1, "~b": 1, "$c": 1, "/d": 1, "%e": 1, ".f": 1},)),
+    *_rows("first signs of keys", "_a=1 AND ~b=1 AND /d=1 AND %e=1 AND .f=1",
+           ({"_a": 1, "~b": 1, "/d": 1, "%e": 1, ".f": 1},)),
+    *_rows("a key that begins with a dollar sign", "`$value` = 1 AND `$.a` = 1", ({"$value": 1, "$.a": 1},), (), ({"$value": 1},)),
     *_rows("minus in a key", "a-1 = 2", ({"a-1": 2},), (), ({"a": 3},)),
     *_rows("minus before a number", "a=-1", ({"a": -1},), ({"a": 1},)),
     *_rows("less than minus", "a<-1", ({"a": -2},), ({"a": -1},)),
@@ -291,12 +308,18 @@ TEST = "a test (a key, HAS, NOT or a parenthesis)"
 VALUE = "a value (text in quotes, a number, true or false)"
 NUMBER = "a number such as"
 MORE = "AND, OR or the end"
+NAMES = "$value, $topic, $producer, $size or $.path.to.field"
+PATH = "a dot and a key of the payload"
 
 REFUSALS = [
     Refusal("nothing", "", 0, "the end", TEST),
     Refusal("white space", " \n ", 3, "the end", TEST),
     Refusal(
-        "a key alone", "a", 1, "the end", "a comparison (= != <> < <= > >=), IN, BETWEEN, LIKE, MATCHES, IS or NOT"
+        "two keys",
+        "a b",
+        2,
+        "`b`",
+        "a comparison (= != <> < <= > >=), IN, BETWEEN, LIKE, MATCHES, IS, NOT, AND, OR or the end",
     ),
     Refusal("a value alone", "5", 0, "`5`", TEST),
     Refusal("a truth value alone", "true", 0, "`true`", TEST),
@@ -364,4 +387,18 @@ REFUSALS = [
     Refusal("a key that starts with a digit", "1st = 2", 0, "`1st`", NUMBER),
     Refusal("a key that starts with a minus", "-a = 2", 0, "`-a`", "back-quotes"),
     Refusal("a key with marks", "e\u0301 = 1", 1, "`\u0301`", "back-quotes"),
+    Refusal("an unknown name of the message", "a = 1 AND $valu > 5", 10, "`$valu`", NAMES),
+    Refusal("a name of the message in capitals", "$Value > 5", 0, "`$Value`", NAMES),
+    Refusal("a dollar sign alone", "$ = 1", 0, "`$`", "a metadata key that begins with $ goes in back-quotes"),
+    Refusal("a path without a dot", "$value.x = 1", 0, "`$value.x`", NAMES),
+    Refusal("a path without keys", "$. = 1", 2, "the end of the path", PATH),
+    Refusal("a path that ends with a dot", "$.a. = 1", 4, "the end of the path", PATH),
+    Refusal("a path with two dots", "$.a..b = 1", 4, "`.b`", PATH),
+    Refusal("a path without a dot between keys", "$.a`b` = 1", 3, "``b``", PATH),
+    Refusal(
+        "a path without the end of a key", "$.a.`b = 1", 4, "a key in back-quotes without its end", "the same quote"
+    ),
+    Refusal("a path of 65 keys", "$" + ".a" * 65 + " = 1", 130, "key number 65", "at most 64"),
+    Refusal("a name of the message as a value", "a = $value", 4, "`$value`", VALUE),
+    Refusal("a number before a name of the message", "5$value = 1", 0, "`5$value`", NUMBER),
 ]

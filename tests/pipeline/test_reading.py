@@ -12,6 +12,7 @@ from fumarole.core.query.errors import QueryError
 from fumarole.core.topic import parse_pattern
 from fumarole.pipeline.errors import ArchiveError, PipelineError
 from fumarole.pipeline.jobs.failures import FAILURES
+from fumarole.protocols.columns import number
 from tests.pipeline.archives import NOISE, Recorder, alter, at, change, message
 
 pytestmark = pytest.mark.usefixtures("plans_as_they_are")
@@ -79,6 +80,34 @@ def test_query_over_what_held_then(spark: SparkSession, archive: Path) -> None:
     assert times(pipeline.archive(spark, archive, topic="a.b", where="Region = 'usa'", since=at(100))) == [3702]
     # A message without a producer has no metadata to ask: also this query does not get it.
     assert times(pipeline.archive(spark, archive, where="Region IS NULL")) == [3700]
+
+
+def test_query_over_messages(spark: SparkSession, archive: Path) -> None:
+    """F6: what would have been delivered."""
+    assert times(pipeline.archive(spark, archive, where="Region = 'usa' AND $value >= 2")) == [2, 3, 4, 3702]
+    assert times(pipeline.archive(spark, archive, where="$value BETWEEN 2 AND 9 OR Region IS NULL")) == [
+        2,
+        3,
+        4,
+        9,
+        3700,
+        3702,
+    ]
+    # A message without a producer is in no set.
+    assert times(pipeline.archive(spark, archive, where="$topic LIKE '%'", since=at(3600))) == [3700, 3702]
+    assert times(pipeline.archive(spark, archive, where="$size = 1 AND $topic = 'a.b'")) == [0, 1, 2, 3, 4]
+
+
+def test_query_over_fields_of_payloads(spark: SparkSession, tmp_path: Path) -> None:
+    payloads = [b'{"air": {"hpa": 950}}', b'{"air": {"hpa": "950"}}', b"950", b'{"air": {"hpa": 899.5}}']
+    Recorder(tmp_path).seal(
+        [{**message(at, "a", "p", number(each)), "payload": each} for at, each in enumerate(payloads)]
+    )
+    assert times(pipeline.archive(spark, tmp_path, where="$.air.hpa BETWEEN 900 AND 1000")) == [0]
+    assert times(pipeline.archive(spark, tmp_path, where="NOT $.air.hpa > 900 OR $value = 950 AND Room IS NULL")) == [
+        2,
+        3,
+    ]
 
 
 def test_a_bit_that_has_changed_is_no_other_value(spark: SparkSession, tmp_path: Path) -> None:

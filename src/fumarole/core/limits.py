@@ -53,3 +53,5 @@ class Limits:
     """The longest pattern after LIKE or MATCHES."""
     query_regexes: int = 8
     """MATCHES tests in one query. Each takes up to 256 KiB of memory."""
+    view_keys: int = 16
+    """Keys of one view (`select KEY, …`)."""

@@ -54,9 +54,10 @@ def archive(
     """The messages of an archive that this subscription would have received, in [since, until).
 
     `topic` is a pattern, of either grammar unless one is given; `where` a query over the metadata that held when the
-    message came, its own included (M5); `payloads` a file of declarations, or what `pipeline.payloads` gives (P6). The
-    column `time` is the sensor's where that is given and believed, else the recorder's, which is `recorded` (P7): see
-    `transforms.decode`. Raises PatternError, QueryError, TimeError, ArchiveError, PipelineError.
+    message came, its own included (M5), and over the message (F6); `payloads` a file of declarations, or what
+    `pipeline.payloads` gives (P6). The column `time` is the sensor's where that is given and believed, else the
+    recorder's, which is `recorded` (P7): see `transforms.decode`. Raises PatternError, QueryError, TimeError,
+    ArchiveError, PipelineError.
     """
     begin, end = between(since, until)
     matches = None if topic is None else topic_matches("topic", topic, grammar or grammar_of(topic))
@@ -75,7 +76,9 @@ def archive(
     if query is None:
         return found
     readings = found.where(sf.col("producer").isNotNull())
-    described = enrich(readings, changes_of(spark, files), sorted(keys(query)))
+    if not (named := keys(query)):
+        return readings.where(holds(query, readings))
+    described = enrich(readings, changes_of(spark, files), sorted(named))
     return described.where(holds(query, described)).drop(METADATA)
 
 

@@ -11,6 +11,8 @@ from fumarole.core.query.errors import QueryError
 from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import And, Metadata, Not, Or, Query, keys, show
+from tests.conformance.messages import Sent
+from tests.core.query import messages
 from tests.core.query.strategies import any_queries, metadata, queries, tests
 
 WIDE = Limits(
@@ -48,6 +50,8 @@ SAME = {
     "between inside AND": ("a BETWEEN 1 AND 5 AND b = 1", "b = 1 AND a >= 1 AND a <= 5"),
     "whole decimals": ("a = 5.0 AND b > 1e3 AND c = -0.0", "a = 5 AND b > 1000 AND c = 0"),
     "large whole decimals": ("a = 1e19 AND b > -9.223372036854775808e18", f"a = {10**19} AND b > {-(2**63)}"),
+    "a key alone": ("a AND NOT b", "a = true AND b != true"),
+    "names of the message": ("$.`a`.b = 1 AND NOT $value > 5", "$value <= 5 AND $.a.b = 1.0"),
     "like without wildcards": ("a LIKE 'x'", "a = 'x'"),
     "not like without wildcards": ("a NOT LIKE 'x'", "a != 'x'"),
     "wildcards in a row": ("a LIKE 'x%_%_'", "a LIKE 'x__%'"),
@@ -58,6 +62,8 @@ DIFFERENT = {
     "number and truth": ("a = 1", "a = true"),
     "lists of number and truth": ("a IN (0, 2)", "a IN (false, 2)"),
     "keys": ("a = 1", "A = 1"),
+    "a key and a name of the message": ("`$value` = 1", "$value = 1"),
+    "a path and its keys in one": ("$.a.b = 1", "$.`a.b` = 1"),
     "values": ("a = 'x'", "a = 'X'"),
     "beyond doubles": (f"a = {2**53}", f"a = {2**53 + 1}"),
     "AND and OR": ("a = 1 AND b = 2", "a = 1 OR b = 2"),
@@ -87,14 +93,20 @@ def test_the_form_means_the_same(query: Query, producers: list[Metadata]) -> Non
     assert [holds(form, producer) for producer in producers] == [holds(query, producer) for producer in producers]
 
 
-@given(queries)
+@given(messages.queries, metadata, st.lists(messages.sents, min_size=1, max_size=5))
+def test_the_form_means_the_same_of_messages(query: Query, producer: Metadata, sent: list[Sent]) -> None:
+    form, said = canonical(query), [messages.message(each, producer) for each in sent]
+    assert [holds(form, each) for each in said] == [holds(query, each) for each in said]
+
+
+@given(st.one_of(queries, messages.queries))
 def test_the_form_of_the_form_is_itself(query: Query) -> None:
     form = canonical(query)
     assert canonical(form) == form
     assert keys(form) == keys(query)
 
 
-@given(st.one_of(queries, any_queries))
+@given(st.one_of(queries, any_queries, messages.queries))
 def test_the_text_of_the_form_is_the_form(query: Query) -> None:
     """C1: it is by this text that other nodes know the query."""
     form = canonical(query)

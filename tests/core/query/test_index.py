@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from fumarole.core.query.holds import holds
+from fumarole.core.query.holds import could_hold, holds
 from fumarole.core.query.index import QueryIndex, Standing
+from fumarole.core.query.message import Message
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import (
     OPERATORS,
@@ -22,12 +23,15 @@ from fumarole.core.query.tree import (
     Value,
     constant,
 )
+from tests.conformance.messages import MESSAGE_CASES, Sent
 from tests.conformance.queries import CASES
+from tests.core.query import messages
 from tests.core.query.strategies import keys, metadata, queries, values
 
 
 def is_empty(index: QueryIndex) -> bool:
-    return not (len(index) or list(index) or index._tests or index._guards)
+    places = (index._tests, index._guards, index._message_guards, index._asked, index._everywhere)
+    return not (len(index) or list(index) or any(places))
 
 
 def test_the_table_all_at_once() -> None:
@@ -56,6 +60,47 @@ def test_the_table_from_each_row_to_the_next() -> None:
         assert index.change(case.metadata, following.metadata, changed) == (after - before, before - after)
 
 
+def test_the_table_of_messages_all_at_once() -> None:
+    """F6: who is in which set, and which messages are delivered."""
+    index = QueryIndex()
+    standing = {case.query: index.add(parse(case.query)) for case in MESSAGE_CASES}
+    for case in MESSAGE_CASES:
+        one, sent = standing[case.query], messages.message_of(case)
+        assert (one in index.match(case.metadata)) is case.is_in_set, case.name
+        assert (one in delivered(index, sent, case.metadata)) is (case.holds is True), case.name
+
+
+def delivered(index: QueryIndex, sent: Message, producer: Metadata) -> set[Standing]:
+    """The queries that get a message: those in whose set its producer is, and which ask nothing, or ask for this."""
+    members = index.match(producer)
+    return {one for one in members if one.asks is None} | members & index.match_message(sent, producer)
+
+
+@given(st.lists(messages.queries, max_size=6), metadata, metadata, st.lists(messages.sents, min_size=1, max_size=3))
+def test_equals_the_definition_for_messages(
+    texts: list[Query], before: Metadata, after: Metadata, sent: list[Sent]
+) -> None:
+    index = QueryIndex()
+    standing = [(index.add(query), query) for query in texts]
+    in_set_before = {one for one, query in standing if could_hold(query, before) is True}
+    in_set_after = {one for one, query in standing if could_hold(query, after) is True}
+    assert index.match(before) == in_set_before
+    changed = [key for key in {*before, *after} if before.get(key) is not after.get(key)]
+    assert index.change(before, after, changed) == (in_set_after - in_set_before, in_set_before - in_set_after)
+    for each in sent:
+        one = messages.message(each, after)
+        assert delivered(index, one, after) == {standing for standing, query in standing if holds(query, one) is True}
+
+
+@given(st.lists(messages.queries, max_size=6), st.randoms(use_true_random=False))
+def test_of_tests_of_the_message_nothing_is_left(texts: list[Query], chance: random.Random) -> None:
+    index = QueryIndex()
+    held = [index.add(query) for query in texts]
+    for one in chance.sample(held, len(held)):
+        index.remove(one)
+    assert is_empty(index)
+
+
 @given(st.lists(queries, max_size=6), metadata, metadata)
 def test_equals_the_definition(texts: list[Query], before: Metadata, after: Metadata) -> None:
     """M11, both ways: every query whose answer changed, and no other."""
@@ -82,7 +127,7 @@ def test_both_ways_to_find_queries_find_all(
     after = {other: kept for other, kept in before.items() if other != key} | ({} if value is None else {key: value})
     turned = {one for one in index if one.selects(before) is not one.selects(after)}
     by_change = set().union(*index._tests.changed(key, before.get(key), after.get(key)))
-    by_guard = set().union(*index._guards.true(before), *index._guards.true_at(key, after.get(key)))
+    by_guard = set().union(*index._guards.true(before, before), *index._guards.true_at(key, after.get(key)))
     assert turned <= by_change
     assert turned <= by_guard
 
@@ -289,3 +334,17 @@ def test_a_change_of_one_key_of_many_looks_at_few_queries() -> None:
         counts.append(evaluated(index, before, {**before, key: value}, key))
     assert 0 < max(counts) <= len(index) / 100
     assert sum(counts) / len(counts) <= len(index) / 500
+
+
+def test_a_message_is_put_to_the_queries_that_it_may_concern() -> None:
+    index = QueryIndex()
+    for number in range(MANY):
+        index.add(parse_once(f"Kind = 'so2' AND $value > {number}"))
+        index.add(parse_once(f"$.f{number} = 1 AND $.g > 5"))
+        index.add(parse_once(f"$topic = 't{number}'"))
+    producer: Metadata = {"Kind": "so2"}
+    for payload, topic, count in ((b"-1", "a", 0), (b"2.5", "a", 3), (b'{"f7": 1, "g": 6}', "t9", 2), (b"x", "t9", 1)):
+        sent = messages.message(Sent(payload, topic), producer)
+        index.evaluated = 0
+        assert len(index.match_message(sent, producer)) == count
+        assert index.evaluated == count

@@ -10,12 +10,13 @@ from fumarole.core.query.compile import compiled
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.holds import holds
 from fumarole.core.query.index import QueryIndex
-from fumarole.core.query.parse import parse
+from fumarole.core.query.parse import parse, parse_without_message
 from fumarole.core.query.tree import (
     KEYWORDS,
     And,
     Between,
     Compare,
+    Field,
     Has,
     In,
     IsNull,
@@ -55,6 +56,15 @@ ONE = constant(1)
         ("HAS a OR HAS b AND NOT HAS c", Or((Has("a"), And((Has("b"), Not(Has("c"))))))),
         ("a BETWEEN 1 AND 1 AND HAS b", And((Between("a", ONE, ONE), Has("b")))),
         ("(((HAS a)))", Has("a")),
+        ("a", Compare("a", "=", constant(True))),
+        ("not a and `b`", And((Not(Compare("a", "=", constant(True))), Compare("b", "=", constant(True))))),
+        ("$value > 1", Compare(Field("value"), ">", ONE)),
+        ("$.a.`b c` IN (1)", In(Field("", ("a", "b c")), (ONE,))),
+        (
+            "$.a IS NOT NULL AND $size BETWEEN 1 AND 1",
+            And((Not(IsNull(Field("", ("a",)))), Between(Field("size"), ONE, ONE))),
+        ),
+        ("`$value` > 1", Compare("$value", ">", ONE)),
     ],
 )
 def test_trees(text: str, query: Query) -> None:
@@ -63,12 +73,15 @@ def test_trees(text: str, query: Query) -> None:
 
 def test_keys_and_texts_are_plain_text_in_the_tree() -> None:
     """Not tokens, which would keep the parser's state alive."""
-    query = parse("`a` IN ('x') OR b LIKE 'y'")
+    query = parse("`a` IN ('x') OR b LIKE 'y' OR HAS $.c.`d`")
     assert isinstance(query, Or)
-    one, other = query.terms
+    one, other, field = query.terms
     assert isinstance(one, In)
     assert isinstance(other, Like)
+    assert isinstance(field, Has)
+    assert isinstance(field.key, Field)
     assert {type(one.key), type(one.constants[0].value), type(other.key), type(other.pattern)} == {str}
+    assert {*map(type, field.key.path), type(field.key.name)} == {str}
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
@@ -81,9 +94,43 @@ def test_bad_queries(refusal: Refusal) -> None:
     assert len(str(refused.value)) < 250
 
 
+@pytest.mark.parametrize(
+    ("text", "position", "found"),
+    [("$value > 5", 0, "`$value`"), ("a = 1 AND (HAS b OR NOT $.a.`x y`)", 24, "`$.a.`x y``")],
+)
+def test_tests_of_the_message_are_refused_where_there_is_none(text: str, position: int, found: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        parse_without_message(text)
+    assert (refused.value.position, refused.value.found) == (position, found)
+    assert "there is no message" in refused.value.expected
+    assert parse_without_message("`$value` = 1") == parse("`$value` = 1")
+
+
 @given(
     st.lists(
-        st.sampled_from([*KEYWORDS, "a", "b", "1", "'x'", "(", ")", ",", "=", "<", "`c`", "-", "''", '"', ".5"]),
+        st.sampled_from(
+            [
+                *KEYWORDS,
+                "a",
+                "b",
+                "1",
+                "'x'",
+                "(",
+                ")",
+                ",",
+                "=",
+                "<",
+                "`c`",
+                "-",
+                "''",
+                '"',
+                ".5",
+                "$value",
+                "$.a",
+                "$.",
+                "$x",
+            ]
+        ),
         max_size=12,
     ).map(" ".join)
 )
@@ -121,6 +168,7 @@ def outcome_of(text: str) -> Query | QueryError:
 LIMITS = Limits(query_length=100, query_depth=3, query_tests=4, query_values=3, query_pattern=5, query_regexes=2)
 WITHIN = {
     "length": "a = '" + "x" * 94 + "'",
+    "tests of the message": "$value = 1 OR $.a = 2 OR HAS $.b OR c",
     "length in bytes": "a = '" + "ü" * 47 + "'",
     "parentheses": "(((a = 1)))",
     "parentheses, again and again": "((a = 1)) AND ((a = 1)) AND (a IN (1))",
@@ -142,6 +190,7 @@ BEYOND = {
     "NOTs": ("NOT NOT NOT NOT a = 1", 12, "nesting of depth 4", "at most 3"),
     "NOT and parentheses": ("NOT (NOT (a = 1))", 9, "nesting of depth 4", "at most 3"),
     "tests": ("a = 1 OR a = 2 OR HAS a OR (a = 4) OR a = 5", 38, "test number 5", "at most 4"),
+    "tests of the message": ("$value = 1 OR $.a OR HAS $.b OR c OR $.d", 37, "test number 5", "at most 4"),
     "values": ("a IN (1, 2) AND b IN (1, 2, 3, 4)", 29, "value number 4", "at most 3"),
     "LIKE pattern": ("a LIKE 'xxxxxx'", 7, "a pattern with a size in bytes of 6", "at most 5"),
     "MATCHES pattern": ("a NOT MATCHES 'xxxüü'", 14, "a pattern with a size in bytes of 7", "at most 5"),
@@ -182,6 +231,9 @@ HUGE = {
     "16,000 decimals": "a = 0." + "9" * 16_000 + "x",
     "a huge exponent": "a = 1e" + "9" * 16_000,
     "white space": " " * 16_000,
+    "8,000 keys in a path": "$" + ".a" * 8_000 + " = 1",
+    "16,000 dots": "$" + "." * 16_000,
+    "16,000 back-quotes in a path": "$.`" + "`" * 16_000,
 }
 
 

@@ -6,6 +6,7 @@ from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import (
     And,
     Compare,
+    Field,
     Has,
     In,
     IsNull,
@@ -17,13 +18,14 @@ from fumarole.core.query.tree import (
     Value,
     constant,
     explain,
+    fields,
     keys,
     kind_of,
     show,
     show_key,
 )
 from tests.conformance.queries import CASES
-from tests.core.query.strategies import any_tests, queries
+from tests.core.query.strategies import any_tests, any_text, queries
 
 
 @given(queries)
@@ -61,14 +63,37 @@ def test_show(query: Query, text: str) -> None:
     assert parse(text) == query
 
 
-@pytest.mark.parametrize("key", ["a", "order", "Place/Room", "~a-b", "$x", ".a", "Gerät", "_"])
+@pytest.mark.parametrize("key", ["a", "order", "Place/Room", "~a-b", "a$x", ".a", "Gerät", "_"])
 def test_plain_keys(key: str) -> None:
     assert show_key(key) == key
 
 
-@pytest.mark.parametrize("key", ["", "a b", "1st", "-a", "and", "NULL", "a\n", "a'", "e\u0301", "٣x"])
+@pytest.mark.parametrize(
+    "key", ["", "a b", "1st", "$x", "$value", "$.a", "$", "-a", "and", "NULL", "a\n", "a'", "e\u0301", "٣x"]
+)
 def test_keys_in_back_quotes(key: str) -> None:
     assert show_key(key) == f"`{key}`"
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        (Field("value"), "$value"),
+        (Field("", ("a",)), "$.a"),
+        (Field("", ("pressure", "2nd", "and")), "$.pressure.2nd.and"),
+        (Field("", ("a b", "", "c.d", "e`f")), "$.`a b`.``.`c.d`.`e``f`"),
+        (Field("", ("$a", "x~y/z%-_", "温度")), "$.$a.x~y/z%-_.温度"),
+    ],
+)
+def test_names_of_the_message(field: Field, text: str) -> None:
+    """F6."""
+    assert show_key(field) == text
+    assert parse(f"HAS {text}") == Has(field)
+
+
+@given(st.lists(any_text, min_size=1, max_size=4).map(tuple))
+def test_any_path_and_tree_again(path: tuple[str, ...]) -> None:
+    assert parse(show(Has(Field("", path)))) == Has(Field("", path))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +112,13 @@ def test_constants_are_equal_within_their_kind(one: Value, other: Value) -> None
 
 def test_keys() -> None:
     assert keys(parse("a = 1 AND NOT (b IN (2) OR HAS `c d`) OR e IS NULL AND a > 3")) == {"a", "b", "c d", "e"}
+
+
+def test_fields() -> None:
+    query = parse("a = 1 AND NOT ($value > 2 OR $.x.y = 1) OR `$size` = 1")
+    assert fields(query) == {Field("value"), Field("", ("x", "y"))}
+    assert keys(query) == {"a", "$size"}
+    assert fields(parse("a = 1")) == frozenset()
 
 
 def test_trees_do_not_change() -> None:
@@ -108,3 +140,10 @@ def test_explain() -> None:
         "\n"
         "keys: a, b, c, d, `e f`"
     )
+
+
+def test_explain_names_of_the_message() -> None:
+    assert explain(parse("$.x.y = 1 or a and $value > 2")) == (
+        "OR\n├─ $.x.y = 1\n└─ AND\n   ├─ a = true\n   └─ $value > 2\n\nkeys: a\nmessage: $.x.y, $value"
+    )
+    assert explain(parse("$value > 2")) == "$value > 2\n\nmessage: $value"

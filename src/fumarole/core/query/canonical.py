@@ -22,6 +22,7 @@ from fumarole.core.query.tree import (
     Has,
     In,
     IsNull,
+    Key,
     Kind,
     Like,
     Matches,
@@ -59,7 +60,7 @@ def _affirmed(query: Query) -> _Form:
         case Not(term):
             return _denied(term)
         case Between(key, low, high):
-            return _all([_form(Compare(key, ">=", _exact(low))), _form(Compare(key, "<=", _exact(high)))])
+            return _all([_form(Compare(key, ">=", exact(low))), _form(Compare(key, "<=", exact(high)))])
         case _:
             return _form(_test(query))
 
@@ -74,7 +75,7 @@ def _denied(query: Query) -> _Form:
         case Not(term):
             return _affirmed(term)
         case Between(key, low, high):
-            return _any([_form(Compare(key, "<", _exact(low))), _form(Compare(key, ">", _exact(high)))])
+            return _any([_form(Compare(key, "<", exact(low))), _form(Compare(key, ">", exact(high)))])
         case _:
             return _form(_opposite(_test(query)))
 
@@ -82,7 +83,7 @@ def _denied(query: Query) -> _Form:
 def _test(test: Compare | In | Like | Matches | Has | IsNull) -> Compare | In | Like | Matches | Has | IsNull:
     match test:
         case Compare(key, operator, constant):
-            return Compare(key, operator, _exact(constant))
+            return Compare(key, operator, exact(constant))
         case In(key, constants):
             return _one_of(key, constants)
         case Like(key, pattern):
@@ -128,10 +129,10 @@ def _any(forms: list[_Form]) -> _Form:
 def _gathered(
     forms: list[_Form],
     list_in: Callable[[Query], In | None],
-    made_of: Callable[[str, Iterable[Constant]], Query],
+    made_of: Callable[[Key, Iterable[Constant]], Query],
 ) -> tuple[_Form, ...]:
     """Each term once, in the order of their texts, the lists of each key made one list."""
-    lists: dict[str, list[Constant]] = {}
+    lists: dict[Key, list[Constant]] = {}
     distinct: dict[str, _Form] = {}
     for form in forms:
         found = list_in(form.query)
@@ -165,12 +166,12 @@ def _excluded(query: Query) -> In | None:
     return None
 
 
-def _one_of(key: str, constants: Iterable[Constant]) -> Compare | In:
-    ordered = sorted({_exact(constant) for constant in constants}, key=_rank)
+def _one_of(key: Key, constants: Iterable[Constant]) -> Compare | In:
+    ordered = sorted({exact(constant) for constant in constants}, key=_rank)
     return Compare(key, "=", ordered[0]) if len(ordered) == 1 else In(key, tuple(ordered))
 
 
-def _none_of(key: str, constants: Iterable[Constant]) -> Query:
+def _none_of(key: Key, constants: Iterable[Constant]) -> Query:
     return _opposite(_one_of(key, constants))
 
 
@@ -178,7 +179,7 @@ def _rank(constant: Constant) -> tuple[int, object]:
     return _ORDER_OF_KINDS.index(constant.kind), constant.value
 
 
-def _exact(constant: Constant) -> Constant:
+def exact(constant: Constant) -> Constant:
     """`5.0` is `5`, and `-0.0` is `0`; but `1e20` is too large to be written as a whole number, and stays."""
     value = constant.value
     if isinstance(value, float) and value.is_integer() and LOWEST_INTEGER <= value <= HIGHEST_INTEGER:
@@ -186,7 +187,7 @@ def _exact(constant: Constant) -> Constant:
     return constant
 
 
-def _like(key: str, pattern: str) -> Compare | Like:
+def _like(key: Key, pattern: str) -> Compare | Like:
     """`%%` is `%`, `%_` is `_%`, and without either it is an equality."""
     if not re.search("[%_]", pattern):
         return Compare(key, "=", Constant(Kind.TEXT, pattern))

@@ -2,14 +2,17 @@
 
 It is made from the canonical form, where a query is true exactly when enough of its tests are true. So unknown needs no
 place of its own here: each test becomes a function that says whether it is true, AND is `all` and OR is `any`.
+
+Tests of metadata and tests of the message are alike, but for where the value is found, and `Values` knows that.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, Protocol
 
 from fumarole.core.query.canonical import canonical
 from fumarole.core.query.holds import COMPARISONS
 from fumarole.core.query.like import like_test
+from fumarole.core.query.message import OTHER
 from fumarole.core.query.regex import finder
 from fumarole.core.query.tree import (
     And,
@@ -19,10 +22,10 @@ from fumarole.core.query.tree import (
     Has,
     In,
     IsNull,
+    Key,
     Kind,
     Like,
     Matches,
-    Metadata,
     Not,
     Operator,
     Or,
@@ -30,11 +33,21 @@ from fumarole.core.query.tree import (
     kind_of,
 )
 
-Selects = Callable[[Metadata], bool]
+
+class Values(Protocol):
+    """What tests find their values in: a producer's metadata, or a `Message` with the metadata of its producer."""
+
+    def get(self, key: Any, /) -> Any:
+        """The value; None: there is none."""
+
+    def __contains__(self, key: Any, /) -> bool: ...
+
+
+Selects = Callable[[Values], bool]
 
 
 def compiled(query: Query) -> Selects:
-    """Says of a producer's metadata whether the query holds: true, and neither false nor unknown."""
+    """Says of a producer's metadata, or of a message, whether the query holds: true, and neither false nor unknown."""
     return closure(canonical(query))
 
 
@@ -67,22 +80,22 @@ def closure(query: Query) -> Selects:
             raise AssertionError(f"not canonical: {query}")
 
 
-def _present(key: str) -> Selects:
-    return lambda metadata: key in metadata
+def _present(key: Key) -> Selects:
+    return lambda values: key in values
 
 
-def _absent(key: str) -> Selects:
-    return lambda metadata: key not in metadata
+def _absent(key: Key) -> Selects:
+    return lambda values: key not in values
 
 
 def _all(terms: list[Selects]) -> Selects:
     first, second, *others = terms
     if not others:
-        return lambda metadata: first(metadata) and second(metadata)
+        return lambda values: first(values) and second(values)
 
-    def every(metadata: Metadata) -> bool:
+    def every(values: Values) -> bool:
         for term in terms:  # noqa: SIM110 - `all` with a generator takes twice as long
-            if not term(metadata):
+            if not term(values):
                 return False
         return True
 
@@ -92,71 +105,71 @@ def _all(terms: list[Selects]) -> Selects:
 def _any(terms: list[Selects]) -> Selects:
     first, second, *others = terms
     if not others:
-        return lambda metadata: first(metadata) or second(metadata)
+        return lambda values: first(values) or second(values)
 
-    def some(metadata: Metadata) -> bool:
+    def some(values: Values) -> bool:
         for term in terms:  # noqa: SIM110 - `any` with a generator takes twice as long
-            if term(metadata):
+            if term(values):
                 return True
         return False
 
     return some
 
 
-# A value that is not there is None here, which has the type of no kind.
+# A value that is not there is None here, which has the type of no kind; nor has OTHER.
 _TYPES: Final = {Kind.TEXT: (str,), Kind.NUMBER: (int, float), Kind.TRUTH: (bool,)}
 
 
-def _comparison(key: str, operator: Operator, constant: Constant) -> Selects:
+def _comparison(key: Key, operator: Operator, constant: Constant) -> Selects:
     value, types, holds = constant.value, _TYPES[constant.kind], COMPARISONS[operator]
     if operator == "=" and constant.kind is Kind.TEXT:
-        return lambda metadata: metadata.get(key) == value  # only text is equal to text
+        return lambda values: values.get(key) == value  # only text is equal to text
 
-    def selects(metadata: Metadata) -> bool:
-        found = metadata.get(key)
+    def selects(values: Values) -> bool:
+        found = values.get(key)
         return type(found) in types and holds(found, value)
 
     return selects
 
 
-def _one_of(key: str, constants: tuple[Constant, ...]) -> Selects:
+def _one_of(key: Key, constants: tuple[Constant, ...]) -> Selects:
     if all(constant.kind is Kind.TEXT for constant in constants):
         texts = frozenset(constant.value for constant in constants)
-        return lambda metadata: metadata.get(key) in texts
+        return lambda values: values.get(key) in texts
     wanted = frozenset((constant.kind, constant.value) for constant in constants)
 
-    def selects(metadata: Metadata) -> bool:
-        found = metadata.get(key)
-        return found is not None and (kind_of(found), found) in wanted
+    def selects(values: Values) -> bool:
+        found = values.get(key)
+        return found is not None and found is not OTHER and (kind_of(found), found) in wanted
 
     return selects
 
 
-def _none_of(key: str, constants: tuple[Constant, ...]) -> Selects:
+def _none_of(key: Key, constants: tuple[Constant, ...]) -> Selects:
     kinds = {constant.kind for constant in constants}
     if len(kinds) > 1:
         return lambda _: False  # whatever the value, comparing it with one of them is unknown
     types = _TYPES[kinds.pop()]
-    values = frozenset(constant.value for constant in constants)
+    others = frozenset(constant.value for constant in constants)
 
-    def selects(metadata: Metadata) -> bool:
-        found = metadata.get(key)
-        return type(found) in types and found not in values
+    def selects(values: Values) -> bool:
+        found = values.get(key)
+        return type(found) in types and found not in others
 
     return selects
 
 
-def _of_text(key: str, holds: Callable[[str], bool]) -> Selects:
-    def selects(metadata: Metadata) -> bool:
-        found = metadata.get(key)
+def _of_text(key: Key, holds: Callable[[str], bool]) -> Selects:
+    def selects(values: Values) -> bool:
+        found = values.get(key)
         return isinstance(found, str) and holds(found)
 
     return selects
 
 
-def _not_of_text(key: str, holds: Callable[[str], bool]) -> Selects:
-    def selects(metadata: Metadata) -> bool:
-        found = metadata.get(key)
+def _not_of_text(key: Key, holds: Callable[[str], bool]) -> Selects:
+    def selects(values: Values) -> bool:
+        found = values.get(key)
         return isinstance(found, str) and not holds(found)
 
     return selects

@@ -7,12 +7,17 @@ kinds; only HAS and IS NULL are always true or false. A consumer gets what is tr
     true     true     unknown  false       true     true  true     true         true     false
     unknown  unknown  unknown  false       unknown  true  unknown  unknown      unknown  unknown
     false    false    false    false       false    true  unknown  false        false    true
+
+A query may have tests of the message too (F6). `holds` says whether a message is delivered, `could_hold` whether a
+producer is in the set. What is delivered comes from a producer in the set: with NOT pushed inward only AND and OR are
+left, and neither becomes less true where one of its terms does.
 """
 
 import operator as operators
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from fumarole.core.query.message import OTHER, Found, Message
 from fumarole.core.query.regex import finder
 from fumarole.core.query.tree import (
     And,
@@ -22,6 +27,7 @@ from fumarole.core.query.tree import (
     Has,
     In,
     IsNull,
+    Key,
     Like,
     Matches,
     Metadata,
@@ -30,6 +36,7 @@ from fumarole.core.query.tree import (
     Or,
     Query,
     Value,
+    fields,
     kind_of,
 )
 
@@ -46,20 +53,51 @@ COMPARISONS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
 }
 
 
-def holds(query: Query, metadata: Metadata) -> Truth:
-    """Does the query hold for a producer with this metadata? The definition."""
+def holds(query: Query, values: Metadata | Message) -> Truth:
+    """Does the query hold for a producer with this metadata, or for a message? The definition.
+
+    A test of the message is unknown where there is none.
+    """
     match query:
         case And(terms):
-            return every([holds(term, metadata) for term in terms])
+            return every([holds(term, values) for term in terms])
         case Or(terms):
-            return some([holds(term, metadata) for term in terms])
+            return some([holds(term, values) for term in terms])
         case Not(term):
-            return opposite(holds(term, metadata))
+            return opposite(holds(term, values))
         case Has(key):
-            return key in metadata
+            return _found(key, values) is not None
         case IsNull(key):
-            return key not in metadata
-    return None if query.key not in metadata else value_holds(query, metadata[query.key])
+            return _found(key, values) is None
+    value = _found(query.key, values)
+    return None if value is None or value is OTHER else value_holds(query, value)
+
+
+def could_hold(query: Query, metadata: Metadata) -> Truth:
+    """Is a producer with this metadata in the set? Some message of it could make the query true. The definition.
+
+    That is the query with every test of the message, denied or not, taken as true. As such a test and its denial are
+    both true then, NOT is pushed inward first.
+    """
+    match query:
+        case And(terms):
+            return every([could_hold(term, metadata) for term in terms])
+        case Or(terms):
+            return some([could_hold(term, metadata) for term in terms])
+        case Not(And(terms)):
+            return some([could_hold(Not(term), metadata) for term in terms])
+        case Not(Or(terms)):
+            return every([could_hold(Not(term), metadata) for term in terms])
+        case Not(Not(term)):
+            return could_hold(term, metadata)
+        case _:  # a test, or the denial of one
+            return True if fields(query) else holds(query, metadata)
+
+
+def _found(key: Key, values: Metadata | Message) -> Found:
+    if isinstance(values, Message):
+        return values.get(key)
+    return values.get(key) if isinstance(key, str) else None
 
 
 def value_holds(test: Compare | In | Between | Like | Matches, value: Value) -> Truth:

@@ -18,14 +18,21 @@ So when a sensor of some kind appears, of the thousands of queries for that kind
 for the sensor's room are evaluated.
 
 Queries are kept in canonical form, where a query is true exactly when enough of its tests are true: see `canonical`.
+
+Where a query has tests of the message too (F6), all of this is about the part of it that decides the set. What is left
+to ask of each message is kept under a guard in the same way, so that a message is put to the few queries that it may
+concern, however many stand.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from fumarole.core.query.asked import Asked
 from fumarole.core.query.canonical import canonical
-from fumarole.core.query.compile import closure
+from fumarole.core.query.compile import Selects, Values, closure
+from fumarole.core.query.message import OTHER, Message, Other
+from fumarole.core.query.parts import message_query, set_query
 from fumarole.core.query.tree import (
     And,
     Between,
@@ -34,6 +41,7 @@ from fumarole.core.query.tree import (
     Has,
     In,
     IsNull,
+    Key,
     Kind,
     Like,
     Matches,
@@ -49,7 +57,7 @@ from fumarole.core.query.tree import (
 _FEW: Final = 100
 """So many queries are evaluated sooner than a second way to find them is tried."""
 
-Place = tuple[str, str, Kind | None, Any]
+Place = tuple[str, Key, Kind | None, Any]
 """Where a test is kept, by what has to hold for it to be true: a relation, its key, the kind of value, and what it is
 compared with."""
 
@@ -77,17 +85,29 @@ _PREFERENCE: Final = {_EQUAL: 1, _ABOVE: 2, _BELOW: 2, _PATTERN: 3, _OTHER: 4, _
 class Standing:
     """A query that stands, shared by all who asked for the same. Compared by identity."""
 
-    __slots__ = ("guard", "keys", "query", "selects", "uses")
+    __slots__ = ("asks", "delivers", "guard", "keys", "message_guard", "query", "selects", "uses", "wants")
 
     def __init__(self, query: Query) -> None:
         self.query = query
         """In canonical form."""
-        self.keys = keys(query)
-        self.selects = closure(query)
-        """Does the query hold for this metadata?"""
+        self.wants = set_query(query)
+        """The part that decides the set; None: all producers are in it."""
+        self.keys = frozenset[str]() if self.wants is None else keys(self.wants)
+        self.selects: Selects = _everything if self.wants is None else closure(self.wants)
+        """Is a producer with this metadata in the set?"""
+        self.asks = message_query(query)
+        """What is left to ask of a message of a producer in the set; None: nothing, all of them are delivered."""
+        self.delivers: Selects | None = None if self.asks is None else closure(self.asks)
+        """The answer."""
         self.guard: frozenset[Place] = frozenset()
-        """Where its guard is kept."""
+        """Where the guard of the set is kept."""
+        self.message_guard: frozenset[Place] = frozenset()
+        """Where that of what is left is."""
         self.uses = 0
+
+
+def _everything(_: Values) -> bool:
+    return True
 
 
 class Change(NamedTuple):
@@ -100,12 +120,17 @@ class Change(NamedTuple):
 class QueryIndex:
     """The standing queries of one namespace."""
 
-    __slots__ = ("_guards", "_standing", "_tests", "evaluated")
+    __slots__ = ("_asked", "_everywhere", "_guards", "_message_guards", "_standing", "_tests", "evaluated")
 
     def __init__(self) -> None:
         self._standing: dict[Query, Standing] = {}
         self._tests = _Places()
         self._guards = _Places()
+        self._everywhere: Queries = {}
+        """Those with all producers in their set."""
+        self._message_guards = _Places()
+        self._asked = Asked()
+        """What is asked of messages."""
         self.evaluated = 0
         """How many queries have been evaluated so far."""
 
@@ -121,9 +146,7 @@ class QueryIndex:
         standing = self._standing.get(form)
         if standing is None:
             standing = self._standing[form] = Standing(form)
-            standing.guard = _guard(form, self._guards).places
-            self._tests.add(_all_places(form), standing)
-            self._guards.add(standing.guard, standing)
+            self._begin(standing)
         standing.uses += 1
         return standing
 
@@ -134,15 +157,43 @@ class QueryIndex:
         if standing.uses:
             return False
         del self._standing[standing.query]
-        self._tests.remove(_all_places(standing.query), standing)
-        self._guards.remove(standing.guard, standing)
+        self._end(standing)
         return True
 
+    def _begin(self, standing: Standing) -> None:
+        if standing.wants is None:
+            self._everywhere[standing] = None
+        else:
+            standing.guard = _guard(standing.wants, self._guards).places
+            self._tests.add(_all_places(standing.wants), standing)
+            self._guards.add(standing.guard, standing)
+        if standing.asks is not None:
+            standing.message_guard = _guard(standing.asks, self._message_guards).places
+            self._message_guards.add(standing.message_guard, standing)
+            self._asked.add(standing.asks)
+
+    def _end(self, standing: Standing) -> None:
+        if standing.wants is None:
+            del self._everywhere[standing]
+        else:
+            self._tests.remove(_all_places(standing.wants), standing)
+            self._guards.remove(standing.guard, standing)
+        if standing.asks is not None:
+            self._message_guards.remove(standing.message_guard, standing)
+            self._asked.remove(standing.asks)
+
     def match(self, metadata: Metadata) -> set[Standing]:
-        """The queries that hold for a producer with this metadata."""
-        candidates = set().union(*self._guards.true(metadata))
+        """The queries in whose set a producer with this metadata is."""
+        candidates = set().union(*self._guards.true(metadata, metadata))
         self.evaluated += len(candidates)
-        return {standing for standing in candidates if standing.selects(metadata)}
+        return {standing for standing in candidates if standing.selects(metadata)}.union(self._everywhere)
+
+    def match_message(self, message: Message, metadata: Metadata) -> set[Standing]:
+        """Of the queries that ask something of messages, and in whose set its producer is, those that get this one; and
+        some in whose set it is not."""
+        candidates = set().union(*self._message_guards.true(message, self._asked.names(message, metadata)))
+        self.evaluated += len(candidates)
+        return {standing for standing in candidates if standing.delivers is not None and standing.delivers(message)}
 
     def change(self, before: Metadata, after: Metadata, changed: Iterable[str]) -> Change:
         """What it means that a producer's metadata has changed under these keys, and under no others."""
@@ -164,7 +215,7 @@ class QueryIndex:
         ]
         if sum(map(len, by_change)) <= _FEW:
             return set().union(*by_change)
-        by_guard = self._guards.true(before)
+        by_guard = self._guards.true(before, before)
         for key in changed:
             by_guard += self._guards.true_at(key, after.get(key))
         if sum(map(len, by_guard)) >= sum(map(len, by_change)):
@@ -222,9 +273,9 @@ class _Places:
 
     def __init__(self) -> None:
         self._queries: dict[Place, Queries] = {}
-        self._ordered: dict[tuple[str, str, Kind | None], _Cuts] = {}
+        self._ordered: dict[tuple[str, Key, Kind | None], _Cuts] = {}
         """What is _ABOVE or _BELOW a cut, by relation, key and kind."""
-        self._absent: dict[str, Queries] = {}
+        self._absent: dict[Key, Queries] = {}
         """What is _ABSENT, by key."""
 
     def __bool__(self) -> bool:
@@ -265,17 +316,22 @@ class _Places:
             others = len(self._absent.get(key, ()) if relation == _ABSENT else self._queries.get(place, ()))
         return others + _PREFERENCE[relation]
 
-    def true(self, metadata: Metadata) -> list[Queries]:
-        """The queries with a test here that may be true of this metadata; a query may be in several of the groups."""
-        found = [queries for key, queries in self._absent.items() if key not in metadata]
-        for key, value in metadata.items():
-            found += self.true_at(key, value)
+    def true(self, values: Values, names: Iterable[Key]) -> list[Queries]:
+        """The queries with a test here that may be true of these values, which have no others than those names; a query
+        may be in several of the groups."""
+        found = [queries for key, queries in self._absent.items() if key not in values]
+        for key in names:
+            value = values.get(key)
+            if value is not None:
+                found += self.true_at(key, value)
         return found
 
-    def true_at(self, key: str, value: Value | None) -> list[Queries]:
+    def true_at(self, key: Key, value: Value | Other | None) -> list[Queries]:
         """The same for the tests of one key. None: it is not there."""
         if value is None:
             return [self._absent[key]] if key in self._absent else []
+        if value is OTHER:
+            return self._kept((_PRESENT, key, None, None))
         kind = kind_of(value)
         found = self._kept(
             (_EQUAL, key, kind, value),

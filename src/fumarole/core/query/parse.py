@@ -16,14 +16,21 @@ from fumarole.core.limits import Limits
 from fumarole.core.query.errors import QueryError, clipped
 from fumarole.core.query.regex import RegexError, finder
 from fumarole.core.query.tree import (
+    DEEPEST_PATH,
+    FIELD,
+    FIELDS,
     PLAIN_KEY,
+    PLAIN_STEP,
+    QUOTED_KEY,
     And,
     Between,
     Compare,
     Constant,
+    Field,
     Has,
     In,
     IsNull,
+    Key,
     Like,
     Matches,
     Not,
@@ -31,7 +38,9 @@ from fumarole.core.query.tree import (
     Or,
     Query,
     constant,
+    fields,
     is_keyword,
+    unquoted,
 )
 from fumarole.core.values import HIGHEST_INTEGER, LOWEST_INTEGER
 
@@ -44,24 +53,27 @@ _GRAMMAR: Final = rf"""
 ?single: test
     | _NOT single                                -> denied
 ?test: "(" either ")"
-    | KEY OPERATOR value                         -> compare
-    | KEY _IN values                             -> is_in
-    | KEY _NOT _IN values                        -> not_in
-    | KEY _BETWEEN value _AND value              -> between
-    | KEY _NOT _BETWEEN value _AND value         -> not_between
-    | KEY _LIKE TEXT                             -> like
-    | KEY _NOT _LIKE TEXT                        -> not_like
-    | KEY _MATCHES TEXT                          -> matches
-    | KEY _NOT _MATCHES TEXT                     -> not_matches
-    | KEY _IS _NULL                              -> is_null
-    | KEY _IS _NOT _NULL                         -> not_null
-    | _HAS KEY                                   -> has
+    | _key OPERATOR value                        -> compare
+    | _key _IN values                            -> is_in
+    | _key _NOT _IN values                       -> not_in
+    | _key _BETWEEN value _AND value             -> between
+    | _key _NOT _BETWEEN value _AND value        -> not_between
+    | _key _LIKE TEXT                            -> like
+    | _key _NOT _LIKE TEXT                       -> not_like
+    | _key _MATCHES TEXT                         -> matches
+    | _key _NOT _MATCHES TEXT                    -> not_matches
+    | _key _IS _NULL                             -> is_null
+    | _key _IS _NOT _NULL                        -> not_null
+    | _key                                       -> alone
+    | _HAS _key                                  -> has
+_key: KEY | FIELD
 values: "(" value ("," value)* ")"
 value: TEXT | NUMBER | TRUTH
 
 %declare _AND _OR _NOT _IN _BETWEEN _LIKE _MATCHES _HAS _IS _NULL TRUTH
 OPERATOR: /[<>!]=|<>|[=<>]/
-KEY: /{PLAIN_KEY}/ | /`[^`]*(?:``[^`]*)*`(?!`)/
+KEY: /{PLAIN_KEY}/ | /{QUOTED_KEY}/
+FIELD: /{FIELD}/
 TEXT: /'[^']*(?:''[^']*)*'(?!')/ | /"[^"]*(?:""[^"]*)*"(?!")/
 NUMBER: /[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w~$\/%.+-])/
 %ignore /\s+/
@@ -69,9 +81,9 @@ NUMBER: /[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![\w~$\/%.+-])/
 
 # What an error says was expected, in this order. Whole sets first: they have a word of their own.
 _ALTERNATIVES: Final = (
-    ({"KEY", "_HAS", "_NOT", "LPAR"}, "a test (a key, HAS, NOT or a parenthesis)"),
+    ({"KEY", "FIELD", "_HAS", "_NOT", "LPAR"}, "a test (a key, HAS, NOT or a parenthesis)"),
     ({"TEXT", "NUMBER", "TRUTH"}, "a value (text in quotes, a number, true or false)"),
-    ({"KEY"}, "a key"),
+    ({"KEY", "FIELD"}, "a key"),
     ({"TEXT"}, "text in quotes"),
     ({"OPERATOR"}, "a comparison (= != <> < <= > >=)"),
     ({"_IN"}, "IN"),
@@ -88,13 +100,14 @@ _ALTERNATIVES: Final = (
     ({"COMMA"}, "a comma"),
     ({"$END"}, "the end"),
 )
+_OF_THE_MESSAGE: Final = ", ".join([f"${name}" for name in FIELDS]) + " or $.path.to.field"
 _QUOTES: Final = {"'": "a text", '"': "a text", "`": "a key in back-quotes"}
 _DEFAULTS: Final = Limits()
 
 
 def parse(text: str, limits: Limits = _DEFAULTS) -> Query:
     """The tree of a query. Raises QueryError."""
-    _check_length(text, limits.query_length)
+    check_query_length(text, limits.query_length)
     counter = _Counter(text, limits)
     parser = _parser().parse_interactive(text)
     try:
@@ -107,7 +120,9 @@ def parse(text: str, limits: Limits = _DEFAULTS) -> Query:
     except UnexpectedCharacters as unexpected:
         raise _not_a_token(text, unexpected.pos_in_stream) from None  # type: ignore[arg-type]
     except _WrongValueError as wrong_value:
-        raise QueryError(text, _position(wrong_value.token), wrong_value.found, wrong_value.expected) from None
+        if wrong_value.found == _END_OF_PATH and text.startswith("`", wrong_value.position):
+            raise _not_a_token(text, wrong_value.position) from None
+        raise QueryError(text, wrong_value.position, wrong_value.found, wrong_value.expected) from None
     return query
 
 
@@ -119,8 +134,18 @@ def _parser() -> Lark:
         parser="lalr",
         lexer="basic",
         transformer=_Builder(),
-        lexer_callbacks={"KEY": _key_or_keyword, "TEXT": _unquoted},
+        lexer_callbacks={"KEY": _key_or_keyword, "FIELD": _checked_field, "TEXT": _unquoted},
     )
+
+
+def parse_without_message(text: str, limits: Limits = _DEFAULTS) -> Query:
+    """The tree of a query that is put to producers alone. Raises QueryError, also where a test is of the message."""
+    query = parse(text, limits)
+    if fields(query):
+        wrong = next(token for token in _parser().lex(text) if token.type == "FIELD")
+        expected = "a metadata key: there is no message here to test (a key of this name goes in back-quotes)"
+        raise QueryError(text, _position(wrong), _found(text, wrong), expected)
+    return query
 
 
 def _key_or_keyword(token: Token) -> Token:
@@ -133,14 +158,48 @@ def _key_or_keyword(token: Token) -> Token:
 
 
 def _unquoted(token: Token) -> Token:
-    quote = token[0]
-    return token.update(value=token[1:-1].replace(quote * 2, quote))
+    return token.update(value=unquoted(token))
+
+
+_END_OF_PATH: Final = "the end of the path"
+# The step of a path, and the dot before it.
+_STEP: Final = re.compile(rf"\.(?:({PLAIN_STEP})|({QUOTED_KEY}))")
+
+
+def _checked_field(token: Token) -> Token:
+    """Raises where there is no such name: at once, so that what follows is not looked at first."""
+    _field(token)
+    return token
+
+
+def _field(token: Token) -> Field:
+    """The name of the message that a token is (F6)."""
+    name = token[1:]
+    if name in FIELDS:
+        return Field(name)
+    if not name.startswith("."):
+        expected = f"{_OF_THE_MESSAGE} (a metadata key that begins with $ goes in back-quotes)"
+        raise _WrongValueError(_position(token), f"`{clipped(token)}`", expected)
+    path: list[str] = []
+    at = 1
+    while at < len(token):
+        step = _STEP.match(token, at)
+        if step is None:
+            at += token[at] == "."
+            found = f"`{clipped(token[at:])}`" if at < len(token) else _END_OF_PATH
+            raise _WrongValueError(_position(token) + at, found, "a dot and a key of the payload")
+        if len(path) == DEEPEST_PATH:
+            raise _WrongValueError(_position(token) + at + 1, f"key number {len(path) + 1}", f"at most {DEEPEST_PATH}")
+        path.append(step[1] or unquoted(step[2]))
+        at = step.end()
+    return Field("", tuple(path))
 
 
 # Limits.
 
 
-def _check_length(text: str, longest: int) -> None:
+def check_query_length(text: str, longest: int) -> None:
+    """Raises QueryError where it has more bytes than that, or is no text."""
     try:
         encoded = text.encode()
     except UnicodeEncodeError as wrong:
@@ -177,7 +236,7 @@ class _Counter:
             self._values = 1
         elif kind == "RPAR" and self._opened:
             self._depth -= self._opened.pop()
-        elif kind == "KEY":
+        elif kind in {"KEY", "FIELD"}:
             self._tests += 1
             self._check(token, "test number", self._tests, limits.query_tests)
         elif kind == "COMMA":
@@ -203,9 +262,9 @@ class _Counter:
 class _WrongValueError(Exception):
     """A token of the right kind that says something impossible."""
 
-    def __init__(self, token: Token, found: str, expected: str) -> None:
+    def __init__(self, position: int, found: str, expected: str) -> None:
         super().__init__(found, expected)
-        self.token = token
+        self.position = position
         self.found = found
         self.expected = expected
 
@@ -262,40 +321,43 @@ class _Builder(Transformer[Token, Any]):
 
     def compare(self, key: Token, operator: Token, value: Constant) -> Query:
         same: dict[str, Operator] = {"<>": "!="}
-        return Compare(str(key), same.get(operator, operator.value), value)
+        return Compare(_key(key), same.get(operator, operator.value), value)
 
     def is_in(self, key: Token, values: tuple[Constant, ...]) -> Query:
-        return In(str(key), values)
+        return In(_key(key), values)
 
     def not_in(self, key: Token, values: tuple[Constant, ...]) -> Query:
-        return Not(In(str(key), values))
+        return Not(In(_key(key), values))
 
     def between(self, key: Token, low: Constant, high: Constant) -> Query:
-        return Between(str(key), low, high)
+        return Between(_key(key), low, high)
 
     def not_between(self, key: Token, low: Constant, high: Constant) -> Query:
-        return Not(Between(str(key), low, high))
+        return Not(Between(_key(key), low, high))
 
     def like(self, key: Token, pattern: Token) -> Query:
-        return Like(str(key), str(pattern))
+        return Like(_key(key), str(pattern))
 
     def not_like(self, key: Token, pattern: Token) -> Query:
-        return Not(Like(str(key), str(pattern)))
+        return Not(Like(_key(key), str(pattern)))
 
     def matches(self, key: Token, regex: Token) -> Query:
-        return Matches(str(key), _regex(regex))
+        return Matches(_key(key), _regex(regex))
 
     def not_matches(self, key: Token, regex: Token) -> Query:
-        return Not(Matches(str(key), _regex(regex)))
+        return Not(Matches(_key(key), _regex(regex)))
+
+    def alone(self, key: Token) -> Query:
+        return Compare(_key(key), "=", constant(True))
 
     def is_null(self, key: Token) -> Query:
-        return IsNull(str(key))
+        return IsNull(_key(key))
 
     def not_null(self, key: Token) -> Query:
-        return Not(IsNull(str(key)))
+        return Not(IsNull(_key(key)))
 
     def has(self, key: Token) -> Query:
-        return Has(str(key))
+        return Has(_key(key))
 
     def values(self, *constants: Constant) -> tuple[Constant, ...]:
         return constants
@@ -306,11 +368,17 @@ class _Builder(Transformer[Token, Any]):
         return constant(token == "TRUE" if token.type == "TRUTH" else _number(token))
 
 
+def _key(token: Token) -> Key:
+    return _field(token) if token.type == "FIELD" else str(token)
+
+
 def _regex(token: Token) -> str:
     try:
         finder(str(token))
     except RegexError as wrong:
-        raise _WrongValueError(token, f"`{clipped(str(wrong), 80)}`", "a regular expression as RE2 has them") from None
+        raise _WrongValueError(
+            _position(token), f"`{clipped(str(wrong), 80)}`", "a regular expression as RE2 has them"
+        ) from None
     return str(token)
 
 
@@ -318,13 +386,13 @@ def _number(token: Token) -> int | float:
     if re.search("[.eE]", token):
         decimal = float(token)
         if math.isinf(decimal):
-            raise _WrongValueError(token, f"`{clipped(token)}`", "a number that a double can hold")
+            raise _WrongValueError(_position(token), f"`{clipped(token)}`", "a number that a double can hold")
         return decimal
     sign, digits = re.fullmatch("([+-]?)0*([0-9]*)", token).groups()  # type: ignore[union-attr]
     # int() refuses 4,301 digits with an error of its own.
     whole = int(f"{sign}{digits or 0}") if len(digits) < 21 else None
     if whole is None or not LOWEST_INTEGER <= whole <= HIGHEST_INTEGER:
         raise _WrongValueError(
-            token, f"`{clipped(token)}`", f"a whole number from {LOWEST_INTEGER} to {HIGHEST_INTEGER}"
+            _position(token), f"`{clipped(token)}`", f"a whole number from {LOWEST_INTEGER} to {HIGHEST_INTEGER}"
         )
     return whole

@@ -4,6 +4,12 @@
 
     And((Compare("Kind", "=", text 'temperature'), Not(Like("Room", "4%"))))
 
+A test is of a metadata key, which is text, or of a `Field`: something that the message has (F6).
+
+    Kind = 'so2' AND $value > 80
+
+    And((Compare("Kind", "=", text 'so2'), Compare(Field("value"), ">", number 80)))
+
 Nodes are equal when they are the same test written the same way; `canonical` makes those equal that only mean the same.
 A constant carries its kind, since to Python `1`, `1.0` and `True` are equal and here only the first two are.
 
@@ -49,6 +55,22 @@ def constant(value: Value) -> Constant:
     return Constant(kind_of(value), value)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Field:
+    """What a query names of the message (F6): `$value`, `$topic`, `$producer`, `$size`, or `$.path.to.field`."""
+
+    name: str
+    """One of FIELDS; empty: a field of the JSON object that the payload is."""
+    path: tuple[str, ...] = ()
+    """The keys that lead to that field."""
+
+
+FIELDS: Final = ("value", "topic", "producer", "size")
+DEEPEST_PATH: Final = 64
+"""Keys in a path, and arrays and objects inside each other in a payload of which fields are asked."""
+Key = str | Field
+"""What a test is of: a metadata key, or something of the message."""
+
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 OPERATORS: Final[tuple[Operator, ...]] = ("=", "!=", "<", "<=", ">", ">=")
 
@@ -84,7 +106,7 @@ class Not:
 class Compare:
     """`key = 5` and its like."""
 
-    key: str
+    key: Key
     operator: Operator
     constant: Constant
 
@@ -93,7 +115,7 @@ class Compare:
 class In:
     """`key IN (1, 2)`: equal to one of them."""
 
-    key: str
+    key: Key
     constants: tuple[Constant, ...]
 
     def __post_init__(self) -> None:
@@ -104,7 +126,7 @@ class In:
 class Between:
     """`key BETWEEN 1 AND 5`: both ends included."""
 
-    key: str
+    key: Key
     low: Constant
     high: Constant
 
@@ -113,7 +135,7 @@ class Between:
 class Like:
     """`key LIKE '4%'`: the whole text; `%` is any characters, also none, `_` exactly one."""
 
-    key: str
+    key: Key
     pattern: str
 
 
@@ -121,7 +143,7 @@ class Like:
 class Matches:
     """`key MATCHES '^4[0-9]'`: an RE2 regular expression, found anywhere in the text."""
 
-    key: str
+    key: Key
     regex: str
 
 
@@ -129,14 +151,14 @@ class Matches:
 class Has:
     """`HAS key`: the key is there, whatever its value."""
 
-    key: str
+    key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
     """`key IS NULL`: the key is not there."""
 
-    key: str
+    key: Key
 
 
 Test = Compare | In | Between | Like | Matches | Has | IsNull
@@ -167,11 +189,20 @@ COST_OF_MATCHES: Final = 50
 
 def keys(query: Query) -> frozenset[str]:
     """The metadata keys it depends on: a change of any other leaves its answer as it is."""
-    return frozenset(test.key for test in tests(query))
+    return frozenset(test.key for test in tests(query) if isinstance(test.key, str))
+
+
+def fields(query: Query) -> frozenset[Field]:
+    """What it asks of the message; empty: its answer is the same for all messages of a producer."""
+    return frozenset(test.key for test in tests(query) if isinstance(test.key, Field))
 
 
 # M9: letters, digits and a few signs, not starting with a digit or `-`. The slash is escaped for the grammar's sake.
-PLAIN_KEY: Final = r"(?:[^\W\d]|[~$\/%.])(?:\w|[~$\/%.-])*"
+PLAIN_KEY: Final = r"(?:[^\W\d]|[~\/%.])(?:\w|[~$\/%.-])*"
+QUOTED_KEY: Final = r"`[^`]*(?:``[^`]*)*`(?!`)"
+# F6: a name of the message begins with `$`. In a path, a key with other characters than these is in back-quotes.
+PLAIN_STEP: Final = r"(?:\w|[~$\/%-])+"
+FIELD: Final = rf"\$(?:\w|[~$\/%.-]|{QUOTED_KEY})*"
 KEYWORDS: Final = frozenset(
     {"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "MATCHES", "HAS", "IS", "NULL", "TRUE", "FALSE"}
 )
@@ -230,11 +261,25 @@ def _condition(test: Compare | In | Between | Like | Matches | IsNull) -> str:
             return "IS NULL"
 
 
-def show_key(key: str) -> str:
+def show_key(key: Key) -> str:
     """A key as it is written in a query, in back-quotes where it needs them."""
-    if re.fullmatch(PLAIN_KEY, key) and not is_keyword(key):
-        return key
+    if isinstance(key, Field):
+        return f"${key.name}" + "".join([f".{_quoted_unless(PLAIN_STEP, step)}" for step in key.path])
+    return _quoted(key) if is_keyword(key) else _quoted_unless(PLAIN_KEY, key)
+
+
+def _quoted_unless(plain: str, key: str) -> str:
+    return key if re.fullmatch(plain, key) else _quoted(key)
+
+
+def _quoted(key: str) -> str:
     return "`" + key.replace("`", "``") + "`"
+
+
+def unquoted(text: str) -> str:
+    """What stands in quotes of any kind, those inside being doubled."""
+    quote = text[0]
+    return text[1:-1].replace(quote * 2, quote)
 
 
 def show_value(value: Value) -> str:
@@ -245,8 +290,13 @@ def show_value(value: Value) -> str:
 
 
 def explain(query: Query) -> str:
-    """The tree for a person to look at, and the keys it depends on."""
-    return "\n".join([*_branches(query), "", "keys: " + ", ".join(map(show_key, sorted(keys(query))))])
+    """The tree for a person to look at, and the keys and fields it depends on."""
+    lines = [*_branches(query), ""]
+    if named := keys(query):
+        lines.append("keys: " + ", ".join(map(show_key, sorted(named))))
+    if asked := fields(query):
+        lines.append("message: " + ", ".join(map(show_key, sorted(asked))))
+    return "\n".join(lines)
 
 
 def _branches(query: Query) -> list[str]:

@@ -1,4 +1,4 @@
-"""A query over metadata as a Spark column: true, false, or null for unknown, which is just how Spark reckons (M10).
+"""A query as a Spark column: true, false, or null for unknown, which is just how Spark reckons (M10).
 
 What differs is done here: text is not a number whatever it looks like, numbers are compared exactly whether whole or
 not, NaN is above nothing, a key has one case, and no cast can fail.
@@ -7,6 +7,8 @@ Metadata is found in one of two ways, by the schema:
 
 - a column `metadata`, as `enrich` makes it: a map from keys to (kind, text, number, truth);
 - or else each key is a column of its own, of whatever type; null is a key that is not there.
+
+What a query asks of the message (F6) is found in the columns that messages have in the archive and live: see `message`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 from operator import and_, or_
@@ -26,8 +27,10 @@ from pyspark.sql import functions as sf
 from fumarole.core.query import tree
 from fumarole.core.query.errors import QueryError, clipped
 from fumarole.core.query.parse import parse
+from fumarole.pipeline.columns.message import MissingColumnError, with_field
 from fumarole.pipeline.columns.regex import java_in_order, java_literal, java_regex
 from fumarole.pipeline.columns.regex_tree import CannotTranslateError
+from fumarole.pipeline.columns.values import WHOLE, Value, from_column, value_of
 
 METADATA: Final = "metadata"
 VALUE: Final = types.StructType(
@@ -39,26 +42,12 @@ VALUE: Final = types.StructType(
     ]
 )
 """A value under a key of `metadata`. A whole number that no double is has its digits in `text`."""
-WHOLE: Final = types.DecimalType(20, 0)
-"""Holds every whole number that metadata can have (64 bits, with or without sign)."""
 
 
 def where(query: str | tree.Query, schema: types.StructType | DataFrame) -> Column:
-    """Does the query hold for the metadata in a row? Raises QueryError."""
+    """Does the query hold for the metadata, and the message, in a row? Raises QueryError."""
     parsed = parse(query) if isinstance(query, str) else query
     return _Compiler(schema.schema if isinstance(schema, DataFrame) else schema).column(parsed)
-
-
-@dataclass(frozen=True, slots=True)
-class _Value:
-    """What a row has under a key: each column is null where the value is of another kind."""
-
-    present: Column
-    text: Column
-    number: Column
-    whole: Column
-    """Whole numbers exactly, where they are known so; then `number` may be off."""
-    truth: Column
 
 
 class _Compiler:
@@ -74,38 +63,58 @@ class _Compiler:
                 return reduce(or_, map(self.column, sorted(terms, key=_cost)))
             case tree.Not(term):
                 return ~self.column(term)
-            case tree.Has(key):
-                return self._value(key).present
-            case tree.IsNull(key):
-                return ~self._value(key).present
-            case tree.Compare(key, operator, constant):
-                return _comparison(self._value(key), operator, constant)
-            case tree.In(key, constants):
-                return _one_of(self._value(key), constants)
-            case tree.Between(key, low, high):
-                value = self._value(key)
-                return _comparison(value, ">=", low) & _comparison(value, "<=", high)
-            case tree.Like(key, pattern):
-                return _like(self._value(key).text, pattern)
-            case tree.Matches(key, regex):
-                return self._value(key).text.rlike(_java(query, regex))
+            case _:
+                return self._test(query)
 
-    def _value(self, key: str) -> _Value:
+    def _test(self, test: tree.Test) -> Column:
+        key = test.key
+        if isinstance(key, tree.Field):
+            return self._test_of_message(test, key)
         if self._mapped:
-            return _from_map(sf.try_element_at(sf.col(METADATA), sf.lit(key)))
-        if key not in self._types:  # Spark would take a column of another case for it
-            return _value(sf.lit(False))
-        return _from_column(sf.col("`" + key.replace("`", "``") + "`"), self._types[key])
+            value = _from_map(sf.try_element_at(sf.col(METADATA), sf.lit(key)))
+        elif key in self._types:
+            value = from_column(sf.col("`" + key.replace("`", "``") + "`"), self._types[key])
+        else:  # Spark would take a column of another case for it
+            value = value_of(sf.lit(False))
+        return _tested(test, value)
+
+    def _test_of_message(self, test: tree.Test, field: tree.Field) -> Column:
+        try:
+            return with_field(field, self._types, lambda value: _tested(test, value))
+        except MissingColumnError as missing:
+            text, name = tree.show(test), tree.show_key(field)
+            expected = f"a frame of messages: this one has no column {missing} to find it in"
+            raise QueryError(text, text.index(name), f"`{clipped(name)}`", expected) from None
+
+
+def _tested(test: tree.Test, value: Value) -> Column:
+    match test:
+        case tree.Has():
+            return value.present
+        case tree.IsNull():
+            return ~value.present
+        case tree.Compare(_, operator, constant):
+            return _comparison(value, operator, constant)
+        case tree.In(_, constants):
+            return _one_of(value, constants)
+        case tree.Between(_, low, high):
+            return _comparison(value, ">=", low) & _comparison(value, "<=", high)
+        case tree.Like(_, pattern):
+            return _like(value.text, pattern)
+        case tree.Matches(_, regex):
+            return value.text.rlike(_java(test, regex))
 
 
 def _cost(query: tree.Query) -> int:
-    """About what a test takes: numbers, then text, then patterns. The order of terms does not change the answer, and
-    Spark looks no further when it has it."""
+    """About what a test takes: numbers, then text, then patterns, then payloads. The order of terms does not change the
+    answer, and Spark looks no further when it has it."""
     match query:
         case tree.And(terms) | tree.Or(terms):
             return max(map(_cost, terms))
         case tree.Not(term):
             return _cost(term)
+        case _ if isinstance(query.key, tree.Field) and query.key.path:
+            return 4
         case tree.Compare(_, _, constant) | tree.Between(_, constant, _):
             return int(constant.kind is tree.Kind.TEXT)
         case tree.In(_, constants):
@@ -118,29 +127,9 @@ def _cost(query: tree.Query) -> int:
             return 0
 
 
-def _value(
-    present: Column,
-    *,
-    text: Column | None = None,
-    number: Column | None = None,
-    whole: Column | None = None,
-    truth: Column | None = None,
-) -> _Value:
-    def or_null(column: Column | None, kind: types.DataType) -> Column:
-        return sf.lit(None).cast(kind) if column is None else column
-
-    return _Value(
-        present,
-        or_null(text, types.StringType()),
-        or_null(number, types.DoubleType()),
-        or_null(whole, WHOLE),
-        or_null(truth, types.BooleanType()),
-    )
-
-
-def _from_map(entry: Column) -> _Value:
+def _from_map(entry: Column) -> Value:
     kind = entry["kind"]
-    return _Value(
+    return Value(
         present=sf.coalesce(kind != "gone", sf.lit(False)),
         text=sf.when(kind == tree.Kind.TEXT.value, entry["text"]),
         number=sf.when(kind == tree.Kind.NUMBER.value, entry["number"]),
@@ -149,24 +138,7 @@ def _from_map(entry: Column) -> _Value:
     )
 
 
-def _from_column(column: Column, kind: types.DataType) -> _Value:
-    present = column.isNotNull()
-    match kind:
-        case types.StringType():
-            return _value(present, text=column.cast(types.StringType()))  # by its letters, whatever its collation
-        case types.BooleanType():
-            return _value(present, truth=column)
-        case types.IntegralType():
-            return _value(present, whole=column.cast(WHOLE))
-        case types.DecimalType() if kind.scale == 0 and kind.precision <= WHOLE.precision:
-            return _value(present, whole=column.cast(WHOLE))
-        case types.NumericType():
-            return _value(present, number=column.cast(types.DoubleType()))
-        case _:
-            return _value(present)
-
-
-def _comparison(value: _Value, operator: tree.Operator, constant: tree.Constant) -> Column:
+def _comparison(value: Value, operator: tree.Operator, constant: tree.Constant) -> Column:
     match constant.kind:
         case tree.Kind.TEXT:
             return _APPLY[operator](value.text, sf.lit(constant.value))
@@ -180,7 +152,7 @@ def _comparison(value: _Value, operator: tree.Operator, constant: tree.Constant)
             )
 
 
-def _one_of(value: _Value, constants: tuple[tree.Constant, ...]) -> Column:
+def _one_of(value: Value, constants: tuple[tree.Constant, ...]) -> Column:
     """One test for all constants of a kind, however many they are."""
     kinds: defaultdict[tree.Kind, list[Any]] = defaultdict(list)
     for constant in constants:
@@ -188,7 +160,7 @@ def _one_of(value: _Value, constants: tuple[tree.Constant, ...]) -> Column:
     return reduce(or_, [_among(value, kind, same) for kind, same in kinds.items()])
 
 
-def _among(value: _Value, kind: tree.Kind, constants: list[Any]) -> Column:
+def _among(value: Value, kind: tree.Kind, constants: list[Any]) -> Column:
     match kind:
         case tree.Kind.TEXT:
             return value.text.isin(constants)

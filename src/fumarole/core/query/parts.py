@@ -1,0 +1,46 @@
+"""A query with tests of the message, taken apart: what decides the set, and what is left to ask of each message (F6).
+
+    Kind = 'so2' AND $value > 80                  set: Kind = 'so2'     left: $value > 80
+    Kind = 'so2' OR $value > 80                   set: every producer   left: all of it
+    NOT (Kind = 'so2' AND $value > 80)            set: every producer   left: all of it
+    Kind = 'so2' AND (Room = '4' OR $size > 9)    set: Kind = 'so2'     left: Room = '4' OR $size > 9
+
+Both are made from the canonical form, where NOT stands before single tests only. Terms of an AND that ask nothing of
+the message hold for every producer in the set, so they are not asked again.
+"""
+
+from fumarole.core.query.canonical import canonical
+from fumarole.core.query.tree import And, Field, Not, Or, Query, fields
+
+
+def set_query(query: Query) -> Query | None:
+    """Holds for the producers of which some message could make the query true: `holds.could_hold`. None: for all."""
+    decides = _of_metadata(canonical(query))
+    return None if decides is None else canonical(decides)
+
+
+def message_query(query: Query) -> Query | None:
+    """For a message of a producer in the set, holds where the whole query does, in canonical form. None: for all."""
+    form = canonical(query)
+    terms = form.terms if isinstance(form, And) else (form,)
+    left = tuple([term for term in terms if fields(term)])
+    return _joined(left)
+
+
+def _of_metadata(form: Query) -> Query | None:
+    """The form with tests of the message taken as true, and left out. None: it is true."""
+    match form:
+        case And(terms):
+            return _joined(tuple([part for part in map(_of_metadata, terms) if part is not None]))
+        case Or(terms):
+            parts = [part for part in map(_of_metadata, terms) if part is not None]
+            return Or(tuple(parts)) if len(parts) == len(terms) else None
+        case Not(term):
+            return None if _of_metadata(term) is None else form
+    return None if isinstance(form.key, Field) else form
+
+
+def _joined(terms: tuple[Query, ...]) -> Query | None:
+    if len(terms) > 1:
+        return And(terms)
+    return terms[0] if terms else None
