@@ -11,7 +11,7 @@ EXTRAS := fast kubemq bridge
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check bench soak fuzz lock clean java others
+.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick dist dist-test bench soak fuzz lock clean java others
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -41,6 +41,12 @@ check: setup .venv/.pipeline ## format, lint, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/pytest -q tests/test_layers.py
+
+dist: setup ## sdist and wheels, into dist; with PYTHON=python3.13 the wheel of that Python too
+	@scripts/dist
+
+dist-test: dist ## what dist has, installed in environments of its own, one for each extra, and run
+	@$(BIN)/pytest -q -m dist tests/packaging
 
 bench: setup-test ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py

@@ -1,6 +1,7 @@
 """Builds what is not kept as source. All else about the package is in pyproject.toml.
 
-First, the messages of the KubeMQ door: protocols/kubemq_pb2.py (and its types, .pyi) from protocols/kubemq.proto.
+First, the messages of the KubeMQ door: protocols/kubemq_pb2.py (and its types, .pyi) from protocols/kubemq.proto. An
+sdist has them already.
 
 Then, the compiled fast path. Two kinds of module are compiled, all into the package fumarole.fastpath:
 
@@ -9,35 +10,52 @@ Then, the compiled fast path. Two kinds of module are compiled, all into the pac
   fastpath/index.pxd, which Cython finds by that name, and nowhere else: annotations are left to the type checker.
 
 Generated C goes to build/cython. Where there is no C compiler the package installs without these modules.
+BUILD_FUMAROLE=compiled makes that an error, BUILD_FUMAROLE=pure leaves them out; scripts/dist makes a wheel of each.
 """
 
 import os
 from pathlib import Path
 
-from Cython.Build import cythonize
-from Cython.Compiler.Errors import CompileError
-from grpc_tools import protoc
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 SOURCES = Path("src")
 MESSAGES = SOURCES / "fumarole/protocols/kubemq.proto"
+MESSAGES_MADE = SOURCES / "fumarole/protocols/kubemq_pb2.py"
+IN_SDIST = Path("PKG-INFO").exists()
 FASTPATH = Path("src/fumarole/fastpath")
 GENERATED = Path("build/cython")
 INDEX, INDEX_TYPES = Path("src/fumarole/core/index.py"), FASTPATH / "index.pxd"
+KIND = os.environ.get("BUILD_FUMAROLE", "")
 
 
 def make_messages() -> None:
+    if IN_SDIST:
+        return
+    try:
+        from grpc_tools import protoc
+    except ImportError:
+        if MESSAGES_MADE.exists() and MESSAGES_MADE.stat().st_mtime >= MESSAGES.stat().st_mtime:
+            return
+        raise SystemExit(
+            f"fumarole: {MESSAGES} needs protoc to be made into Python: pip install grpcio-tools"
+        ) from None
     arguments = [f"-I{SOURCES}", f"--python_out={SOURCES}", f"--pyi_out={SOURCES}", str(MESSAGES)]
     if protoc.main(["protoc", *arguments]):
         raise SystemExit(f"fumarole: protoc does not accept {MESSAGES}; its reasons stand above.")
 
 
 def extension(name: str, source: Path) -> Extension:
-    return Extension(f"fumarole.fastpath.{name}", [str(source)], extra_compile_args=["-O3"])
+    # Without the tables for debuggers, which Python asks for by default: they are five sixths of a module.
+    return Extension(f"fumarole.fastpath.{name}", [str(source)], extra_compile_args=["-O3", "-g0"])
 
 
 def compiled(extensions: list[Extension], *, force: bool = False, **directives: object) -> list[Extension]:
+    from Cython.Build import cythonize
+    from Cython.Compiler.Errors import CompileError
+
     try:
         return cythonize(
             extensions,
@@ -51,6 +69,8 @@ def compiled(extensions: list[Extension], *, force: bool = False, **directives: 
 
 
 def fastpath_modules() -> list[Extension]:
+    if KIND == "pure":
+        return []
     modules = compiled([extension(source.stem, source) for source in sorted(FASTPATH.glob("*.pyx"))])
     if INDEX.exists() and INDEX_TYPES.exists():
         # Cython notices by itself that index.py has changed, but not that its types have: they are in another folder.
@@ -58,9 +78,25 @@ def fastpath_modules() -> list[Extension]:
         types_changed = in_c.exists() and in_c.stat().st_mtime < INDEX_TYPES.stat().st_mtime
         modules += compiled([extension("index", INDEX)], force=types_changed, annotation_typing=False)
     for module in modules:
-        module.optional = True  # set here because cythonize makes new extensions without it
+        module.optional = KIND != "compiled"  # set here because cythonize makes new extensions without it
     # The largest first: compiled side by side, none is then waited for alone at the end.
     return sorted(modules, key=lambda module: Path(module.sources[0]).stat().st_size, reverse=True)
+
+
+class BuildPackage(build_py):
+    """Has the messages made before they are looked for."""
+
+    def run(self) -> None:
+        make_messages()
+        super().run()
+
+
+class BuildSource(sdist):
+    """The same for an sdist, which carries them."""
+
+    def run(self) -> None:
+        make_messages()
+        super().run()
 
 
 class BuildFastpath(build_ext):
@@ -71,6 +107,7 @@ class BuildFastpath(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
+        make_messages()
         if self.inplace:
             for old in FASTPATH.glob("*.so"):
                 old.unlink()
@@ -82,5 +119,7 @@ class BuildFastpath(build_ext):
             print("fumarole: the fast path is compiled.")
 
 
-make_messages()
-setup(ext_modules=fastpath_modules(), cmdclass={"build_ext": BuildFastpath})
+setup(
+    ext_modules=fastpath_modules(),
+    cmdclass={"build_ext": BuildFastpath, "build_py": BuildPackage, "sdist": BuildSource},
+)

@@ -45,10 +45,11 @@ cdef extern from *:
         node = getpid();
         fumarole_heir_state = FUMAROLE_STARTING;
         /* Handlers belong to the node: a Ctrl-C, which all processes of a terminal get, is not for the heir. */
+        /* On Linux this is the mask of the calling thread. pthread_sigmask is the same, but needs glibc 2.32. */
         sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
+        sigprocmask(SIG_SETMASK, &all, &before);
         heir = clone(fumarole_heir_lives, fumarole_heir_stack + sizeof fumarole_heir_stack, CLONE_VM, &node);
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        sigprocmask(SIG_SETMASK, &before, NULL);
         /* Even errno is one for both: nothing is done here before the heir does nothing any more. */
         for (int tries = 0; heir > 0 && fumarole_heir_state == FUMAROLE_STARTING && tries < 1000; tries++)
             usleep(tries < 100 ? 10 : 1000);
