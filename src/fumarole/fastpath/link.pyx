@@ -14,9 +14,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memchr, memcmp
 
-from fumarole.fastpath.nats cimport INCOMPLETE, NatsReader, ODD, Operation, WORK_AT_ONCE, line_after, sizes
-from fumarole.fastpath.outbox cimport Consumer, Outbox
-from fumarole.fastpath.plans cimport Group, Plan
+from fumarole.fastpath.nats cimport INCOMPLETE, NatsReader, ODD, Operation, WORK_AT_ONCE, line_after, sizes, whole
+from fumarole.fastpath.outbox cimport Consumer
+from fumarole.fastpath.plans cimport Group, Plan, has_room
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
 from fumarole.protocols.link import LINE_BYTES as PURE_LINE_BYTES, MESSAGE_BYTES, STRANGER_BYTES as PURE_STRANGER_BYTES
@@ -26,13 +26,6 @@ cdef Py_ssize_t FRAMING = PURE_FRAMING
 cdef Py_ssize_t LINE_BYTES = PURE_LINE_BYTES
 cdef Py_ssize_t STRANGER_BYTES = PURE_STRANGER_BYTES
 cdef object CLOSED = State.CLOSED
-
-
-cdef inline bint has_room(Consumer member, Py_ssize_t weight) except -1:
-    cdef Outbox outbox = member.outbox
-    if outbox is None:
-        return member.outlet.has_room(weight)
-    return outbox.size + weight <= outbox.limit and not outbox.overflowed and not outbox.doubted
 
 
 cdef class LinkReader(NatsReader):
@@ -188,14 +181,4 @@ cdef Py_ssize_t parse_message(
         p = operation.tail = word + 1
         if not sizes(&p, line_end, headers, operation):
             return ODD
-    if operation.total > largest or operation.headers > operation.total or operation.headers == 0:
-        return ODD
-    p = line_end + 2 + operation.total
-    operation.length = p + 2 - at
-    if p + 2 > end:
-        needed[0] = operation.length
-        return INCOMPLETE
-    if p[0] != c"\r" or p[1] != c"\n":
-        return ODD
-    operation.tail_length = p + 2 - operation.tail
-    return operation.length
+    return whole(at, end, line_end, largest, operation, needed)

@@ -79,6 +79,23 @@ cdef inline bint sizes(const char** at, const char* line_end, bint headers, Oper
     return operation.total >= 0 and at[0] == line_end
 
 
+cdef inline Py_ssize_t whole(
+    const char* at, const char* end, const char* line_end, Py_ssize_t largest, Operation* operation, Py_ssize_t* needed
+) noexcept:
+    """The length of the operation that begins `at` and whose line is read; INCOMPLETE, and how much is needed; or ODD."""
+    cdef const char* p = line_end + 2 + operation.total
+    if operation.total > largest or operation.headers > operation.total or operation.headers == 0:
+        return ODD
+    operation.length = p + 2 - at
+    if p + 2 > end:
+        needed[0] = operation.length
+        return INCOMPLETE
+    if p[0] != c"\r" or p[1] != c"\n":
+        return ODD
+    operation.tail_length = p + 2 - operation.tail
+    return operation.length
+
+
 cdef class NatsReader:
     cdef object session
     cdef Outbox outbox
@@ -100,6 +117,7 @@ cdef class NatsReader:
     cdef Plan learn(self, Operation* operation)
     cdef Py_ssize_t parse(self, const char* at, const char* end, Operation* operation) noexcept
     cdef int publish(self, Plan plan, Operation* operation) except -1
+    cdef int published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1
     cdef object deliver(self, Consumer consumer, bytes key, Operation* operation, object publication)
     cdef object publication(self, Operation* operation)
     cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1

@@ -219,6 +219,7 @@ cdef class NatsReader:
         cdef const char* p = at
         cdef const char* word
         cdef bint headers
+        cdef Py_ssize_t length
         cdef const char* line_end = line_after(&p, end, b"PUB ", self.control_line, &headers)
         if line_end == NULL:
             return ODD
@@ -246,26 +247,16 @@ cdef class NatsReader:
             operation.tail = p
             if not sizes(&p, line_end, headers, operation):
                 return ODD
-        if operation.total > self.payload_limit or operation.headers > operation.total or operation.headers == 0:
-            return ODD
-        p = line_end + 2 + operation.total
-        operation.length = p + 2 - at
-        if p + 2 > end:
-            self.needed = operation.length
-            return INCOMPLETE
-        if p[0] != c"\r" or p[1] != c"\n":
-            return ODD
-        if headers and memmem(line_end, operation.headers + 2, b"\r\nProducer:", 11) != NULL:
+        length = whole(at, end, line_end, self.payload_limit, operation, &self.needed)
+        if headers and length > 0 and memmem(line_end, operation.headers + 2, b"\r\nProducer:", 11) != NULL:
             return ODD  # a reading, and it is the session that knows producers
-        operation.tail_length = p + 2 - operation.tail
-        return operation.length
+        return length
 
     cdef int publish(self, Plan plan, Operation* operation) except -1:
         cdef Py_ssize_t routed = 0, forwarded = 0, each, weight
         cdef tuple share
         cdef Consumer consumer
         cdef object publication = None
-        cdef long long looked_at
         # A plan may be renewed while its messages are handed out; what it was then is what counts.
         cdef tuple consumers = plan.consumers, groups = plan.groups, couriers = plan.couriers
         cdef dict chosen = None     # nodes that serve a group, and the key of the one copy that each gets
@@ -305,6 +296,11 @@ cdef class NatsReader:
                 consumer = <Consumer>PyTuple_GET_ITEM(couriers, each)
                 publication = self.deliver(consumer, consumer.key, operation, publication)
                 forwarded += 1
+        return self.published(operation, routed, forwarded)
+
+    cdef int published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1:
+        """Counts the message, and answers where that is wanted."""
+        cdef long long looked_at
         self.counters.received += 1
         self.counters.received_bytes += operation.total
         self.counters.routed += routed

@@ -26,6 +26,25 @@ cdef struct Slice:
     Py_ssize_t length
 
 
+cdef inline bint is_blank(char c) noexcept:
+    return c == c" " or c == c"\t" or c == c"\n" or c == c"\r"
+
+
+cdef inline Py_ssize_t take_digits(
+    const char** at, const char* end, uint64_t* mantissa, Py_ssize_t* significant
+) noexcept:
+    """Moves past the digits at this place, and takes into the mantissa the first 15 that count. How many stand there."""
+    cdef const char* p = at[0]
+    while p < end and c"0" <= p[0] <= c"9":
+        significant[0] += mantissa[0] != 0 or p[0] != c"0"
+        if significant[0] <= 15:
+            mantissa[0] = mantissa[0] * 10 + <uint64_t>(p[0] - c"0")
+        p += 1
+    cdef Py_ssize_t count = p - at[0]
+    at[0] = p
+    return count
+
+
 cdef inline bint number(Slice payload, double* value) except -1:
     """Is it a number as JSON writes them, and finite? Up to 15 digits it is worked out here, exactly."""
     cdef const char* p = payload.at
@@ -33,35 +52,25 @@ cdef inline bint number(Slice payload, double* value) except -1:
     cdef const char* begin
     cdef uint64_t mantissa = 0
     cdef Py_ssize_t digits = 0, places = 0, exponent = 0
-    cdef bint negative = False, exact = True, negative_exponent = False
+    cdef bint negative = False, negative_exponent = False
     cdef char copy[512]
-    while p < end and (p[0] == c" " or p[0] == c"\t" or p[0] == c"\n" or p[0] == c"\r"):
+    while p < end and is_blank(p[0]):
         p += 1
-    while end > p and ((end - 1)[0] == c" " or (end - 1)[0] == c"\t" or (end - 1)[0] == c"\n" or (end - 1)[0] == c"\r"):
+    while end > p and is_blank((end - 1)[0]):
         end -= 1
     begin = p
     if p < end and p[0] == c"-":
         negative = True
         p += 1
-    if p == end or not c"0" <= p[0] <= c"9":
+    if p + 1 < end and p[0] == c"0" and c"0" <= p[1] <= c"9":
         return False
-    if p[0] == c"0" and p + 1 < end and c"0" <= p[1] <= c"9":
+    if not take_digits(&p, end, &mantissa, &digits):
         return False
-    while p < end and c"0" <= p[0] <= c"9":
-        digits += mantissa != 0 or p[0] != c"0"
-        if digits <= 15:
-            mantissa = mantissa * 10 + <uint64_t>(p[0] - c"0")
-        p += 1
     if p < end and p[0] == c".":
         p += 1
-        if p == end or not c"0" <= p[0] <= c"9":
+        places = take_digits(&p, end, &mantissa, &digits)
+        if not places:
             return False
-        while p < end and c"0" <= p[0] <= c"9":
-            digits += mantissa != 0 or p[0] != c"0"
-            if digits <= 15:
-                mantissa = mantissa * 10 + <uint64_t>(p[0] - c"0")
-            places += 1
-            p += 1
     if p < end and (p[0] == c"e" or p[0] == c"E"):
         p += 1
         if p < end and (p[0] == c"+" or p[0] == c"-"):

@@ -22,6 +22,15 @@ cdef extern from *:
     const unsigned char fumarole_strict[256]
 
 
+cdef inline bint has_room(Consumer member, Py_ssize_t weight) except -1:
+    cdef Outbox outbox = member.outbox
+    if member.resting:
+        return False
+    if outbox is not None:
+        return outbox.size + weight <= outbox.limit and not outbox.overflowed and not outbox.doubted
+    return member.outlet.has_room(weight)
+
+
 cdef class Group:
     cdef public object name
     cdef public Py_ssize_t size

@@ -107,15 +107,6 @@ cdef inline bint may_hear(Consumer member, object origin) except -1:
     return member.outlet is not origin or member.outlet.echo
 
 
-cdef inline bint has_room(Consumer member, Py_ssize_t weight) except -1:
-    cdef Outbox outbox = member.outbox
-    if member.resting:
-        return False
-    if outbox is not None:
-        return outbox.size + weight <= outbox.limit and not outbox.overflowed and not outbox.doubted
-    return member.outlet.has_room(weight)
-
-
 cdef class Plan:
     def __init__(self, tuple consumers=(), tuple groups=(), tuple nodes=(), tuple couriers=()):
         self.consumers = consumers
