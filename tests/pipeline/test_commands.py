@@ -52,7 +52,7 @@ def commands(commands_in_session: None, archive: Path) -> Commands:
 def test_tables(commands: Commands) -> None:
     described = commands.rows("enrich", "--limit", "2", "--topic", "a.b")
     assert [(row["time"], row["metadata"]) for row in described] == [
-        (f"2026-03-01T12:00:0{second}", {"Region": "usa", "Serial": 2**53 + 1}) for second in (0, 1)
+        (f"2026-03-01T12:00:0{second}Z", {"Region": "usa", "Serial": 2**53 + 1}) for second in (0, 1)
     ]
     assert [(row["subtree"], row["messages"]) for row in commands.rows("traffic", "--depth", "1")] == [
         ("", 6),
@@ -60,7 +60,7 @@ def test_tables(commands: Commands) -> None:
     ]
     assert [(row["recorder"], row["messages"]) for row in commands.rows("balance")] == [("one", 5), ("two", 1)]
     silent = commands.rows("gaps", "--factor", "1", "--least", "1500ms", "--until", "2026-03-01T12:00:05")
-    assert [(row["since"], row["until"]) for row in silent] == [("2026-03-01T12:00:03", "2026-03-01T12:00:04.700000")]
+    assert [(row["since"], row["until"]) for row in silent] == [("2026-03-01T12:00:03Z", "2026-03-01T12:00:04.700000Z")]
 
 
 def test_a_table_for_people(commands: Commands) -> None:
@@ -85,6 +85,13 @@ def test_a_table_in_files(commands: Commands, spark: SparkSession, tmp_path: Pat
         pytest.param(["--topic", "a.>.b"], 2, "`>` must be the last word, at position 2", id="pattern"),
         pytest.param(["--where", "Region = "], 2, "expected a value", id="query"),
         pytest.param(["--since", "yesterday"], 2, "'yesterday' is no time", id="time"),
+        pytest.param(["--every", "1 fortnight"], 2, "'1 fortnight' is no duration", id="window"),
+        pytest.param(["--zone", "Rome"], 2, "'Rome' is no time zone; write it as Europe/Rome", id="zone"),
+        pytest.param(["--by", "value"], 1, "two columns of that name", id="group"),
+        pytest.param(["--quantiles", "50"], 2, "numbers between 0 and 1", id="quantile"),
+        pytest.param(["--value", "> x"], 2, "expected", id="value"),
+        pytest.param(["--field", "t"], 1, "none is declared; --payloads names a file", id="field"),
+        pytest.param(["--payloads", "/nowhere"], 2, "expected a file that can be read", id="payloads"),
         pytest.param(["--namespace", "../default"], 1, "has no namespace '../default'", id="namespace"),
         pytest.param(["--archive", "/nowhere"], 1, "there is no archive at /nowhere", id="archive"),
     ],
@@ -178,3 +185,63 @@ def test_compact(tmp_path: Path) -> None:
     assert ended.exit_code == 0, ended.stdout
     ended = CliRunner().invoke(app, ["pipeline", "compact", "--archive", str(tmp_path), "--settled", "x"])
     assert (ended.exit_code, ended.stderr[:19]) == (2, "'x' is no duration;")
+
+
+def test_questions_as_people_ask_them(commands: Commands) -> None:
+    """P8: by metadata as of the time, a missing key being a group of its own; the keys of JSON are the names."""
+    found = commands.rows("rollup", "--by", "Region,topic[2]", "--every", "1 day", "--quantiles", "0.5,0.99")
+    assert [tuple(row[name] for name in ("start", "Region", "topic[2]", "count", "p50")) for row in found] == [
+        ("2026-03-01T00:00:00Z", "usa", "b", 5, 0.5),
+        ("2026-03-01T00:00:00Z", None, "c", 1, None),
+    ]
+    assert "p99" in found[0]
+    rome = commands.rows("rollup", "--by", "topic", "--every", "1 week", "--zone", "Europe/Rome", "--value", "> 0.3")
+    assert [(row["start"], row["topic"], row["count"]) for row in rome] == [("2026-02-22T23:00:00Z", "a.b", 3)]
+    shown = commands.run("rollup", "--every", "1 day", "--zone", "Europe/Rome", "--by", "topic")[0]
+    assert shown.splitlines()[1].split()[:3] == ["2026-03-01", "00:00:00", "a.b"]
+    most = commands.rows("rollup", "--by", "topic", "--top", "1", "--every", "1 day")
+    assert [row["topic"] for row in most] == ["a.b"]
+    least = commands.rows("rollup", "--by", "topic", "--sort", "count", "--every", "1 day")
+    assert [row["topic"] for row in least] == ["a.c", "a.b"]
+    assert (
+        "there is no column 'heat'; there are start, topic, count"
+        in commands.run("rollup", "--by", "topic", "--sort", "heat", code=2)[1]
+    )
+    silent = commands.rows("gaps", "--by", "topic", "--factor", "1", "--least", "1500ms")
+    assert [row["topic"] for row in silent] == ["a.b"]
+
+
+def test_a_question_in_sql(commands: Commands) -> None:
+    asked = "SELECT metadata['Region'] AS region, avg(value) AS mean FROM readings GROUP BY 1 ORDER BY mean"
+    assert commands.rows("sql", asked) == [{"region": None, "mean": None}, {"region": "usa", "mean": 0.5}]
+    assert commands.rows("sql", "SELECT count(*) AS n FROM metadata") == [{"n": 2}]
+    assert "Spark: [" in commands.run("sql", "SELECT nothing FROM readings", code=1)[1]
+
+
+def test_declared_payloads(commands_in_session: None, tmp_path: Path) -> None:
+    """P6: the field, and how many messages did not fit, on stderr."""
+    declared = tmp_path / "payloads.toml"
+    declared.write_text(
+        '[[payloads]]\ntopic = "w.*"\nformat = "json"\nfields = {t = "double", ok = "boolean"}\nvalue = "t"\n'
+    )
+    payloads = [b'{"t": 1.5, "ok": true}', b'{"t": 2.5}', b"warm"]
+    Recorder(tmp_path / "a").seal([{"time": at(n), "topic": "w.x", "payload": each} for n, each in enumerate(payloads)])
+    given = Commands(tmp_path / "a")
+    options = ("--payloads", str(declared), "--by", "topic", "--json")
+    out, err = given.run("rollup", *options)
+    row = json.loads(out)
+    assert (row["count"], row["numbers"], row["mean"]) == (3, 2, 2.0)
+    assert err == "1 message did not fit its declaration\n"
+    other = json.loads(given.run("rollup", *options, "--field", "ok")[0])
+    assert (other["numbers"], other["mean"]) == (1, 1.0)
+    assert "there are t, ok" in given.run("rollup", *options, "--field", "heat", code=1)[1]
+    asked = "SELECT fields.t AS t FROM readings WHERE fits ORDER BY t"
+    assert given.run("sql", asked, "--payloads", str(declared), "--json")[0] == '{"t": 1.5}\n{"t": 2.5}\n'
+
+
+def test_a_key_that_is_misspelt_is_said(commands: Commands) -> None:
+    out, err = commands.run("whatif", "--where", "Regoin = 'usa'")
+    assert (out, err) == (
+        "This subscription would have received nothing.\n",
+        "no producer in this archive has ever had the key Regoin\n",
+    )

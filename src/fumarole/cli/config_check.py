@@ -22,9 +22,14 @@ from fumarole.cli.terminal import GREEN, MISUSED, fail, paint
 def check(file: Annotated[Path, typer.Argument(help="A configuration in TOML.")]) -> None:
     """Name every mistake in a configuration, with its line and what was expected."""
     from fumarole.config.load import ConfigurationError, load
+    from fumarole.config.payloads import load_payloads
 
-    try:
-        load(file, {}, {})
-    except ConfigurationError as error:
-        fail(str(error), MISUSED)
+    mistakes = []
+    for read in (lambda: load(file, {}, {}), lambda: load_payloads(file)):
+        try:
+            read()
+        except ConfigurationError as error:
+            mistakes += [each for each in error.mistakes if each not in mistakes]
+    if mistakes:
+        fail(str(ConfigurationError(mistakes)), MISUSED)
     typer.echo(paint(f"{file}: no mistakes", GREEN, sys.stdout))

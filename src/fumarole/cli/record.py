@@ -15,7 +15,7 @@ import typer
 
 from fumarole.cli.command import command
 from fumarole.cli.options import Access
-from fumarole.cli.pipeline.options import Archive
+from fumarole.cli.pipeline.options import Archive, Declared, declarations
 from fumarole.cli.query_mistakes import query_mistakes
 from fumarole.cli.terminal import YELLOW, abandon_stdout, count_text, fail, finite, paint, printable, run, say
 from fumarole.core.packages import need
@@ -62,6 +62,7 @@ def record(
     roll_seconds: Annotated[
         float, typer.Option(callback=finite, min=0.1, help="Or so many seconds after its first message.")
     ] = 30.0,
+    payloads: Declared = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object on stdout for each file that is sealed.")
     ] = False,
@@ -72,7 +73,7 @@ def record(
     from fumarole.pipeline.recorder.recorder import Options
     from fumarole.pipeline.recorder.writer import Rolling
 
-    options = Options(topic, where, group, name, Rolling(roll_bytes, roll_seconds))
+    options = Options(topic, where, group, name, Rolling(roll_bytes, roll_seconds), declarations(payloads))
     run(record_messages(access, archive, options, as_json))
 
 
@@ -152,6 +153,8 @@ def _say_end(recorder: Recorder) -> None:
     progress = recorder.progress
     said = f"{count_text(progress.confirmed, 'message')} in {count_text(progress.files, 'file')}"
     say(f"{said}, {progress.size / MIB:,.1f} MiB")
+    if progress.unfit:
+        say(paint(f"{count_text(progress.unfit, 'message')} did not fit its declaration", YELLOW, sys.stderr))
     if recorder.missed:
         say(paint(f"{count_text(recorder.missed, 'message')} lost", YELLOW, sys.stderr))
 

@@ -26,6 +26,8 @@ READ_ELSEWHERE: Final = frozenset(
     {"FUMAROLE_SERVERS", "FUMAROLE_PURE", "FUMAROLE_BRIDGE_AMQP", "FUMAROLE_BRIDGE_SERVERS"}
 )
 """Variables that are not settings of a broker: the client's servers, the uncompiled loop, a bridge's addresses."""
+OTHERS: Final = frozenset({"payloads", "rules"})
+"""Lists of tables in the same file that are not settings of a broker: the pipeline reads them."""
 # Kubernetes gives containers variables named after each Service, and one may well be called `fumarole`.
 _OF_KUBERNETES: Final = re.compile(
     r"FUMAROLE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_\w+)?)"
@@ -43,7 +45,9 @@ def load(
 
     `flags` are by name (`--nats`, see `FLAGS`); one that was not given is None, an empty list, or absent.
     """
-    document, report = _read_file(Path(path)) if path is not None else ({}, Report({(): Origin("defaults")}))
+    document, report = read_file(Path(path)) if path is not None else ({}, Report({(): Origin("defaults")}))
+    for name in OTHERS:
+        document.pop(name, None)
     _override_by_variables(document, environ, report)
     _override_by_flags(document, flags, report)
     return _right(document, report)
@@ -82,7 +86,7 @@ def _read_already(_kind: type, value: object) -> object:
     return value
 
 
-def _read_file(path: Path) -> tuple[Document, Report]:
+def read_file(path: Path) -> tuple[Document, Report]:
     """What the file says, and where. A file that cannot be read at all is one mistake, and the end."""
     source = str(path)
     try:

@@ -10,6 +10,7 @@ from fumarole.cli.pipeline import (
     report,
     rollup,
     run,
+    sql,
     traffic,
     verify,
     whatif,
@@ -17,5 +18,5 @@ from fumarole.cli.pipeline import (
 
 COMMANDS = (
     *(replay.replay, verify.verify, run.pipeline_run, rollup.rollup, enrich.enrich, gaps.gaps, traffic.traffic),
-    *(balance.balance, whatif.whatif, report.report, demo.demo, compact.compact),
+    *(balance.balance, whatif.whatif, sql.sql, report.report, demo.demo, compact.compact),
 )

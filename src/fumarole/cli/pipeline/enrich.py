@@ -19,5 +19,6 @@ def enrich(chosen: Chosen, shown: Shown, engine: Engine) -> None:
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
 
-    hidden = ["payload", "headers", "changes", "epoch", "sequence"]
-    run_batch(engine, Table("enrich", chosen.part, chosen.part.enriched, "time", ["time"], hidden), shown)
+    part = chosen.part
+    hidden = ["payload", "headers", "changes", "epoch", "sequence", "event_time", "wrong_clock"]
+    run_batch(engine, Table("enrich", part, part.enriched, "time", ["time"], hidden, "value"), shown)

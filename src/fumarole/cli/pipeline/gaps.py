@@ -8,7 +8,7 @@ import typer
 
 from fumarole.cli.command import command
 from fumarole.cli.pipeline.options import Chosen, Engine, Shown
-from fumarole.cli.terminal import finite
+from fumarole.cli.terminal import MISUSED, fail, finite
 from fumarole.core.packages import need
 
 
@@ -26,20 +26,29 @@ def gaps(
         float, typer.Option(callback=finite, min=1, help="Silent for so many times its habit is a gap.")
     ] = 5.0,
     least: Annotated[str, typer.Option(metavar="DURATION", help="Nothing shorter is a gap.")] = "1 s",
+    by: Annotated[str, typer.Option(metavar="NAME", help="Whose silences: producer, or topic.")] = "producer",
     shown: Shown,
     engine: Engine,
 ) -> None:
     """Find out when producers were silent for longer than is their habit."""
     need("pipeline", "pyspark")
+    from fumarole.cli.pipeline.spark import told
     from fumarole.cli.pipeline.table import Table, run_batch
-    from fumarole.pipeline.times import moment
+    from fumarole.pipeline.times import duration, moment
+    from fumarole.pipeline.transforms.gaps import BY
     from fumarole.pipeline.transforms.gaps import gaps as found
 
+    if by not in BY:
+        fail(f"--by: silences are those of a {' or a '.join(BY)}, not of {by!r}", MISUSED)
+    part = chosen.part
+    with told():
+        duration(least)
     table = Table(
         "gaps",
-        chosen.part,
-        lambda spark: found(chosen.part.messages(spark), factor, least, moment(chosen.until)),
+        part,
+        lambda spark: found(part.asked(spark), factor, least, moment(chosen.until), by),
         "since",
-        ["since", "producer"],
+        ["since", by],
+        largest="seconds",
     )
     run_batch(engine, table, shown)

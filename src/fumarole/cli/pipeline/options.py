@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fumarole.cli.terminal import MISUSED, fail
+
 if TYPE_CHECKING:
+    from fumarole.core.payloads import Payloads
     from fumarole.pipeline.jobs.batch import Part
 
 Archive = Annotated[str, typer.Option("--archive", metavar="DIR", help="A folder, or a URI such as s3://bucket/path.")]
 Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="Which namespace of the archive.")]
 Every = Annotated[str, typer.Option("--every", metavar="DURATION", help="The length of a window: 30s, 1m, 1 hour.")]
+
+
+Zone = Annotated[
+    str | None,
+    typer.Option("--zone", metavar="NAME", help="Days and weeks by the calendar of this zone: Europe/Rome. Else UTC."),
+]
+Declared = Annotated[
+    Path | None, typer.Option("--payloads", metavar="FILE", help="What payloads mean: [[payloads]] in TOML.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +43,24 @@ class Chosen:
         None
     )
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before then.")] = None
+    payloads: Declared = None
+    field: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The declared field that is the value. Left out: as declared.")
+    ] = None
+    value: Annotated[
+        str | None, typer.Option(metavar="TEST", help="Only values like this: '> 80', 'between 1 and 5'.")
+    ] = None
 
     @property
     def part(self) -> Part:
         from fumarole.pipeline.jobs.batch import Part
 
-        return Part(self.archive, self.namespace, self.topic, self.where, self.since, self.until)
+        return Part(
+            *(self.archive, self.namespace, self.topic, self.where, self.since, self.until),
+            payloads=declarations(self.payloads),
+            value_field=self.field,
+            value=self.value,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +71,12 @@ class Shown:
         str | None, typer.Option(metavar="DIR", help="Write the table there, as Parquet. Left out: show it.")
     ] = None
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Rows to show.")] = 40
+    sort: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Order by this column; with a - before it, the largest first.")
+    ] = None
+    top: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the N largest, by --sort, or by their count.")
+    ] = None
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object on stdout for each row.")] = False
 
 
@@ -61,3 +92,20 @@ class Engine:
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", rich_help_panel="Spark", help="A setting of Spark. May be repeated."),
     ] = None
+
+
+def declarations(file: Path | None) -> Payloads:
+    """The declarations of a file. A mistake in it ends the command, with its line."""
+    from fumarole.config.load import ConfigurationError
+    from fumarole.config.payloads import load_payloads
+    from fumarole.core.payloads import Payloads
+
+    if file is None:
+        return Payloads()
+    try:
+        found = load_payloads(file)
+    except ConfigurationError as error:
+        fail(str(error), MISUSED)
+    if not found.declared:
+        fail(f"{file} declares no payloads; it has no [[payloads]]", MISUSED)
+    return found

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown
+from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown, Zone
+from fumarole.cli.terminal import MISUSED, fail
 from fumarole.core.packages import need
 
 
@@ -13,19 +18,60 @@ from fumarole.core.packages import need
     examples="""
         fumarole pipeline rollup --archive archive --every '1 minute' --topic 'volcanoes.usa.>'
         fumarole pipeline rollup --archive archive --every '1 hour' --out hourly
+        fumarole pipeline rollup --archive archive --by Region --every '1 day' --zone Europe/Rome
+        fumarole pipeline rollup --archive archive --payloads payloads.toml --field temperature --value '> 20'
     """,
 )
-def rollup(chosen: Chosen, *, every: Every = "1 minute", shown: Shown, engine: Engine) -> None:
+def rollup(
+    chosen: Chosen,
+    *,
+    every: Every = "1 minute",
+    by: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="What to group by: metadata keys, topic, producer, topic[2] (its word)."),
+    ] = "topic,producer",
+    quantiles: Annotated[
+        str, typer.Option(metavar="NUMBERS", help="Which quantiles, between 0 and 1.")
+    ] = "0.05,0.5,0.95",
+    zone: Zone = None,
+    shown: Shown,
+    engine: Engine,
+) -> None:
     """Sum values up by windows of time: count, min, mean, max, standard deviation, quantiles."""
     need("pipeline", "pyspark")
+    from fumarole.cli.pipeline.spark import told
     from fumarole.cli.pipeline.table import Table, run_batch
+    from fumarole.pipeline.times import duration, zone_of
+    from fumarole.pipeline.transforms.grouping import metadata_keys
     from fumarole.pipeline.transforms.rollup import rollup as rolled_up
 
+    part, names, ranks = chosen.part, _names(by), _quantiles(quantiles)
+    with told():  # before Spark, whose start takes a while
+        duration(every)
+        zone = None if zone is None else zone_of(zone)
+        keys = metadata_keys(names)
     table = Table(
         "rollup",
-        chosen.part,
-        lambda spark: rolled_up(chosen.part.messages(spark), every),
+        part,
+        lambda spark: rolled_up(
+            *(part.asked(spark), every, names, ranks, zone), changes=part.changes(spark) if keys else None
+        ),
         "start",
-        ["start", "topic", "producer"],
+        ["start", *names],
+        zone=zone,
     )
     run_batch(engine, table, shown)
+
+
+def _names(by: str) -> list[str]:
+    return [name.strip() for name in by.split(",") if name.strip()]
+
+
+def _quantiles(text: str) -> list[float]:
+    try:
+        found = [float(each) for each in text.split(",") if each.strip()]
+    except ValueError:
+        found = [-1.0]
+    if not all(0 <= each <= 1 for each in found):
+        fail(f"--quantiles: {text!r} is no list of numbers between 0 and 1, such as 0.5,0.99", MISUSED)
+    return list(dict.fromkeys(found))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Archive, Engine, Namespace
+from fumarole.cli.pipeline.options import Archive, Declared, Engine, Namespace, declarations
 from fumarole.cli.terminal import YELLOW, count_text, duration_text, finite, paint, printable, say
 from fumarole.core.packages import need
 
 if TYPE_CHECKING:
+    from fumarole.core.payloads import Payloads
     from fumarole.pipeline.jobs.standing import Progress
 
 
@@ -46,12 +47,14 @@ def pipeline_run(
         int, typer.Option(min=1, metavar="N", help="At most so many messages at a time.")
     ] = 5_000_000,
     once: Annotated[bool, typer.Option("--once", help="Catch up with the archive, then end.")] = False,
+    payloads: Declared = None,
     engine: Engine,
 ) -> None:
     """Keep readings with their metadata, rollups and gaps up to date with an archive, exactly once."""
     need("pipeline", "pyspark")
     windows = window or ["1 minute", "1 hour"]
-    run_standing(engine, archive, out, namespace, windows, lateness, interval, batch_rows, once)
+    declared = declarations(payloads)
+    run_standing(engine, archive, out, namespace, windows, lateness, interval, batch_rows, once, declared)
 
 
 def run_standing(
@@ -64,6 +67,7 @@ def run_standing(
     interval: float,
     batch_rows: int,
     once: bool,
+    payloads: Payloads | None = None,
 ) -> None:
     """Batches until it is told to stop, or has caught up."""
     from fumarole.cli.pipeline.spark import spark_session, told
@@ -81,7 +85,7 @@ def run_standing(
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
-        job = StandingJob(spark, archive, out, namespace, windows, lateness, batch_rows)
+        job = StandingJob(spark, archive, out, namespace, windows, lateness, batch_rows, payloads)
         before = job.state.number
         if before:
             say(f"going on after batch {job.state.number:,}, with {count_text(job.state.messages, 'message')} done")
@@ -105,6 +109,7 @@ def tell(progress: Progress) -> None:
     parts += [f"watermark {progress.watermark:%Y-%m-%d %H:%M:%S}"] if progress.watermark else []
     parts += [f"{progress.late:,} late"] if progress.late else []
     parts += [f"{progress.again:,} described anew"] if progress.again else []
+    parts += [f"{progress.unfit:,} not as declared"] if progress.unfit else []
     parts += [f"{count_text(progress.left, 'file')} to go"] if progress.left else []
     say("  ".join(parts))
     for line in progress.aside:

@@ -9,15 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from fumarole.cli.pipeline.options import Engine, Shown
 from fumarole.cli.progress import waiting
-from fumarole.cli.terminal import count_text, printable, say
+from fumarole.cli.terminal import MISUSED, YELLOW, count_text, fail, paint, printable, say
 from fumarole.pipeline.jobs.batch import Part, write
 from fumarole.pipeline.times import as_utc
+from fumarole.pipeline.transforms.grouping import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class Table:
     """The column of times by which it is laid out."""
     order: list[str]
     hidden: list[str] = field(default_factory=list)
+    largest: str = "count"
+    """The column that `--top` goes by, unless `--sort` says otherwise."""
+    zone: str | None = None
+    """In which times are shown; None: UTC. In JSON they are always UTC."""
 
 
 def run_batch(engine: Engine, table: Table, shown: Shown) -> None:
@@ -39,19 +44,49 @@ def run_batch(engine: Engine, table: Table, shown: Shown) -> None:
 
     with spark_session(engine, table.name, table.part) as spark:
         frame = table.made(spark)
+        order = _order(table, shown, frame.columns)
+        if shown.top is not None:
+            frame = (frame.orderBy(*order) if order else frame).limit(shown.top)
         if shown.out is not None:
             with waiting("Spark is at work"):
                 rows = write(frame, shown.out, table.by)
+            say_unfit(table.part)
             say(f"{count_text(rows, 'row')} written to {shown.out}")
             return
-        order = [sf.desc(name[1:]) if name.startswith("-") else sf.asc(name) for name in table.order]
         columns = [column for column in frame.columns if column not in table.hidden]
         with waiting("Spark is at work"):
-            rows_shown = frame.orderBy(*order).select(*columns).limit(shown.limit + 1).collect()
-        _show([row.asDict(recursive=True) for row in rows_shown], columns, shown)
+            ordered = frame.orderBy(*order) if order else frame
+            rows_shown = ordered.select(*map(quoted, columns)).limit(shown.limit + 1).collect()
+        say_unfit(table.part)
+        _show([row.asDict(recursive=True) for row in rows_shown], columns, shown, table.zone)
 
 
-def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown) -> None:
+def say_unfit(part: Part) -> None:
+    """How many payloads were not as declared. They are in the archive, and no job stops because of them (P6)."""
+    unfit = part.unfit()
+    if unfit:
+        say(paint(f"{count_text(unfit, 'message')} did not fit its declaration", YELLOW, sys.stderr))
+
+
+def _order(table: Table, shown: Shown, columns: list[str]) -> list[Column]:
+    chosen = shown.sort or (f"-{table.largest}" if shown.top is not None else None)
+    if chosen is None:
+        names = table.order
+    else:
+        name = chosen.removeprefix("-")
+        if name not in columns:
+            fail(f"--sort: there is no column {name!r}; there are {', '.join(columns)}", MISUSED)
+        largest_first = chosen.startswith("-") or shown.top is not None
+        names = [f"-{name}" if largest_first else name, *(each for each in table.order if each.lstrip("-") != name)]
+    return [_ordered(name) for name in names]
+
+
+def _ordered(name: str) -> Column:
+    """Null is last, whichever way it goes."""
+    return quoted(name[1:]).desc_nulls_last() if name.startswith("-") else quoted(name).asc_nulls_last()
+
+
+def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown, zone: str | None) -> None:
     if shown.as_json:
         for row in rows[: shown.limit]:
             sys.stdout.write(json.dumps({name: plain(value) for name, value in row.items()}) + "\n")
@@ -65,7 +100,7 @@ def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown) -> None:
         numeric = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows[: shown.limit]:
-        table.add_row(*[escape(shown_text(row[name])) for name in columns])
+        table.add_row(*[escape(shown_text(row[name], zone)) for name in columns])
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     if len(rows) > shown.limit:
         say(f"more than {count_text(shown.limit, 'row')}: --limit shows more, --out writes all")
@@ -74,7 +109,7 @@ def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown) -> None:
 def plain(value: Any) -> Any:
     """A value of a row, for JSON."""
     if isinstance(value, datetime):
-        return as_utc(value).replace(tzinfo=None).isoformat()
+        return as_utc(value).replace(tzinfo=None).isoformat() + "Z"
     if isinstance(value, dict):
         return {key: _metadata(each) if isinstance(each, dict) else each for key, each in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -88,14 +123,15 @@ def _metadata(value: dict[str, Any]) -> Any:
     return value.get(str(kind)) if exact is None else int(exact)
 
 
-def shown_text(value: Any) -> str:
+def shown_text(value: Any, zone: str | None = None) -> str:
     """A value of a row, for people."""
     match value:
         case None:
             return "–"
         case datetime():
             fraction = f".{value.microsecond:06d}".rstrip("0") if value.microsecond else ""
-            return f"{as_utc(value):%Y-%m-%d %H:%M:%S}{fraction}"
+            local = as_utc(value) if zone is None else as_utc(value).astimezone(ZoneInfo(zone))
+            return f"{local:%Y-%m-%d %H:%M:%S}{fraction}"
         case float():
             return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.1f}"
         case int():

@@ -30,11 +30,13 @@ def traffic(
     from fumarole.cli.pipeline.table import Table, run_batch
     from fumarole.pipeline.transforms.traffic import traffic as by_subtree
 
+    part = chosen.part
     table = Table(
         "traffic",
-        chosen.part,
-        lambda spark: by_subtree(chosen.part.messages(spark), depth),
+        part,
+        lambda spark: by_subtree(part.asked(spark), depth),
         None,
         ["-messages", "depth", "subtree"],
+        largest="messages",
     )
     run_batch(engine, table, shown)

@@ -12,7 +12,7 @@ import typer
 from fumarole.cli.command import command
 from fumarole.cli.pipeline.options import Chosen, Engine
 from fumarole.cli.progress import waiting
-from fumarole.cli.terminal import count_text
+from fumarole.cli.terminal import YELLOW, count_text, paint, printable, say
 from fumarole.core.packages import need
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def whatif(
 def run_what_if(engine: Engine, part: Part, as_json: bool) -> None:
     """A sentence about what would have been received."""
     from fumarole.cli.pipeline.spark import spark_session
-    from fumarole.cli.pipeline.table import plain, shown_text
+    from fumarole.cli.pipeline.table import plain, say_unfit, shown_text
     from fumarole.pipeline.jobs.batch import what_if
 
     with spark_session(engine, "whatif", part) as running, waiting("Spark is at work"):
@@ -48,6 +48,9 @@ def run_what_if(engine: Engine, part: Part, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps({name: plain(value) for name, value in asdict(received).items()}) + "\n")
         return
+    say_unfit(part)
+    for key in received.unknown_keys:
+        say(paint(f"no producer in this archive has ever had the key {printable(key)}", YELLOW, sys.stderr))
     if received.first is None or received.last is None:
         sys.stdout.write("This subscription would have received nothing.\n")
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import uuid
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -11,7 +12,7 @@ from operator import or_
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, types
+from pyspark.sql import Column, DataFrame, Observation, SparkSession, types
 from pyspark.sql import functions as sf
 
 from fumarole.core.payloads import NUMBERS, Payloads
@@ -45,6 +46,7 @@ class Part:
     """The declared field that is the value; None: the one that is declared to be it."""
     value: str | None = None
     """A test on the value, without its name: `> 80`."""
+    _seen: list[Observation] = field(default_factory=list, compare=False, repr=False)
 
     def check(self) -> None:
         """Raises PatternError, QueryError, PipelineError, ArchiveError: all that can be known without Spark."""
@@ -64,9 +66,25 @@ class Part:
             *(spark, self.archive, self.topic, self.where, self.since, self.until, self.namespace),
             payloads=self.payloads,
         )
+        if self.payloads.declared:
+            seen = Observation()
+            found = found.observe(seen, sf.count_if(~sf.col("fits")).alias("unfit"))
+            self._seen.append(seen)
         column, test = self._value_column(), self._value_test()
         found = found if column is None else found.withColumn("value", column)
         return found if test is None else found.where(test)
+
+    def unfit(self) -> int:
+        """How many payloads were not as declared, among the messages that the last job has read (P6)."""
+        if not self._seen:
+            return 0
+        found: list[int] = []
+        seen = self._seen[-1]
+        # Where Spark finds out that a job has nothing to do it does not say that nothing was counted.
+        asking = threading.Thread(target=lambda: found.append(seen.get["unfit"]), daemon=True)
+        asking.start()
+        asking.join(COUNTED_SECONDS)
+        return found[0] if found else 0
 
     def asked(self, spark: SparkSession) -> DataFrame:
         """Without the server's own topics, unless the pattern names them: of these no question is about sensors."""
@@ -96,6 +114,7 @@ class Part:
             raise PipelineError(f"no payload is declared to have a number {self.value_field!r}; {known}")
 
 
+COUNTED_SECONDS: Final = 2.0
 OWN: Final = ("_FORGOTTEN", "_INBOX", "$")
 """How topics of the server itself begin."""
 
@@ -109,8 +128,6 @@ def write(frame: DataFrame, out: str, by: str | None = "time") -> int:
 
     Raises PipelineError where there is something already.
     """
-    from pyspark.sql import Observation
-
     root = open_root(out)
     if root.exists():
         raise PipelineError(f"{root.name} is there already; name a folder that is not")

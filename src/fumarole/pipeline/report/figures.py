@@ -99,7 +99,7 @@ class Figures:
 
 def gather(spark: SparkSession, part: Part, producer: str | None = None) -> Figures:
     """Asks Spark. Raises PipelineError where there is nothing to show."""
-    messages = part.messages(spark).persist()
+    messages = part.asked(spark).persist()
     total = received(messages)
     if total.first is None or total.last is None:
         raise PipelineError("there are no such messages in this archive, so there is nothing to show")
