@@ -1,6 +1,7 @@
 """Every bound of the broker (L2), with its default. Each is a setting of the same name."""
 
 from dataclasses import dataclass
+from typing import Final
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -53,3 +54,6 @@ class Limits:
     """The longest pattern after LIKE or MATCHES."""
     query_regexes: int = 8
     """MATCHES tests in one query. Each takes up to 256 KiB of memory."""
+
+
+DEFAULTS: Final = Limits()
