@@ -1,6 +1,14 @@
 """Fumarole: a message exchange for many small, fresh messages.
 
-The names of the client are here too, `fumarole.connect` first; it is loaded when one of them is first used.
+The names of the client are here, `fumarole.connect` first, and what can be tried without a server:
+
+    >>> import fumarole
+    >>> fumarole.matches("volcanoes.*", "volcanoes.usa")
+    True
+    >>> fumarole.Query("Room like '4%'").holds({"Room": "410"})
+    True
+
+Each is loaded when it is first used.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
         Subscription,
         connect,
     )
+    from fumarole.core.text import PatternError, Query, QueryError, TopicError, matches
 
 __version__ = "0.1.0"
 __all__ = [
@@ -53,10 +62,13 @@ __all__ = [
     "NoResponders",
     "NoServerError",
     "Notice",
+    "PatternError",
     "PayloadTooLargeError",
     "PendingFullError",
     "Producer",
     "ProducerInfo",
+    "Query",
+    "QueryError",
     "QueryRefusedError",
     "Reading",
     "Readings",
@@ -66,13 +78,22 @@ __all__ = [
     "RequestTimeoutError",
     "ServerAddressError",
     "Subscription",
+    "TopicError",
     "__version__",
     "connect",
+    "matches",
 ]
+
+AT_THE_PROMPT = {"PatternError", "Query", "QueryError", "TopicError", "matches"}
+"""Of core/text.py; all others are the client's."""
 
 
 def __getattr__(name: str) -> Any:
-    # Every command and every layer imports this module; only those who use the client pay for it.
+    # Every command and every layer imports this module; only those who use a name pay for it.
+    if name in AT_THE_PROMPT:
+        from fumarole.core import text
+
+        return getattr(text, name)
     if name in __all__:
         from fumarole import client
 

@@ -55,7 +55,7 @@ def test_every_argument_of_connect_and_subscribe_is_on_the_page() -> None:
 
 
 def test_the_package_offers_what_the_client_offers() -> None:
-    assert set(fumarole.__all__) - {"__version__"} == set(fumarole.client.__all__)
+    assert set(fumarole.__all__) - {"__version__"} - fumarole.AT_THE_PROMPT == set(fumarole.client.__all__)
     for name in fumarole.__all__:
         assert getattr(fumarole, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

@@ -1,5 +1,6 @@
 """The Python examples of README and docs/reference/metadata.md, run against a real broker."""
 
+import doctest
 import re
 import subprocess
 import sys
@@ -17,6 +18,13 @@ def examples(document: str) -> list[str]:
     found = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert found
     return found
+
+
+def test_the_prompt_of_readme() -> None:
+    """Without a server."""
+    (session,) = re.findall(r"```pycon\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    lines = doctest.DocTestParser().get_doctest(session, {}, "README.md", None, None)
+    assert doctest.DocTestRunner().run(lines) == (0, 8)
 
 
 @pytest.fixture(scope="module")

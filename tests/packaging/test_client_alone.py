@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.client.brokers import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -28,13 +30,25 @@ def test_a_program_of_the_client(tmp_path: Path) -> None:
         broker.stop()
 
 
-def test_the_rest_says_what_to_install() -> None:
-    code = """
+def test_a_pattern_at_the_prompt() -> None:
+    assert bare("import fumarole; print(fumarole.matches('volcanoes.*', 'volcanoes.usa'))") == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "module"),
+    [
+        ("from fumarole.core.query.parse import parse", "lark"),
+        ("import fumarole; fumarole.Query('a = 1')", "lark"),
+        ("from fumarole.exchange import Exchange", "re2"),
+    ],
+)
+def test_the_rest_says_what_to_install(code: str, module: str) -> None:
+    program = f"""
 try:
-    from fumarole.core.query.parse import parse
+    {code}
 except ImportError as error:
     from fumarole.core.packages import explained
     print(explained(error))
 """
-    sentence = "Fumarole beyond its client needs lark, which is not installed: pip install fumarole\n"
-    assert bare(f"exec({code!r})") == sentence
+    sentence = f"Fumarole beyond its client needs {module}, which is not installed: pip install fumarole\n"
+    assert bare(f"exec({program!r})") == sentence

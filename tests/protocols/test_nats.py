@@ -61,6 +61,14 @@ def test_clients(data: bytes, expected: list[Event]) -> None:
     assert events_of(ServerProtocol(LIMITS), data + b"PING\r\nPI") == [*expected, Ping()]
 
 
+def test_at_the_prompt() -> None:
+    """Without a server, and with the usual limits."""
+    protocol = ServerProtocol()
+    protocol.receive_data(b"PUB volcanoes.usa 4\r\n21.5\r\nPI")
+    assert protocol.events_received() == [Publish(b"volcanoes.usa", b"", b"", b"21.5")]
+    assert ClientProtocol().events_received() == []
+
+
 FAULTS: list[tuple[str, bytes, str]] = [
     ("unknown", b"FOO\r\n", "Unknown Protocol Operation"),
     ("empty line", b"\r\n", "Unknown Protocol Operation"),

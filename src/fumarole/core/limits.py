@@ -1,6 +1,7 @@
 """Every bound of the broker (L2), with its default. Each is a setting of the same name."""
 
 from dataclasses import dataclass
+from typing import Final
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -55,3 +56,6 @@ class Limits:
     """MATCHES tests in one query. Each takes up to 256 KiB of memory."""
     view_keys: int = 16
     """Keys of one view (`select KEY, …`)."""
+
+
+DEFAULTS: Final = Limits()

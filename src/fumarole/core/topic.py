@@ -65,7 +65,8 @@ Pattern = tuple[Word, ...]
 
 
 def matches(pattern: Pattern, words: Sequence[str]) -> bool:
-    """Does the pattern match a topic of these words? The definition."""
+    """Does the pattern match a topic of these words? The definition. For text there is `fumarole.matches`."""
+    _check_parsed(pattern, words)
     if not pattern:
         return not words
     first, rest = pattern[0], pattern[1:]
@@ -74,6 +75,12 @@ def matches(pattern: Pattern, words: Sequence[str]) -> bool:
     if first is SOME:
         return any(matches(rest, words[taken:]) for taken in range(1, len(words) + 1))
     return bool(words) and word_matches(first, words[0]) and matches(rest, words[1:])
+
+
+def _check_parsed(pattern: object, words: object) -> None:
+    """Text is a sequence of texts too, each one letter: it would match nothing, and no error would say why."""
+    if isinstance(pattern, str) or isinstance(words, str):
+        raise TypeError("expected a parsed pattern and the words of a topic; for text use fumarole.matches")
 
 
 def word_matches(word: Word, text: str) -> bool:
@@ -85,6 +92,7 @@ def word_matches(word: Word, text: str) -> bool:
 
 def fits(pattern: Pattern, words: Sequence[str]) -> bool:
     """The same for a native pattern, in linear time however deep: for patterns and topics of strangers."""
+    _check_parsed(pattern, words)
     return covers(pattern, tuple(words))
 
 

@@ -13,7 +13,7 @@ from fumarole.core import headers
 from fumarole.core.index import Index, Node
 from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
 from fumarole.core.query.tree import Query
-from fumarole.core.topic import Grammar, Pattern, literal_prefix, parse_pattern, parse_wildcards, split
+from fumarole.core.topic import Grammar, Pattern, check_topic, literal_prefix, parse_pattern, parse_wildcards, split
 from fumarole.exchange.consumer import Consumer, Link, Outlet, consumer_report
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.groups import Group
@@ -267,6 +267,11 @@ class Exchange:
         counters.routed += routed
         counters.forwarded += len(far)
         return routed + len(far)
+
+    def publish_to(self, topic: str, payload: bytes = b"", reply: str = "", headers: bytes = b"") -> int:
+        """Publishes one message, with no connection and no permissions. How many entities got it. Raises TopicError."""
+        check_topic(topic, self.grammar)
+        return self.publish(self.plans().find(topic.encode()), Publication(topic, payload, reply, headers))
 
     def say(self, plan: Plan, publication: Publication) -> None:
         """The same for what the node says by itself, to somebody: nobody has published it, so it was not received. What

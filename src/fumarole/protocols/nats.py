@@ -17,7 +17,7 @@ import re
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
-from fumarole.core.limits import Limits
+from fumarole.core.limits import DEFAULTS, Limits
 from fumarole.protocols.stream import End, Fault, StreamProtocol
 
 LINE_END = b"\r\n"
@@ -109,7 +109,7 @@ class Protocol(StreamProtocol[Operation]):
     greeted = True
     """False: nothing but CONNECT, PING and PONG is heard yet (a stranger gets no payload buffer)."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits = DEFAULTS) -> None:
         super().__init__()
         self.limits = limits
         self.payload_limit = limits.payload
@@ -230,7 +230,7 @@ class ClientProtocol(Protocol):
     _message = Message
     _message_form = re.compile(rb"(H)?MSG ([^ ]*) ([^ ]*) (?:([^ ]*) )?(?(1)([0-9]{1,9}) |)([0-9]{1,9})")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits = DEFAULTS) -> None:
         super().__init__(limits)
         self.payload_limit = 1 << 30  # a server may allow more than our own default
 
