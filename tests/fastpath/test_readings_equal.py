@@ -1,6 +1,6 @@
 """The compiled reader of readings against the pure session: the same values in, the same bytes out.
 
-Two publishers, two subscribers by query, a group and a NATS client; readings in their usual form, with news about their
+Two publishers, subscribers by query, some of which ask something of each reading (F6), a group and a NATS client; readings in their usual form, with news about their
 producer, odd and broken, cut anywhere; outboxes so small that readings are dropped and diffs come late.
 """
 
@@ -28,6 +28,11 @@ QUERIES: list[Any] = [
     {"topic": "readings.>", "group": "g"},
     {"topic": "other.*"},
     {"where": "Room != '410'", "topic": f"readings.{IDENTITIES[0]}"},
+    "Room = '410' and $value > 20",
+    "$value > 20 and Room = '410'",
+    {"where": "$value < 0 or Level > 3", "group": "g"},
+    {"where": "$size > 3 and $topic like 'readings.%' and $.x is null", "topic": "readings.*"},
+    f"$producer = '{IDENTITIES[1]}' and not $value between 1 and 100",
 ]
 
 identity = st.sampled_from([*IDENTITIES, *IDENTITIES, IDENTITIES[1].upper()])
@@ -129,3 +134,6 @@ def test_the_comparison_would_notice() -> None:
         assert isinstance(seen, list)
         assert seen[PUBLISHERS].endswith(FIRST + USUAL * 2)
         assert seen[-1].count(b" 1 60 64\r\n") == 2
+        asking = PUBLISHERS + QUERIES.index("Room = '410' and $value > 20")
+        assert seen[asking].endswith(USUAL * 2)
+        assert FIRST not in seen[asking]

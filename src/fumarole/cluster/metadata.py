@@ -335,7 +335,7 @@ class Metadata:
         if producer is not None:
             producer.heard_of = self.now
             producer.take(said.value, said.topic)
-            plan = exchange.plan_for(producer, topic, plans)
+            plan = exchange.plan_for_message(publication, producer, topic, plans)
         exchange.deliver(plan, publication, groups, tired)
 
     def _bury(self, namespace: str, identity: str, version: Version, silent: bool) -> Grave:

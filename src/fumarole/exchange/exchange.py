@@ -12,10 +12,13 @@ from typing import Any, cast
 from fumarole.core import headers
 from fumarole.core.index import Index, Node
 from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
+from fumarole.core.query.index import Standing
+from fumarole.core.query.message import Message
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, check_topic, literal_prefix, parse_pattern, parse_wildcards, split
 from fumarole.exchange.consumer import Consumer, Link, Outlet, consumer_report
 from fumarole.exchange.counters import Counters
+from fumarole.exchange.filters import Filters
 from fumarole.exchange.groups import Group
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
@@ -203,7 +206,7 @@ class Exchange:
         topic = publication.topic.encode()
         plans.find(topic)
         producer = self.producers.hear(publication.reading, now, publication.topic)
-        return self.publish(self.plan_for(producer, topic, plans), publication, origin)
+        return self.publish(self.plan_for_message(publication, producer, topic, plans), publication, origin)
 
     def plan_for(self, producer: Producer, topic: bytes, plans: Plans) -> Plan:
         """Who gets what this producer publishes on a topic: those who asked for it, and those in whose set it is.
@@ -217,15 +220,38 @@ class Exchange:
             return plan
         made_from = (plan, plan.filled, topic, self.producers.generation)
         if producer.plan is None or producer.plan[0] != made_from:
-            text = topic.decode()
-            sorted_in = Sorted(self._groups, plan)
-            sorted_in.add(self.producers.watching(producer, text), text)
-            producer.plan = (
-                made_from,
-                self._parts.plan(tuple(sorted_in.alone), sorted_in.shares(), (), tuple(sorted_in.couriers)),
-            )
+            producer.plan = made_from, self._joined_with_watching(plan, producer, topic.decode())
         made: Plan = producer.plan[1]
         return made
+
+    def plan_for_message(self, publication: Publication, producer: Producer, topic: bytes, plans: Plans) -> Plan:
+        """The same for one message: of those that ask something of it, only who gets the answer asked for (F6)."""
+        plan = self.plan_for(producer, topic, plans)
+        filters = plan.filters
+        if filters is None:
+            return plan
+        self.index.looked_at += filters.work(len(publication.payload))
+        return filters.passed(Message(publication, producer.metadata))
+
+    def _joined_with_watching(self, plan: Plan, producer: Producer, topic: str) -> Plan:
+        filtered: dict[Standing, list[Consumer]] = {}
+        others: list[Consumer] = []
+        for consumer in self.producers.watching(producer, topic):
+            standing = consumer.standing
+            assert standing is not None
+            (others if standing.delivers is None else filtered.setdefault(standing, [])).append(consumer)
+        joined = self._joined(plan, others, topic)
+        if filtered:
+            base = joined
+            joined = self._parts.plan(base.consumers, base.groups, (), base.couriers)
+            joined.filters = Filters(filtered, self.producers.queries, lambda some: self._joined(base, some, topic))
+        return joined
+
+    def _joined(self, plan: Plan, consumers: Iterable[Consumer], topic: str) -> Plan:
+        """A plan of those of this one and these, but for those who may not see the topic."""
+        sorted_in = Sorted(self._groups, plan)
+        sorted_in.add(consumers, topic)
+        return self._parts.plan(tuple(sorted_in.alone), sorted_in.shares(), (), tuple(sorted_in.couriers))
 
     def end(self) -> None:
         """Nobody is left. Plans know their exchange as it knows them; without this they would stay for a while."""

@@ -35,6 +35,7 @@ from fumarole.exchange.permissions import Permissions
 
 if TYPE_CHECKING:
     from fumarole.exchange.exchange import Exchange
+    from fumarole.exchange.filters import Filters
 
 PLANS_KEPT = 131_072
 TOPICS_KEPT = 16 * 1024 * 1024
@@ -63,7 +64,7 @@ class Plan:
     `couriers`, one for each node that has any.
     """
 
-    __slots__ = ("consumers", "couriers", "filled", "groups", "nodes", "topic", "version")
+    __slots__ = ("consumers", "couriers", "filled", "filters", "groups", "nodes", "topic", "version")
 
     def __init__(
         self,
@@ -81,6 +82,8 @@ class Plan:
         """That of the index when it was last found to be right, and when it last changed."""
         self.topic: str | None = None
         """Set where somebody may not be shown every topic, or this one is private: then it is the plan of no other."""
+        self.filters: Filters | None = None
+        """Consumers that ask something of each message (F6); None: there are none. What passes them has other plans."""
 
 
 def reaches_nobody(plan: Plan) -> bool:

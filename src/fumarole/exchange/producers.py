@@ -148,7 +148,8 @@ class Producers:
         """By identity, in the order of their numbers. Others only look."""
         self._appeared = 0
         """How many have been known."""
-        self._queries = QueryIndex()
+        self.queries = QueryIndex()
+        """Those that stand. Others only look."""
         self._members: dict[Standing, dict[Producer, None]] = {}
         self._watches: dict[Standing, dict[Consumer, Pattern]] = {}
         self._slices = Slices() if slices is None else slices
@@ -299,7 +300,7 @@ class Producers:
         if self._ttl is not None and identity not in self._awaited:
             self._awaited.add(identity)
             heappush(self._due, (now + self._ttl, identity))
-        entered = self._queries.match(metadata) if self._queries else ()
+        entered = self.queries.match(metadata) if self.queries else ()
         self._enter(producer, entered)
         self._tell(entered, (), identity)
         return producer
@@ -314,7 +315,7 @@ class Producers:
             return False
         producer.metadata = after
         self._note(producer.identity)
-        entered, left = self._queries.change(before, after, changed)
+        entered, left = self.queries.change(before, after, changed)
         if left or entered:
             producer.plan = None
         for standing in left:
@@ -361,7 +362,7 @@ class Producers:
 
     def watch(self, consumer: Consumer, pattern: Pattern, query: Query) -> None:
         """The consumer stands on the query from now on. When its set is whole, `when_whole` says."""
-        standing = self._queries.add(query)
+        standing = self.queries.add(query)
         is_new = standing not in self._members
         if is_new:
             self._members[standing] = {}
@@ -421,7 +422,7 @@ class Producers:
         consumer.standing = None
         del self._watches[standing][consumer]
         self.generation += 1
-        if self._queries.remove(standing):
+        if self.queries.remove(standing):
             self.filling.pop(standing, None)
             del self._watches[standing]
             for producer in self._members.pop(standing):

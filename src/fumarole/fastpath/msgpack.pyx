@@ -25,6 +25,8 @@ from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
 from fumarole.fastpath.plans cimport Group, Plan, Plans
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
+from fumarole.core.query.message import Message
+from fumarole.exchange.filters import VALUE
 from fumarole.exchange.readings import Reading, reading_topic
 from fumarole.sessions.msgpack import published
 from fumarole.sessions.stream import State
@@ -313,6 +315,8 @@ cdef class MsgPackReader:
             producer.value = value
             if producer.standings:
                 plan = self.joined(plan, producer)
+                if plan.filters is not None:
+                    plan = self.passed(plan.filters, producer, identity, value, <const char*>at, size)
             self.publish(plan, identity, value, <const char*>at, size)
             at += size
         return at - data
@@ -334,6 +338,14 @@ cdef class MsgPackReader:
             ):
                 return (<tuple>kept)[1]
         return self.exchange.plan_for(producer, PyBytes_FromStringAndSize(self.topic, PREFIX + IDENTITY), self.plans)
+
+    cdef Plan passed(self, filters, producer, identity, value, const char* raw, Py_ssize_t length):
+        """Who gets this reading, where somebody asks for its value or for more."""
+        if filters.by_value:
+            self.work += 1
+            return filters.passed({VALUE: value})
+        self.work += <Py_ssize_t>filters.work(length)
+        return filters.passed(Message(self.publication(identity, value, raw, length), producer.metadata))
 
     cdef int publish(self, Plan plan, identity, value, const char* raw, Py_ssize_t length) except -1:
         cdef Py_ssize_t routed = 0, each

@@ -46,6 +46,7 @@ cdef class Plan:
     cdef public long long version
     cdef public long long filled
     cdef public object topic
+    cdef public object filters
 
 
 cdef struct Entry:

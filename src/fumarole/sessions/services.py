@@ -25,7 +25,7 @@ from fumarole.core.limits import Limits
 from fumarole.core.publication import PRIVATE, Publication
 from fumarole.core.query.compile import Selects, compiled
 from fumarole.core.query.errors import QueryError
-from fumarole.core.query.parse import parse
+from fumarole.core.query.parse import parse, parse_without_message
 from fumarole.core.query.tree import cost
 from fumarole.core.topic import check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
@@ -137,7 +137,7 @@ def _selector(where: str, limits: Limits) -> tuple[Selects, int]:
     """Whom a query selects, and how many producers it is put to in one request. Without one, everybody."""
     if not where.strip():
         return lambda _: True, PRODUCERS_LOOKED_AT
-    query = parse(where, limits)
+    query = parse_without_message(where, limits)
     return compiled(query), max(1, PRODUCERS_LOOKED_AT // cost(query))
 
 

@@ -20,7 +20,7 @@ def asked(*texts: str) -> Asked:
 
 
 def names(made: Asked, payload: bytes, producer: Metadata) -> set[str]:
-    return {show_key(key) for key in made.names(message(Sent(payload), producer), producer)}
+    return {show_key(key) for key in made.names(message(Sent(payload), producer))}
 
 
 def test_a_message_is_asked_for_what_it_has() -> None:
@@ -35,7 +35,7 @@ def test_nothing_that_it_has_is_left_out(texts: list[Query], sent: Sent, produce
     for query in texts:
         made.add(query)
     one = message(sent, producer)
-    found = list(made.names(one, producer))
+    found = list(made.names(one))
     assert len(found) == len(set(found))
     assert {key for query in texts for test in tree.tests(query) if (key := test.key) in one} <= set(found)
 

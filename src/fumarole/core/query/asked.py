@@ -12,7 +12,7 @@ vain) and $.air.hpa. However many queries ask for other fields, they cost it not
 from collections.abc import Iterator
 
 from fumarole.core.query.message import Message
-from fumarole.core.query.tree import FIELDS, Field, Key, Metadata, Query, tests
+from fumarole.core.query.tree import FIELDS, Field, Key, Query, tests
 
 
 class Asked:
@@ -45,11 +45,11 @@ class Asked:
                 if isinstance(key, Field) and key.path and not names:
                     del self._paths[key.path[0]]
 
-    def names(self, message: Message, metadata: Metadata) -> Iterator[Key]:
+    def names(self, message: Message) -> Iterator[Key]:
         """All names that the message has, of those that are asked for; and some that it has not."""
         yield from self._simple
         if self._keys:
-            yield from self._keys.keys() & metadata.keys()
+            yield from self._keys.keys() & message.metadata.keys()
         if self._paths:
             for key in self._paths.keys() & message.top_keys():
                 yield from self._paths[key]

@@ -85,11 +85,13 @@ _PREFERENCE: Final = {_EQUAL: 1, _ABOVE: 2, _BELOW: 2, _PATTERN: 3, _OTHER: 4, _
 class Standing:
     """A query that stands, shared by all who asked for the same. Compared by identity."""
 
-    __slots__ = ("asks", "delivers", "guard", "keys", "message_guard", "query", "selects", "uses", "wants")
+    __slots__ = ("asks", "delivers", "guard", "keys", "message_guard", "number", "query", "selects", "uses", "wants")
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, number: int = 0) -> None:
         self.query = query
         """In canonical form."""
+        self.number = number
+        """Greater than those of all that stood before it."""
         self.wants = set_query(query)
         """The part that decides the set; None: all producers are in it."""
         self.keys = frozenset[str]() if self.wants is None else keys(self.wants)
@@ -120,10 +122,12 @@ class Change(NamedTuple):
 class QueryIndex:
     """The standing queries of one namespace."""
 
-    __slots__ = ("_asked", "_everywhere", "_guards", "_message_guards", "_standing", "_tests", "evaluated")
+    __slots__ = ("_asked", "_begun", "_everywhere", "_guards", "_message_guards", "_standing", "_tests", "evaluated")
 
     def __init__(self) -> None:
         self._standing: dict[Query, Standing] = {}
+        self._begun = 0
+        """How many have stood."""
         self._tests = _Places()
         self._guards = _Places()
         self._everywhere: Queries = {}
@@ -145,7 +149,8 @@ class QueryIndex:
         form = canonical(query)
         standing = self._standing.get(form)
         if standing is None:
-            standing = self._standing[form] = Standing(form)
+            self._begun += 1
+            standing = self._standing[form] = Standing(form, self._begun)
             self._begin(standing)
         standing.uses += 1
         return standing
@@ -188,10 +193,10 @@ class QueryIndex:
         self.evaluated += len(candidates)
         return {standing for standing in candidates if standing.selects(metadata)}.union(self._everywhere)
 
-    def match_message(self, message: Message, metadata: Metadata) -> set[Standing]:
+    def match_message(self, message: Message) -> set[Standing]:
         """Of the queries that ask something of messages, and in whose set its producer is, those that get this one; and
         some in whose set it is not."""
-        candidates = set().union(*self._message_guards.true(message, self._asked.names(message, metadata)))
+        candidates = set().union(*self._message_guards.true(message, self._asked.names(message)))
         self.evaluated += len(candidates)
         return {standing for standing in candidates if standing.delivers is not None and standing.delivers(message)}
 

@@ -51,11 +51,11 @@ _NUMBER: Final = re.compile(rb"[ \t\n\r]*(-?(?:0|[1-9][0-9]*)((?:\.[0-9]+)?(?:[e
 class Message:
     """A publication as queries see it, with the metadata of its producer: what `get` and `in` find under keys."""
 
-    __slots__ = ("_metadata", "_object", "_publication", "_value")
+    __slots__ = ("_object", "_publication", "_value", "metadata")
 
     def __init__(self, publication: Publication, metadata: Metadata) -> None:
         self._publication = publication
-        self._metadata = metadata
+        self.metadata = metadata
         self._value: Any = _UNREAD
         self._object: Any = _UNREAD
 
@@ -65,7 +65,7 @@ class Message:
     def get(self, key: Key) -> Found:
         """What is there under this key."""
         if isinstance(key, str):
-            return self._metadata.get(key)
+            return self.metadata.get(key)
         return _READ[key.name](self, key)
 
     def value(self) -> int | float | None:

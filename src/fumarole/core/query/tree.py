@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 Value = str | int | float | bool
 """What metadata has under a key (M3)."""
@@ -55,8 +55,7 @@ def constant(value: Value) -> Constant:
     return Constant(kind_of(value), value)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Field:
+class Field(NamedTuple):
     """What a query names of the message (F6): `$value`, `$topic`, `$producer`, `$size`, or `$.path.to.field`."""
 
     name: str

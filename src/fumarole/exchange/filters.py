@@ -1,0 +1,75 @@
+"""Consumers that ask something of each message (F6), and who gets the ones that pass.
+
+A producer is in the set of `Kind = 'so2' AND $value > 80` because of its metadata, so the plan for its messages is made
+once. What is left, `$value > 80`, is asked of each message, and there are few answers:
+
+    base plan   K, group g of L                 consumers that ask nothing
+    filters     $value > 80   M, N              $size < 9   O of group g
+    answers     neither       K, g of L         the first     K, M, N, g of L        and so on
+
+Each answer is a plan of its own, made when it first comes and kept. So a message costs the tests, whoever shares them
+once, and one look into a dictionary. Where very many ask, the query index finds those that pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from fumarole.core.query.compile import Values
+from fumarole.core.query.index import QueryIndex, Standing
+from fumarole.core.query.message import LONGEST_JSON, Message
+from fumarole.core.query.tree import Field, cost, fields, keys
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.plans import Plan
+
+FEW: Final = 16
+"""So many are asked one by one sooner than the index finds those that pass."""
+PLANS_KEPT: Final = 32
+VALUE: Final = Field("value")
+BYTES_AT_ONCE: Final = 8
+"""Bytes of a payload that are parsed in the time that a message takes to be put into an outbox."""
+
+Join = Callable[[Iterable[Consumer]], Plan]
+"""The base plan with these consumers."""
+
+
+class Filters:
+    """Those consumers of a plan that ask something of each message, by what they ask."""
+
+    __slots__ = ("_consumers", "_cost", "_index", "_join", "_parses", "_plans", "by_value")
+
+    def __init__(self, consumers: dict[Standing, list[Consumer]], index: QueryIndex, join: Join) -> None:
+        self._consumers = consumers
+        self._index = index
+        self._join = join
+        self._plans: dict[tuple[Standing, ...], Plan] = {}
+        asks = [standing.asks for standing in consumers if standing.asks is not None]
+        self._cost = sum(map(cost, asks)) if len(asks) <= FEW else FEW
+        self._parses = any(field.path for query in asks for field in fields(query))
+        self.by_value = len(asks) <= FEW and all(fields(query) == {VALUE} and not keys(query) for query in asks)
+        """Is it enough to know the value? Then `passed` takes a map with nothing else."""
+
+    def passed(self, message: Values) -> Plan:
+        """Who gets this message."""
+        if len(self._consumers) <= FEW:
+            passed = tuple([each for each in self._consumers if each.delivers is not None and each.delivers(message)])
+        else:
+            assert isinstance(message, Message)
+            found = [each for each in self._index.match_message(message) if each in self._consumers]
+            passed = tuple(sorted(found, key=_number))
+        plan = self._plans.get(passed)
+        if plan is None:
+            if len(self._plans) >= PLANS_KEPT:
+                self._plans.clear()
+            plan = self._plans[passed] = self._join([each for one in passed for each in self._consumers[one]])
+        return plan
+
+    def work(self, payload: int) -> int:
+        """About what it is to ask them about a payload of so many bytes, in messages put into an outbox."""
+        parsed = payload // BYTES_AT_ONCE if self._parses and payload <= LONGEST_JSON else 0
+        return self._cost + parsed
+
+
+def _number(standing: Standing) -> int:
+    return standing.number

@@ -1,0 +1,198 @@
+"""Tests on messages in the exchange (F6): the set by metadata, delivery by the whole query."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fumarole.core.publication import Publication
+from fumarole.core.query.holds import could_hold, holds
+from fumarole.core.query.message import Message
+from fumarole.core.query.tree import Metadata, Query, show
+from fumarole.core.topic import matches, parse_pattern, split
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.filters import FEW, PLANS_KEPT
+from fumarole.exchange.readings import Reading, reading_topic
+from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from tests.core.query import messages
+from tests.core.query.strategies import metadata
+from tests.exchange.test_producers import Watcher, watch
+
+A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
+
+
+@pytest.fixture
+def exchange(engine: Engine) -> Exchange:
+    return Exchange("default", parts=engine.parts)
+
+
+def read(exchange: Exchange, identity: str, payload: bytes = b"1", topic: str = "", **news: Any) -> int:
+    reading = Reading(identity, news, payload.decode())
+    publication = Publication(topic or reading_topic(identity), payload, reading=reading)
+    return exchange.read(publication, exchange.plans(), 0.0)
+
+
+def heard(watcher: Watcher) -> list[str]:
+    return [str(said.value) for said in watcher.story if isinstance(said, Reading)]
+
+
+def test_the_set_is_by_metadata_and_the_message_by_both(exchange: Exchange) -> None:
+    watcher, _ = watch(exchange, "Kind = 'so2' AND $value > 80")
+    assert read(exchange, A, b"81", Kind="co2") == 0
+    assert read(exchange, A, b"80", Kind="so2") == 0
+    assert watcher.set == {A}
+    assert read(exchange, A, b"81") == 1
+    assert read(exchange, A, b"x") == 0
+    assert read(exchange, A, b"90", Kind=None) == 0
+    assert watcher.story == [((A,), ()), Reading(A, {}, "81"), ((), (A,))]
+
+
+def test_a_test_of_the_message_alone_has_everybody_in_its_set(exchange: Exchange) -> None:
+    read(exchange, A)
+    watcher, _ = watch(exchange, "$.air.hpa < 900")
+    assert watcher.set == {A}
+    read(exchange, B, b'{"air": {"hpa": 880}}')
+    assert watcher.set == {A, B}
+    read(exchange, A, b'{"air": {"hpa": 901}}')
+    exchange.producers.forget(A)
+    assert watcher.set == {B}
+    assert heard(watcher) == ['{"air": {"hpa": 880}}']
+
+
+def test_a_message_that_passes_nothing_is_unheard(exchange: Exchange) -> None:
+    """D3."""
+    watch(exchange, "$value > 80")
+    read(exchange, A, b"1")
+    assert exchange.counters.unheard == 1
+    read(exchange, A, b"81")
+    assert (exchange.counters.unheard, exchange.counters.routed) == (1, 1)
+
+
+def test_what_is_asked_may_depend_on_the_metadata(exchange: Exchange) -> None:
+    """As it is when the message comes, its own news included (M5)."""
+    watcher, _ = watch(exchange, "Low = true AND $value > 1 OR $value > 10")
+    read(exchange, A, b"5")
+    read(exchange, A, b"6", Low=True)
+    read(exchange, A, b"7")
+    read(exchange, A, b"8", Low=False)
+    read(exchange, A, b"11")
+    assert heard(watcher) == ["6", "7", "11"]
+    assert watcher.set == {A}
+
+
+def test_consumers_with_and_without_filters_and_patterns(exchange: Exchange) -> None:
+    plain, _ = watch(exchange, "Kind = 'so2'")
+    above, _ = watch(exchange, "Kind = 'so2' AND $value > 80")
+    same, _ = watch(exchange, "$value > 80 AND Kind = 'so2'")
+    elsewhere, _ = watch(exchange, "Kind = 'so2' AND $value > 80", pattern="other.*")
+    topics, _ = watch(exchange, "$topic LIKE 'other.%'")
+    read(exchange, A, b"81", Kind="so2")
+    read(exchange, A, b"79", "other.x")
+    read(exchange, A, b"82", "other.x")
+    assert heard(plain) == ["81", "79", "82"]
+    assert heard(above) == heard(same) == ["81", "82"]
+    assert heard(elsewhere) == ["82"]
+    assert heard(topics) == ["79", "82"]
+
+
+def test_of_a_group_one_of_those_whose_query_is_true(exchange: Exchange) -> None:
+    low, _ = watch(exchange, "$value < 50", group="g")
+    high, _ = watch(exchange, "$value >= 50", group="g")
+    both, _ = watch(exchange, "HAS $value", group="g")
+    for number in range(100):
+        read(exchange, A, str(number).encode())
+    read(exchange, A, b"x")
+    assert sorted(int(value) for one in (low, high, both) for value in heard(one)) == list(range(100))
+    assert all(int(value) < 50 for value in heard(low))
+    assert all(int(value) >= 50 for value in heard(high))
+    assert min(map(len, map(heard, (low, high, both)))) >= 20
+    assert exchange.counters.unheard == 1
+
+
+def test_a_consumer_that_leaves_gets_nothing_more(exchange: Exchange) -> None:
+    watcher, consumer = watch(exchange, "$value > 80")
+    other, _ = watch(exchange, "$value > 80")
+    read(exchange, A, b"81")
+    exchange.unsubscribe(consumer)
+    read(exchange, A, b"82")
+    assert heard(watcher) == ["81"]
+    assert heard(other) == ["81", "82"]
+
+
+@pytest.mark.parametrize("many", [FEW - 1, FEW + 1, 100])
+def test_many_filters(exchange: Exchange, many: int) -> None:
+    """One by one, or by the index: who passes is the same, and the plans that are kept stay few."""
+    watchers = [watch(exchange, f"$value > {number}")[0] for number in range(many)]
+    others = [watch(exchange, f"Kind = 'x' AND $.f{number} = 1")[0] for number in range(many)]
+    chance = random.Random(7)
+    said = [chance.randrange(-5, many + 5) for _ in range(3 * PLANS_KEPT)]
+    for value in said:
+        read(exchange, A, str(value).encode())
+    for number, watcher in enumerate(watchers):
+        assert heard(watcher) == [str(value) for value in said if value > number]
+    assert [heard(other) for other in others] == [[]] * many
+    read(exchange, A, b'{"f3": 1}', Kind="x")
+    assert [bool(heard(other)) for other in others] == [number == 3 for number in range(many)]
+
+
+def test_what_it_takes_is_reckoned(exchange: Exchange) -> None:
+    """A6: the payload that has to be parsed is the publisher's to answer for."""
+    watch(exchange, "$.a = 1")
+    read(exchange, A, b"{}")
+    before = exchange.index.looked_at
+    read(exchange, A, b"{" + b" " * 8_000 + b"}")
+    assert 1_000 <= exchange.index.looked_at - before < 1_100
+    before = exchange.index.looked_at
+    read(exchange, A, b"{" + b" " * 80_000 + b"}")
+    assert exchange.index.looked_at - before < 10
+
+
+PATTERNS = [">", "a", "*", "readings.*"]
+TOPICS = ["", "a", "b", "a.b", f"readings.{A}"]
+step = st.tuples(st.sampled_from([A, B]), st.sampled_from(messages.PAYLOADS), st.sampled_from(TOPICS), metadata)
+standing = st.tuples(messages.queries, st.sampled_from(PATTERNS), st.sampled_from(["", "", "g"]))
+
+
+def play(engine: Engine, standings: list[tuple[Query, str, str]], steps: list[Any]) -> None:
+    exchange = Exchange("default", parts=engine.parts)
+    known: dict[str, Metadata] = {}
+    watchers: list[tuple[Watcher, Consumer]] = []
+    asked: list[tuple[Query, str, str]] = []
+    half = len(standings) // 2
+    for at, (identity, payload, topic, news) in enumerate(steps):
+        for query, pattern, group in standings[:half] if at == 0 else standings[half:] if at == 2 else ():
+            watchers.append(watch(exchange, show(query), pattern, group))
+            asked.append((query, pattern, group))
+        before = [len(watcher.story) for watcher, _ in watchers]
+        read(exchange, identity, payload, topic, **news)
+        known[identity] = {**known.get(identity, {}), **news}
+        publication = Publication(topic or reading_topic(identity), payload, reading=Reading(identity, {}, ""))
+        message = Message(publication, known[identity])
+        passes = [
+            holds(query, message) is True and matches(parse_pattern(pattern), split(publication.topic))
+            for query, pattern, _ in asked
+        ]
+        got = [
+            any(isinstance(said, Reading) for said in watcher.story[was:])
+            for (watcher, _), was in zip(watchers, before, strict=True)
+        ]
+        alone = [number for number, (_, _, group) in enumerate(asked) if not group]
+        assert [got[number] for number in alone] == [passes[number] for number in alone]
+        members = [number for number, (_, _, group) in enumerate(asked) if group]
+        chosen = [number for number in members if got[number]]
+        assert len(chosen) == any(passes[number] for number in members)
+        assert all(passes[number] for number in chosen)
+        for (watcher, _), (query, _, _) in zip(watchers, asked, strict=True):
+            assert watcher.set == {each for each, about in known.items() if could_hold(query, about) is True}
+
+
+@settings(max_examples=150)
+@given(st.lists(standing, max_size=6), st.lists(step, max_size=6))
+def test_equals_the_definition(standings: list[tuple[Query, str, str]], steps: list[Any]) -> None:
+    play(PLAIN, standings, steps)
+    fast = compiled()
+    assert fast is not None
+    play(fast, standings, steps)
