@@ -51,7 +51,18 @@ PURE = {"core", "exchange", "protocols", "sessions", "cluster"}
 IMPURE_FILES = {"cluster/peer_link.py"}
 PURE_MODULES = {
     f"bridge/{name}.py"
-    for name in ("calls", "errors", "fields", "frames", "messages", "operations", "patterns", "xmq_routes")
+    for name in (
+        "calls",
+        "curve",
+        "errors",
+        "fields",
+        "frames",
+        "messages",
+        "operations",
+        "patterns",
+        "xmq_routes",
+        "zmtp",
+    )
 }
 IMPURE_MODULES = {"asyncio", "logging", "os", "random", "socket", "ssl", "threading", "time"}
 

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from yarl import URL
@@ -101,7 +101,7 @@ class Bridge:
         self._call_timer: asyncio.TimerHandle | None = None
         self._pausing: asyncio.Task[None] | None = None
         """Until the broker has caught up, which may be long after the pause."""
-        self.router = Router(options.router, self._receive)
+        self.router = Router(options.router, self._receive, options.topics_per_client)
         unique = secrets.token_hex(8)
         amqp_options = AmqpOptions(
             url=options.amqp,
@@ -134,7 +134,7 @@ class Bridge:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._call_timer is not None:
             self._call_timer.cancel()
-        self.router.close()
+        await self.router.close()
 
     def listen(self, listener: Callable[[str, bytes, bytes], None], topics: Sequence[str]) -> None:
         """From now on the listener hears the topic exchange: these topics, or what is configured."""
@@ -380,9 +380,10 @@ class Bridge:
                 "state": "connected" if self.amqp.ready else "away",
             },
             "router": self.router.endpoint,
+            "connections": {"open": self.router.connections, "cut_off": self.router.cut},
             "ttl": self.options.ttl,
             "routes": {"count": len(self.routes), "shown": shown},
-            "bindings": {kind: sorted(keys)[:ROUTES_SHOWN] for kind, keys in self.amqp.bindings.items()},
+            "bindings": {kind: sorted(islice(keys, ROUTES_SHOWN)) for kind, keys in self.amqp.bindings.items()},
             "calls": len(self.calls),
             "received": counts.received,
             "delivered": counts.delivered,

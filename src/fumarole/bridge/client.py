@@ -27,10 +27,10 @@ from typing import Any, Final, Self
 import msgpack
 import zmq
 import zmq.asyncio
-import zmq.auth
 from zmq.utils.monitor import recv_monitor_message
 
-from fumarole.bridge.errors import BridgeClosedError, BridgeError, BridgeRefusedError
+from fumarole.bridge.errors import BridgeClosedError, BridgeError, BridgeRefusedError, CannotBridgeError
+from fumarole.bridge.keys import read_key_pair, read_public_key
 from fumarole.bridge.messages import Message, pack, read, to_wire
 from fumarole.bridge.operations import AWAY, DONE, ERROR, MSG, REPLY
 from fumarole.core.limits import MIB
@@ -105,7 +105,7 @@ class BridgeClient:
             self._use_keys(socket)
             monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
             socket.connect(self._endpoint)
-        except (zmq.ZMQError, OSError, ValueError) as error:
+        except (zmq.ZMQError, CannotBridgeError) as error:
             await self.close()
             raise BridgeError(f"cannot use {self._endpoint}: {error}") from None
         work = [self._read(), self._renew_binds(), self._bind_when_connected(monitor)]
@@ -133,11 +133,11 @@ class BridgeClient:
         bridge_key, own_key = self._keys
         if bridge_key is None:
             return
-        socket.curve_serverkey = zmq.auth.load_certificate(bridge_key)[0]
+        socket.curve_serverkey = read_public_key(Path(bridge_key))
         if own_key is None:
             socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
         else:
-            socket.curve_publickey, socket.curve_secretkey = zmq.auth.load_certificate(own_key)
+            socket.curve_publickey, socket.curve_secretkey = read_key_pair(Path(own_key))
 
     async def close(self) -> None:
         """Ends the binds and the connection. What has arrived can still be taken."""

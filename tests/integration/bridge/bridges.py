@@ -7,10 +7,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgpack
 import zmq
+import zmq.auth
 
 from tests.integration.process import RunningProcess
 
@@ -20,6 +22,20 @@ _OPEN = re.compile(r"open on (tcp://\S+)")
 
 def pack(payload: bytes = b"", properties: dict[str, Any] | None = None, headers: Any = None) -> bytes:
     return bytes(msgpack.packb({"payload": payload, "properties": properties or {}, "headers": headers or {}}))
+
+
+class Keys(NamedTuple):
+    """The files of a CURVE key pair."""
+
+    public: str
+    secret: str
+
+
+def make_keys(folder: Path, name: str, private: bool = True) -> Keys:
+    """`private`: no other user can read the secret half."""
+    public, secret = zmq.auth.create_certificates(folder, name)
+    Path(secret).chmod(0o600 if private else 0o644)
+    return Keys(public, secret)
 
 
 class RunningBridge(RunningProcess):

@@ -20,7 +20,7 @@ from aiormq.abc import ChannelFrame
 
 from fumarole.bridge.connections import ReadyProperties
 from fumarole.bridge.frames import publication
-from tests.integration.bridge.bridges import Dealer, RunningBridge, dealers, pack
+from tests.integration.bridge.bridges import Dealer, RunningBridge, dealers, make_keys, pack
 from tests.integration.bridge.conftest import StartBridge
 from tests.integration.bridge.rabbitmq import RabbitMq
 from tests.integration.oracle import LOG_LINES, MEMORY_MARGIN, MIB, STANDSTILL
@@ -181,13 +181,15 @@ def test_what_is_refused(bridge: RunningBridge, rows: list[str]) -> None:
 
 
 def test_a_part_of_100_mb(bridge: RunningBridge) -> None:
-    """ZeroMQ ends the connection at the header that announces it; the same client may come again."""
+    """The connection ends at the header that announces it, with an error; the same client may come again."""
     with watched(bridge) as attacker:
         part = bytes(100 * MIB)
         attacker.socket.setsockopt(zmq.SNDTIMEO, 5_000)
         for _ in range(3):
             attacker.socket.send_multipart([b"send", b"amq.topic", b"k", part], copy=False)
-        assert attacker.silent(0.5)
+            said = b"a part of 104857600 bytes; 1114112 are allowed; the connection is closed"
+            assert attacker.hear() == [b"error", said]
+        assert attacker.flush() == []
 
 
 def test_a_length_that_is_announced_and_never_comes(bridge: RunningBridge) -> None:
@@ -252,7 +254,7 @@ def nested(levels: int) -> bytes:
 
 def test_a_stranger_is_not_answered(start_bridge: StartBridge, tmp_path: Path) -> None:
     """CURVE: who has no key, or one that is not in the folder, is not heard; who has one is."""
-    keys = {name: zmq.auth.create_certificates(tmp_path, name) for name in ("bridge", "friend", "stranger")}
+    keys = {name: make_keys(tmp_path, name) for name in ("bridge", "friend", "stranger")}
     clients = tmp_path / "clients"
     clients.mkdir()
     Path(keys["friend"][0]).rename(clients / "friend.key")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import aio_pika
 import pytest
-import zmq.auth
 
 from fumarole.bridge import (
     BlockingBridgeClient,
@@ -23,7 +22,7 @@ from fumarole.bridge import (
     BridgeRefusedError,
     Message,
 )
-from tests.integration.bridge.bridges import RunningBridge
+from tests.integration.bridge.bridges import RunningBridge, make_keys
 from tests.integration.bridge.conftest import StartBridge
 from tests.ports import free_port
 
@@ -213,12 +212,17 @@ def test_the_blocking_client(bridge: RunningBridge) -> None:
         BlockingBridgeClient(f"tcp://127.0.0.1:{free_port()}", timeout=0.2).open()
 
 
-async def test_with_curve_keys(start_bridge: StartBridge, tmp_path: object) -> None:
-    public, secret = zmq.auth.create_certificates(str(tmp_path), "bridge")
-    bridge = start_bridge("--curve-key", str(secret))
-    async with BridgeClient(bridge.endpoint, topics=["curve"], bridge_key=public) as client:
-        await client.send("amq.topic", "curve", b"1")
-        assert (await anext(client)).payload == b"1"
+async def test_with_curve_keys(start_bridge: StartBridge, tmp_path: Path) -> None:
+    keys, own, shared = (make_keys(tmp_path, name, name != "shared") for name in ("bridge", "own", "shared"))
+    bridge = start_bridge("--curve-key", keys.secret)
+    for own_key in (None, own.secret):
+        async with BridgeClient(bridge.endpoint, topics=["curve"], bridge_key=keys.public, own_key=own_key) as client:
+            await client.send("amq.topic", "curve", b"1")
+            assert (await anext(client)).payload == b"1"
+    with pytest.raises(BridgeError, match=r"open to other users \(mode 0644\)"):
+        await BridgeClient(bridge.endpoint, bridge_key=keys.public, own_key=shared.secret).open()
+    with pytest.raises(BridgeError, match="has no CURVE key"):
+        await BridgeClient(bridge.endpoint, bridge_key=tmp_path / "none").open()
     with pytest.raises(BridgeError, match="no bridge answers"):
         await BridgeClient(bridge.endpoint, timeout=0.5).open()
 
