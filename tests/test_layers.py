@@ -86,7 +86,7 @@ PACKAGES: dict[str, dict[str, set[str]]] = {
         "google": {"doors/kubemq.py", "protocols/kubemq_pb2.py", "protocols/kubemq_pb2.pyi"},
         "grpc": {"doors/kubemq.py"},
     },
-    "bridge": {key: {"bridge/"} for key in ("aio_pika", "aiormq", "msgpack", "pamqp", "yarl", "zmq")},
+    "bridge": {key: {"bridge/"} for key in ("aio_pika", "aiormq", "msgpack", "nacl", "pamqp", "yarl", "zmq")},
     "pipeline": {
         **{key: {"pipeline/"} for key in ("matplotlib", "numpy", "pandas", "py4j", "pyarrow")},
         "pyspark": {"pipeline/", "cli/pipeline/"},

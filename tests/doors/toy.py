@@ -34,4 +34,4 @@ class ToyDoor:
         self._server.close()
 
 
-add(Door("toy", "Toy", 7007, "Listen for toy clients here.", ToyDoor, ToySettings, "docs/toy.md"))
+add(Door("toy", "Toy", 7007, "Listen for toy clients here.", ToyDoor, ToySettings, "docs/reference/nats.md"))

@@ -4,7 +4,7 @@ From a door's name come its key in the configuration (`doors.nats`, and the tabl
 variable (`FUMAROLE_NATS`), its flag (`--nats`), its checks, its line in `serve --help`, and its row in the documents.
 No door's module is imported before the door opens: what it needs may not be installed.
 
-    ECHO = Door("echo", "Echo", 7007, "Listen for echo clients here.", EchoDoor, page="docs/echo.md")
+    ECHO = Door("echo", "Echo", 7007, "Listen for echo clients here.", EchoDoor)
     registry.add(ECHO)          from here on `fumarole serve --echo 127.0.0.1:7007` opens it
 """
 
