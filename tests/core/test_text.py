@@ -90,3 +90,14 @@ def test_metadata_that_is_none() -> None:
     for value in wrong:
         with pytest.raises(TypeError, match="the metadata value of 'Room' is"):
             query.holds({"Room": value})
+
+
+def test_a_query_of_messages() -> None:
+    """F6: without a message, what is asked of it is unknown."""
+    query = fumarole.Query("$value > 20 and $topic like 'volcanoes.%' and Room = '410'")
+    assert query.holds({"Room": "410"}, b"21.5", "volcanoes.usa")
+    assert not query.holds({"Room": "410"}, b"19.5", "volcanoes.usa")
+    assert not query.holds({"Room": "410"}, b"21.5")
+    assert not query.holds({"Room": "411"}, b"21.5", "volcanoes.usa")
+    assert not query.holds({"Room": "410"})
+    assert query.keys == {"Room"}

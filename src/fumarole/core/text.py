@@ -12,8 +12,10 @@ from typing import Literal
 
 from fumarole.core.errors import PatternError, TopicError
 from fumarole.core.packages import BASE, need
+from fumarole.core.publication import Publication
 from fumarole.core.query import tree
 from fumarole.core.query.errors import QueryError
+from fumarole.core.query.message import Message
 from fumarole.core.topic import Grammar, check_topic, fits, parse_pattern, split
 from fumarole.core.values import wrong_value
 
@@ -36,7 +38,9 @@ def matches(pattern: str, topic: str, grammar: Literal["strict", "channel"] = "s
 
 
 class Query:
-    """A query over the metadata of producers (M9). Raises QueryError, and ImportError without the base install.
+    """A query over the metadata of producers (M9) and their messages (F6).
+
+    Raises QueryError, and ImportError without the base install.
 
     >>> query = Query("Room like '4%' and not Kind = 'wind'")
     >>> query.holds({"Room": "410", "Kind": "temperature"})
@@ -70,16 +74,18 @@ class Query:
         """The metadata keys that it depends on."""
         return tree.keys(self._tree)
 
-    def holds(self, metadata: Mapping[str, tree.Value | None]) -> bool:
+    def holds(self, metadata: Mapping[str, tree.Value | None], payload: bytes | None = None, topic: str = "") -> bool:
         """Is the query true, and neither false nor unknown (M10), for a producer with this metadata?
 
-        A key whose value is None is not there (M3). Raises TypeError for a value that metadata cannot have.
+        With a payload: for this message of that producer (F6), `Query("$value > 20").holds({}, b"21.5")`. A key whose
+        value is None is not there (M3). Raises TypeError for a value that metadata cannot have.
         """
         for key, value in metadata.items():
             wrong = wrong_value(value)
             if wrong:
                 raise TypeError(f"the metadata value of {key!r} is {wrong}")
-        return self._selects({key: value for key, value in metadata.items() if value is not None})
+        known = {key: value for key, value in metadata.items() if value is not None}
+        return self._selects(known if payload is None else Message(Publication(topic, payload), known))
 
     def explain(self) -> str:
         """The query as a tree, and the keys that it depends on: what `fumarole query explain` shows."""
