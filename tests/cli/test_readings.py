@@ -45,6 +45,15 @@ def test_readings_and_changes_as_text(command_line: CommandLine) -> None:
     ]
 
 
+def test_tests_on_messages(command_line: CommandLine) -> None:
+    """F6."""
+    sub = command_line.start("sub", "--where", "Kind = 'a' and $value > 80", "--count", "1")
+    command_line.wait_for_consumers(SUBSCRIPTIONS)
+    publish(command_line, ONE, "80", '{"Kind": "a"}')
+    publish(command_line, ONE, "80.5")
+    assert command_line.end(sub).lines == [f"+ {ONE}", f"{ONE}  80.5"]
+
+
 def test_readings_as_json_with_pattern_and_group(command_line: CommandLine) -> None:
     arguments = ("sub", "volcanoes.>", "--where", "has Kind", "--group", "g", "--count", "1")
     sub = command_line.start(*arguments, "--json")

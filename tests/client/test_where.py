@@ -77,6 +77,23 @@ async def test_order_is_kept_when_very_much_arrives_at_once(broker: RealBroker) 
         assert members == readings.producers == frozenset()
 
 
+async def test_with_tests_on_messages(broker: RealBroker) -> None:
+    """F6."""
+    async with (
+        fumarole.connect(broker.url) as client,
+        client.where("Kind = 'temperature' and $value > 80 and $topic like 'volcanoes.%'") as readings,
+    ):
+        inside = client.producer({"Kind": "temperature"}, topic="volcanoes.atka")
+        outside = warm(client)
+        for value in (80, 80.5, 79, 2**53 + 1):
+            await outside.publish(value)
+            await inside.publish(value)
+        came = await take(readings, 4)
+        assert came[:2] == [Change((outside.id,), ()), Change((inside.id,), ())]
+        assert [each.value for each in came if isinstance(each, Reading)] == [80.5, 2**53 + 1]
+        assert readings.producers == {inside.id, outside.id}
+
+
 async def test_with_a_pattern_and_a_group(broker: RealBroker) -> None:
     async with (
         fumarole.connect(broker.url) as client,

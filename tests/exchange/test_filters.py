@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fumarole.core.publication import Publication
 from fumarole.core.query.holds import could_hold, holds
 from fumarole.core.query.message import Message
+from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Metadata, Query, show
 from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.exchange.consumer import Consumer
@@ -19,6 +20,7 @@ from fumarole.exchange.readings import Reading, reading_topic
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from tests.core.query import messages
 from tests.core.query.strategies import metadata
+from tests.exchange.fakes import Listener
 from tests.exchange.test_producers import Watcher, watch
 
 A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
@@ -120,6 +122,68 @@ def test_a_consumer_that_leaves_gets_nothing_more(exchange: Exchange) -> None:
     read(exchange, A, b"82")
     assert heard(watcher) == ["81"]
     assert heard(other) == ["81", "82"]
+
+
+class Link(Listener):
+    """To another node."""
+
+    def __init__(self) -> None:
+        super().__init__("link")
+        self.forwarded: list[tuple[bytes, bytes]] = []
+
+    def tell(self, *_: object) -> None:
+        """That node knows its sets by itself."""
+
+    def forward(self, courier: Consumer, key: bytes, publication: Publication) -> None:
+        self.forwarded.append((key, publication.payload))
+
+
+def elsewhere(exchange: Exchange, link: Link, courier: Consumer, where: str, group: str = "") -> None:
+    """As `cluster.registry` does with a consumer of another node."""
+    consumer = exchange.consumer(link, ">", group, b"default\x01" + group.encode())
+    consumer.courier = courier
+    exchange.subscribe(consumer, parse(where))
+
+
+def test_what_no_consumer_elsewhere_asks_for_goes_nowhere(exchange: Exchange) -> None:
+    """C3."""
+    link = Link()
+    courier = exchange.consumer(link, "", "", b"default")
+    elsewhere(exchange, link, courier, "$value > 80")
+    elsewhere(exchange, link, courier, "$value > 90")
+    for payload in (b"79", b"85", b"95", b"x"):
+        read(exchange, A, payload)
+    assert link.forwarded == [(b"default", b"85"), (b"default", b"95")]
+    assert exchange.counters.unheard == 2
+
+
+def test_a_group_over_nodes(exchange: Exchange) -> None:
+    """G2: the node that got it chooses among those whose query is true, wherever they are."""
+    link = Link()
+    courier = exchange.consumer(link, "", "", b"default")
+    elsewhere(exchange, link, courier, "$value >= 50", "g")
+    here, _ = watch(exchange, "$value < 50", group="g")
+    for number in range(100):
+        read(exchange, A, str(number).encode())
+    assert heard(here) == [str(number) for number in range(50)]
+    assert [int(payload) for _, payload in link.forwarded] == list(range(50, 100))
+
+
+def test_what_another_node_forwards_is_asked_again(exchange: Exchange) -> None:
+    """It goes to those here whose query is true, and to no others: the other node had to choose one of ours."""
+    low, _ = watch(exchange, "$value < 50", group="g")
+    high, _ = watch(exchange, "$value >= 50", group="g")
+    alone, _ = watch(exchange, "$value = 7")
+    read(exchange, A, b"x")
+    producer = exchange.producers.get(A)
+    assert producer is not None
+    for number in range(100):
+        publication = Publication("t", str(number).encode(), reading=Reading(A, {}, number))
+        plan = exchange.plan_for_message(publication, producer, b"t", exchange.plans())
+        exchange.deliver(plan, publication, ("g",))
+    assert heard(low) == [str(number) for number in range(50)]
+    assert heard(high) == [str(number) for number in range(50, 100)]
+    assert heard(alone) == ["7"]
 
 
 @pytest.mark.parametrize("many", [FEW - 1, FEW + 1, 100])

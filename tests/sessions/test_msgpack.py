@@ -46,6 +46,26 @@ def test_the_seeds_conversation(desk: Desk) -> None:
     assert sensor.hears() == []
 
 
+def test_tests_on_readings(desk: Desk) -> None:
+    """F6: the set by metadata, readings by the whole query."""
+    sensor, subscriber, worker, other = (Client(desk) for _ in range(4))
+    subscriber.say("Kind = 'so2' and $value > 80")
+    worker.say({"where": "$value > 80", "group": "g"})
+    other.say({"where": "not $value > 80", "group": "g", "topic": "readings.*"})
+    for client in (subscriber, worker, other):
+        assert client.hears() == [{"New": [], "Del": []}]
+    sensor.say([A, {"Kind": "so2"}, 79], [A, {}, 80.5], [A, {}, 80], [A, {"Kind": "co2"}, 90], [A, {}, 2**64 - 1])
+    assert subscriber.hears() == [{"New": [A], "Del": []}, [A, {}, 80.5], {"New": [], "Del": [A]}]
+    assert worker.hears() == [{"New": [A], "Del": []}, [A, {}, 80.5], [A, {"Kind": "co2"}, 90], [A, {}, 2**64 - 1]]
+    assert other.hears() == [{"New": [A], "Del": []}, [A, {"Kind": "so2"}, 79], [A, {}, 80]]
+
+
+def test_an_unknown_name_of_the_message(desk: Desk) -> None:
+    (error,) = Client(desk).say("Kind = 'so2' and $valu > 80").hears()
+    assert (error["Position"], error["Found"]) == (17, "`$valu`")
+    assert error["Expected"].startswith("$value, $topic, $producer, $size or $.path.to.field")
+
+
 def test_cut_anywhere(desk: Desk) -> None:
     sensor, subscriber = Client(desk), Client(desk)
     for byte in msgpack.packb("Room = '410'"):

@@ -400,6 +400,24 @@ def test_where(desk: Desk) -> None:
     assert exchange.producers._watches == {}
 
 
+def test_where_with_tests_on_messages(desk: Desk) -> None:
+    """F6: JSON payloads of NATS clients too."""
+    client, sensor = desk.connect(), desk.connect()
+    answer = ask(client, "where", "Kind = 'a' and $.air.hpa between 900 and 1000")
+    client.say(f"SUB {answer['topic']} 1\r\nSUB {answer['diffs']} 2\r\n")
+    for hpa in ("899", "900.5", '"950"', "1000"):
+        sensor.say(reading("air", f'{{"air": {{"hpa": {hpa}}}}}', '{"Kind": "a"}'))
+    lines = client.hears().decode().split("\r\n")[:-1]
+    assert json.loads(lines[1]) == {"New": [PRODUCER], "Del": []}
+    assert [json.loads(json.loads(line)["value"])["air"]["hpa"] for line in lines[3::2]] == [900.5, 1000]
+
+
+def test_producers_are_asked_nothing_about_messages(desk: Desk) -> None:
+    answer = ask(desk.connect(), "producers", "Kind = 'a' and $value > 80")
+    assert "there is no message here to test" in answer["error"]
+    assert answer["position"] == 15
+
+
 def test_where_is_answered_when_its_set_is_whole(desk: Desk) -> None:
     """L1: and its time begins then."""
     slices = desk.node.namespaces.slices

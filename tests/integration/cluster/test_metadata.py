@@ -111,6 +111,32 @@ def test_readings_reach_topics_and_groups_of_the_other_node(nodes: Nodes) -> Non
     sensor.close()
 
 
+def test_tests_on_messages_across_nodes(nodes: Nodes) -> None:
+    """F6, G2: what is asked of a message is asked where it was published, and holds where it is delivered."""
+    room, identity = uuid.uuid4().hex, str(uuid.uuid4())
+    queries = [
+        {"where": f"Room = '{room}' and $value > 80"},
+        {"where": f"Room = '{room}' and $value < 50", "group": room},
+        {"where": f"Room = '{room}' and $value >= 50", "group": room},
+    ]
+    subscribers = [Speaker(msgpack_port(nodes, number)) for number in (0, 0, 1)]
+    for subscriber, query in zip(subscribers, queries, strict=True):
+        subscriber.say(query)
+        assert subscriber.hear() == {"New": [], "Del": []}
+    sensor = Speaker(msgpack_port(nodes, 1))
+    sensor.say([identity, {"Room": room}, 0])
+    for value in range(1, 100):
+        sensor.say([identity, {}, value])
+    sensor.say({"forget": identity})
+    wanted = [range(81, 100), range(50), range(50, 100)]
+    for subscriber, values in zip(subscribers, wanted, strict=True):
+        assert subscriber.hear() == {"New": [identity], "Del": []}
+        assert [subscriber.hear()[2] for _ in values] == list(values)
+        assert subscriber.hear() == {"New": [], "Del": [identity]}
+    for client in (*subscribers, sensor):
+        client.close()
+
+
 def test_a_query_is_answered_on_another_node_to_who_names_the_topic(nodes: Nodes) -> None:
     """And to nobody there who listens to everything."""
     room, identity = uuid.uuid4().hex, str(uuid.uuid4())
