@@ -19,10 +19,10 @@ async def main() -> None:
         async for each in readings:
             match each:
                 case fumarole.Change(new, gone):
-                    print("+" if sensor.identity in new else " ", "-" if sensor.identity in gone else " ")
-                    if sensor.identity in gone:
+                    print("+" if sensor.id in new else " ", "-" if sensor.id in gone else " ")
+                    if sensor.id in gone:
                         break
-                case fumarole.Reading(producer, metadata, value) if producer == sensor.identity:
+                case fumarole.Reading(producer, metadata, value) if producer == sensor.id:
                     print(value, metadata)
         await sensor.forget()
 
