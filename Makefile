@@ -11,7 +11,7 @@ EXTRAS := fast kubemq bridge
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick dist dist-test bench soak fuzz lock clean java others
+.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick dist dist-test bench soak fuzz lock clean java others containers
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -51,7 +51,7 @@ dist-test: dist ## what dist has, installed in environments of its own, one for 
 bench: setup-test ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
 
-soak: setup-test ## for long: Spark jobs killed again and again, nodes under every fault, a bridge whose clients come and go
+soak: setup-test containers ## for long: Spark jobs killed again and again, nodes under every fault, a bridge whose clients come and go, containers
 	@$(BIN)/pytest -q -m soak tests
 	@$(BIN)/python -m tests.pipeline.live.faults 20
 	@$(BIN)/python tests/integration/cluster/soak.py
@@ -104,6 +104,9 @@ java: | .venv/.made
 
 others: | java
 	@scripts/debian-packages test
+
+containers: | others
+	@scripts/debian-packages container
 
 # Clients of KubeMQ, each with the packages it wants, to be tried by the tests.
 

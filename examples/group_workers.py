@@ -10,6 +10,7 @@ SERVERS = os.environ.get("FUMAROLE_SERVERS", "nats://127.0.0.1:4222")
 
 async def work(jobs: fumarole.Subscription, done: list[str]) -> None:
     async for job in jobs:
+        await asyncio.sleep(0)  # the work
         done.append(job.text)
 
 

@@ -1,0 +1,83 @@
+"""The programs of examples/ that use Spark, run in the session that is there."""
+
+from __future__ import annotations
+
+import asyncio
+import runpy
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import fumarole
+from fumarole.pipeline.archive import write_rows
+from tests.client.brokers import BrokerProcess
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture
+def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs an example in this process, where `getOrCreate` finds the session; the lines that it prints."""
+
+    def run_example(name: str, *arguments: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capfd.readouterr().out.splitlines()
+
+    return run_example
+
+
+@pytest.mark.usefixtures("plans_as_they_are")
+def test_spark_archive(run: Run, tmp_path: Path) -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    sensors = {"italy": "6f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60", "japan": "0b0a7c1e-93f5-4f0e-8d3a-5c8f1f9b2a11"}
+    said = [
+        {"time": noon, "producer": sensor, "key": "Region", "kind": "text", "text": region}
+        for region, sensor in sensors.items()
+    ]
+    readings = [
+        {
+            "time": noon + timedelta(minutes=minute),
+            "topic": f"volcanoes.{region}",
+            "producer": sensor,
+            "value": float(minute),
+            "payload": str(minute).encode(),
+        }
+        for minute in range(100)
+        for region, sensor in sensors.items()
+    ]
+    archive = str(tmp_path / "archive")
+    write_rows(archive, "default", readings)
+    write_rows(archive, "default", said, kind="changes")
+    assert run("spark_archive.py", archive) == ["volcanoes.italy 100 99.0"]
+
+
+def test_spark_live(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = BrokerProcess(tmp_path)
+    monkeypatch.setenv("FUMAROLE_SERVERS", broker.url)
+    publishing = threading.Thread(target=asyncio.run, args=(publish_when_heard(broker.url),))
+    publishing.start()
+    lines = run("spark_live.py", "5", str(tmp_path))
+    publishing.join(30)
+    assert broker.stop() == 0
+    counts: dict[str, int] = {}
+    for line in lines:
+        topic, count = line.split()
+        counts[topic] = counts.get(topic, 0) + int(count)
+    assert counts == {"volcanoes.italy.etna": 2, "volcanoes.usa.atka": 3}
+
+
+async def publish_when_heard(url: str) -> None:
+    async with fumarole.connect(url) as client, asyncio.timeout(120):
+        heard = False
+        while not heard:
+            await asyncio.sleep(0.1)
+            heard = "volcanoes.>" in str(await client.consumers())
+        await client.publish_many([("volcanoes.usa.atka", b"1")] * 3 + [("volcanoes.italy.etna", b"2")] * 2)
+        await client.flush()
