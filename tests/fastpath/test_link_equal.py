@@ -7,7 +7,7 @@ every counter must be the same.
 
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fumarole.cluster.cluster import Cluster
@@ -19,6 +19,7 @@ from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from fumarole.protocols.link import Entry, Known, Mark, frame, message
 from fumarole.sessions.stream import State
 from tests.desk import Desk
+from tests.examples import examples
 from tests.fastpath.test_equal import CLIENTS, LIMITS, pattern, pieces, rules
 from tests.fastpath.test_equal import step as client_step
 
@@ -152,7 +153,7 @@ def play(engine: Engine, rule: NamespaceRules, steps: list[tuple[str, Any]]) -> 
     return [*seen, table.seen()]
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(rules, st.lists(step, max_size=14))
 @example(
     NamespaceRules(),
