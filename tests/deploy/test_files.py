@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import yaml
-from fumarole.app.configuration import load
+
+from fumarole.config.load import load
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
