@@ -121,7 +121,7 @@ def make_context(folder: Path) -> Path:
     fits = re.compile(rf"-(py3|cp{python.replace('.', '')})-")
     ours = next(str(wheel) for wheel in dist.iterdir() if fits.search(wheel.name))
     where = ("--find-links", str(dist), "--dest", str(dist))
-    run(*pip, "download", "--only-binary=:all:", "--python-version", python, *where, ours)
+    run(*pip, "download", "--only-binary=:all:", "--python-version", python, *where, f"{ours}[fast]")
     return context
 
 

@@ -74,7 +74,16 @@ def machine(context: Path) -> Iterator[Path]:
         run("tar", "--directory", str(root), "--extract", "--file", str(make_base()))
         shutil.copytree(context / "dist", root / "dist")
         run("chroot", str(root), "python3", "-m", "venv", "/opt/fumarole")
-        run("chroot", str(root), "/opt/fumarole/bin/pip", "install", "--no-index", "--find-links", "/dist", "fumarole")
+        run(
+            "chroot",
+            str(root),
+            "/opt/fumarole/bin/pip",
+            "install",
+            "--no-index",
+            "--find-links",
+            "/dist",
+            "fumarole[fast]",
+        )
         units = root / "etc/systemd/system"
         shutil.copy(UNIT, units)
         (units / "check.service").write_text(CHECK_UNIT)
