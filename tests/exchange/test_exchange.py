@@ -14,8 +14,8 @@ from fumarole.exchange.permissions import Permissions
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from tests.conformance.tables import RECEIVED, RECEIVERS
 from tests.core.strategies import patterns, topics
-from tests.examples import examples
 from tests.exchange.fakes import Listener
+from tests.random_examples import examples
 
 
 def subscribe(

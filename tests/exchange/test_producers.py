@@ -18,8 +18,8 @@ from fumarole.exchange.producers import LOOKED_AT_ONCE, Producers
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
 from fumarole.fastpath.engine import Engine
-from tests.examples import examples
 from tests.exchange.fakes import Listener
+from tests.random_examples import examples
 
 A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fumarole.core.limits import Limits
 from fumarole.fastpath import capture
 from fumarole.protocols import columns, nats
-from tests.examples import examples
+from tests.random_examples import examples
 
 LIMITS = Limits(control_line=200)
 

@@ -16,7 +16,7 @@ from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from tests.desk import Client, Desk
-from tests.examples import examples
+from tests.random_examples import examples
 
 CLIENTS = 4
 LIMITS = Limits(control_line=200, payload=300, consumers_per_connection=20)

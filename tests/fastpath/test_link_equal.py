@@ -19,9 +19,9 @@ from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from fumarole.protocols.link import Entry, Known, Mark, frame, message
 from fumarole.sessions.stream import State
 from tests.desk import Desk
-from tests.examples import examples
 from tests.fastpath.test_equal import CLIENTS, LIMITS, pattern, pieces, rules
 from tests.fastpath.test_equal import step as client_step
+from tests.random_examples import examples
 
 NOBODY = Identity("nobody", "test", "0", 1)
 

@@ -17,8 +17,8 @@ from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from tests.desk import Desk, MsgPackClient
-from tests.examples import examples
 from tests.fastpath.test_equal import pieces
+from tests.random_examples import examples
 
 PUBLISHERS = 2
 IDENTITIES = [f"2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e6{n}" for n in range(3)]

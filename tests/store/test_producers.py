@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fumarole.core.query.tree import Value
 from fumarole.store.producers import FILE, Damaged, Gone, Kept, ProducerStore, StoreError
-from tests.examples import examples
+from tests.random_examples import examples
 
 A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
 

@@ -27,7 +27,7 @@ from tests.conformance.messages import MESSAGE_CASES, Sent
 from tests.conformance.queries import CASES
 from tests.core.query import messages
 from tests.core.query.strategies import keys, metadata, queries, values
-from tests.examples import examples
+from tests.random_examples import examples
 
 
 def is_empty(index: QueryIndex) -> bool:
