@@ -158,7 +158,7 @@ async def test_metadata_that_cannot_be(broker: RealBroker, metadata: dict[str, s
 
 async def test_what_the_broker_refuses_is_known_by_flush(broker: RealBroker) -> None:
     async with fumarole.connect(broker.url, on_notice=Notices()) as client:
-        await client.publish("a", b"1", headers={"Producer": "nobody"})
+        await client.publish("a", b"1", headers={"Producer": str(uuid.uuid4()), "Metadata": "{"})
         with pytest.raises(fumarole.RefusedError, match="Invalid Reading"):
             await client.flush()
         await asyncio.wait_for(client.stats(), 5)

@@ -76,7 +76,7 @@ def test_what_follows_a_pong_that_waits_waits_too(talk: Talk) -> None:
     assert talk.say(b"SUB a.>.b 2\r\n") == b""
     talk.slow.reach(1)
     heard = talk.session.outbox.take()
-    assert heard.startswith(b"PONG\r\n+OK\r\nPONG\r\n-ERR 'Invalid Subject")
+    assert heard.startswith(b"PONG\r\n+OK\r\nPONG\r\n-ERR 'Permissions Violation for Subscription to")
     assert talk.say(b"PUB b 2\r\nhi\r\nPING\r\n") == b"+OK\r\nPONG\r\n"
 
 

@@ -47,6 +47,11 @@ def check_name(name: str) -> None:
         raise NamespaceError("a namespace is 1 to 63 letters, digits and hyphens, with no hyphen at the ends")
 
 
+def namespace_of(name: str) -> str:
+    """N3: the namespace that a client without authentication chooses by a user name or token that it gives."""
+    return name if _NAME.fullmatch(name) else DEFAULT
+
+
 class Namespaces:
     """A namespace comes to be with its first connection and, unless it was configured, goes when its last connection
     and its last producer are gone."""

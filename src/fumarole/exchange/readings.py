@@ -55,6 +55,11 @@ def check_identity(identity: object) -> str:
     return text
 
 
+def is_identity(text: str | None) -> bool:
+    """Can this be the identity of a producer? A header of the same name that holds anything else is ordinary (M8)."""
+    return text is not None and _IDENTITY.fullmatch(text.lower()) is not None
+
+
 def check_number(value: object) -> int | float:
     """The value of a reading (M10: neither NaN nor an infinity)."""
     if isinstance(value, bool) or not isinstance(value, int | float):

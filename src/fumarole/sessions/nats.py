@@ -13,10 +13,10 @@ from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.namespaces import DEFAULT
+from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import Denied, Plans, decode_topic
-from fumarole.exchange.readings import ReadingError, check_speaks_for
+from fumarole.exchange.readings import ReadingError, check_speaks_for, is_identity
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish
 from fumarole.protocols.stream import End
@@ -28,6 +28,8 @@ from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, Peer, 
 PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
 DOLLAR = b"$"
+NATS_VERSION = "2.11.0"
+"""Of the nats-server whose client protocol this is. Clients compare it to find out what they may use."""
 TOO_MUCH_WAITS = "Too Many Unconfirmed Operations"
 NO_ROOM = "the answer has {} bytes, and with what waits for you already that is more than your outbox holds"
 WORK_OF_A_PUBLISH = 3
@@ -147,7 +149,7 @@ class NatsSession(StreamSession):
         if self.node.authentication:
             self.claim = claim
         else:
-            self._begin(claim.user or claim.token or DEFAULT)
+            self._begin(namespace_of(claim.user or claim.token or ""))
 
     def _begin(self, namespace: str) -> None:
         self._protocol.greeted = True
@@ -175,14 +177,14 @@ class NatsSession(StreamSession):
             if group:
                 check_topic(group, exchange.grammar)
         except PatternError as error:
-            self._refuse(f"Invalid Subject: {error}")
+            self._refuse_subscribe(event, f": Invalid Subject: {error}")
             return
         except TopicError as error:
-            self._refuse(f"Invalid Subject: group: {error}")
+            self._refuse_subscribe(event, f": Invalid Subject: group: {error}")
             return
         sees = self._user.subscribe if self._user else None
         if sees is not None and not sees.allows_pattern(pattern):
-            self._refuse(f'Permissions Violation for Subscription to "{text}"')
+            self._refuse_subscribe(event)
         elif len(self._consumers) >= self.node.limits.consumers_per_connection:
             self._refuse("maximum subscriptions exceeded")
         else:
@@ -213,7 +215,7 @@ class NatsSession(StreamSession):
             topic = self._own_topic(event) if event.topic.startswith(DOLLAR) else event.topic
             plan = plans.find(topic)
             publication = Publication(topic.decode(), event.payload, reply, event.headers)
-            if PRODUCER in event.headers:
+            if PRODUCER in event.headers and is_identity(headers.last(event.headers, "Producer")):
                 routed = self._read(exchange, plans, publication)
             else:
                 routed = exchange.publish(plan, publication, self)
@@ -222,20 +224,26 @@ class NatsSession(StreamSession):
             return WORK_OF_A_REPORT
         except (Denied, ReadingError, TopicError) as error:
             exchange.counters.refused += 1
-            self._refuse_publish(error)
+            self._refuse_publish(event, error)
             return 0
         if reply and not routed:
             self.nobody_heard(event.topic, reply)
         self.okay()
         return routed + exchange.index.looked_at - looked_at
 
-    def _refuse_publish(self, error: Denied | ReadingError | TopicError) -> None:
+    # Clients of NATS close for good on every error that does not begin like these two, and so they all do.
+
+    def _refuse_publish(self, event: Publish, error: Denied | ReadingError | TopicError) -> None:
+        topic, reason = _shown(event.topic), f": Invalid Publish Subject: {error}"
         if isinstance(error, Denied):
-            self._refuse(f'Permissions Violation for Publish to "{_shown(error.topic.encode())}"')
+            topic, reason = _shown(error.topic.encode()), ""
         elif isinstance(error, ReadingError):
-            self._refuse(f"Invalid Reading: {error}")
-        else:
-            self._refuse(f"Invalid Publish Subject: {error}")
+            reason = f": Invalid Reading: {error}"
+        self._refuse(f'Permissions Violation for Publish to "{topic}"{reason}')
+
+    def _refuse_subscribe(self, event: nats.Subscribe, reason: str = "") -> None:
+        queue = f' using queue "{_shown(event.group)}"' if event.group else ""
+        self._refuse(f'Permissions Violation for Subscription to "{_shown(event.pattern)}"{queue}{reason}')
 
     def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
@@ -319,7 +327,9 @@ class NatsSession(StreamSession):
         options: dict[str, Any] = {
             "server_id": self.node.name,
             "server_name": self.node.name,
-            "version": self.node.version,
+            "version": NATS_VERSION,
+            "fumarole": self.node.version,
+            "go": "none, this is Fumarole",
             "proto": 1,
             "host": peer.host,
             "port": peer.port,
