@@ -231,7 +231,10 @@ class Exchange:
         if filters is None:
             return plan
         self.index.looked_at += filters.work(len(publication.payload))
-        return filters.passed(Message(publication, producer.metadata))
+        message = Message(publication, producer.metadata)
+        if filters.by_value and (value := message.value()) is not None:
+            return filters.passed_by_value(value)
+        return filters.passed(message)
 
     def _joined_with_watching(self, plan: Plan, producer: Producer, topic: str) -> Plan:
         filtered: dict[Standing, list[Consumer]] = {}

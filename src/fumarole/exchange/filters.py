@@ -9,17 +9,25 @@ once. What is left, `$value > 80`, is asked of each message, and there are few a
 
 Each answer is a plan of its own, made when it first comes and kept. So a message costs the tests, whoever shares them
 once, and one look into a dictionary. Where very many ask, the query index finds those that pass.
+
+Where they ask for nothing but `$value`, the numbers in their tests cut the line of numbers into pieces, and within a
+piece the answer is the same. So a reading costs a search for its piece, however many ask:
+
+    $value > 80   $value BETWEEN 20 AND 90      …  20  …  80  …  90  …      eight pieces: each number, and between them
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final
 
+from fumarole.core.publication import Publication
 from fumarole.core.query.compile import Values
 from fumarole.core.query.index import QueryIndex, Standing
 from fumarole.core.query.message import LONGEST_JSON, Message
-from fumarole.core.query.tree import Field, cost, fields, keys
+from fumarole.core.query.tree import Between, Compare, Constant, Field, In, Kind, Test, cost, fields, keys, tests
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.plans import Plan
 
@@ -37,7 +45,7 @@ Join = Callable[[Iterable[Consumer]], Plan]
 class Filters:
     """Those consumers of a plan that ask something of each message, by what they ask."""
 
-    __slots__ = ("_consumers", "_cost", "_index", "_join", "_parses", "_plans", "by_value")
+    __slots__ = ("_consumers", "_cost", "_cuts", "_index", "_join", "_parses", "_pieces", "_plans", "by_value")
 
     def __init__(self, consumers: dict[Standing, list[Consumer]], index: QueryIndex, join: Join) -> None:
         self._consumers = consumers
@@ -47,8 +55,10 @@ class Filters:
         asks = [standing.asks for standing in consumers if standing.asks is not None]
         self._cost = sum(map(cost, asks)) if len(asks) <= FEW else FEW
         self._parses = any(field.path for query in asks for field in fields(query))
-        self.by_value = len(asks) <= FEW and all(fields(query) == {VALUE} and not keys(query) for query in asks)
-        """Is it enough to know the value? Then `passed` takes a map with nothing else."""
+        self.by_value = all(fields(query) == {VALUE} and not keys(query) for query in asks)
+        """Is it enough to know the value? Then `passed_by_value` is quicker."""
+        self._cuts = _cuts(tuple(consumers)) if self.by_value else []
+        self._pieces: dict[int, Plan] = {}
 
     def passed(self, message: Values) -> Plan:
         """Who gets this message."""
@@ -65,10 +75,44 @@ class Filters:
             plan = self._plans[passed] = self._join([each for one in passed for each in self._consumers[one]])
         return plan
 
+    def passed_by_value(self, value: float) -> Plan:
+        """Who gets a message with this value, where it is enough to know that."""
+        cuts = self._cuts
+        place = bisect_left(cuts, value)
+        piece = 2 * place + (place < len(cuts) and cuts[place] == value)
+        plan = self._pieces.get(piece)
+        if plan is None:
+            if len(self._pieces) >= PLANS_KEPT:
+                self._pieces.clear()
+            # Of the message only its value is looked at.
+            message = Message(Publication("", str(value).encode()), {})
+            plan = self._pieces[piece] = self.passed(message)
+        return plan
+
     def work(self, payload: int) -> int:
         """About what it is to ask them about a payload of so many bytes, in messages put into an outbox."""
         parsed = payload // BYTES_AT_ONCE if self._parses and payload <= LONGEST_JSON else 0
         return self._cost + parsed
+
+
+@lru_cache(maxsize=16)
+def _cuts(standings: tuple[Standing, ...]) -> list[float]:
+    """The numbers with which values are compared, in order. Kept: very many producers have the same."""
+    asks = [standing.asks for standing in standings if standing.asks is not None]
+    constants = {each for query in asks for test in tests(query) for each in _constants(test)}
+    return sorted(each.value for each in constants if each.kind is Kind.NUMBER and not isinstance(each.value, str))
+
+
+def _constants(test: Test) -> tuple[Constant, ...]:
+    match test:
+        case Compare(_, _, constant):
+            return (constant,)
+        case Between(_, low, high):
+            return low, high
+        case In(_, constants):
+            return constants
+        case _:
+            return ()
 
 
 def _number(standing: Standing) -> int:
