@@ -242,7 +242,7 @@ class Exchange:
         for consumer in self.producers.watching(producer, topic):
             standing = consumer.standing
             assert standing is not None
-            (others if standing.delivers is None else filtered.setdefault(standing, [])).append(consumer)
+            (others if standing.asks is None else filtered.setdefault(standing, [])).append(consumer)
         joined = self._joined(plan, others, topic)
         if filtered:
             base = joined

@@ -27,14 +27,12 @@ from fumarole.core.publication import Publication
 from fumarole.core.query.compile import Values
 from fumarole.core.query.index import QueryIndex, Standing
 from fumarole.core.query.message import LONGEST_JSON, Message
-from fumarole.core.query.tree import Between, Compare, Constant, Field, In, Kind, Test, cost, fields, keys, tests
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.plans import Plan
 
 FEW: Final = 16
 """So many are asked one by one sooner than the index finds those that pass."""
 PLANS_KEPT: Final = 32
-VALUE: Final = Field("value")
 BYTES_AT_ONCE: Final = 8
 """Bytes of a payload that are parsed in the time that a message takes to be put into an outbox."""
 
@@ -53,9 +51,9 @@ class Filters:
         self._join = join
         self._plans: dict[tuple[Standing, ...], Plan] = {}
         asks = [standing.asks for standing in consumers if standing.asks is not None]
-        self._cost = sum(map(cost, asks)) if len(asks) <= FEW else FEW
-        self._parses = any(field.path for query in asks for field in fields(query))
-        self.by_value = all(fields(query) == {VALUE} and not keys(query) for query in asks)
+        self._cost = sum([each.cost for each in asks]) if len(asks) <= FEW else FEW
+        self._parses = any(each.parses for each in asks)
+        self.by_value = all(each.cuts is not None for each in asks)
         """Is it enough to know the value? Then `passed_by_value` is quicker."""
         self._cuts = _cuts(tuple(consumers)) if self.by_value else []
         self._pieces: dict[int, Plan] = {}
@@ -63,7 +61,7 @@ class Filters:
     def passed(self, message: Values) -> Plan:
         """Who gets this message."""
         if len(self._consumers) <= FEW:
-            passed = tuple([each for each in self._consumers if each.delivers is not None and each.delivers(message)])
+            passed = tuple([each for each in self._consumers if each.asks is not None and each.asks.holds(message)])
         else:
             assert isinstance(message, Message)
             found = [each for each in self._index.match_message(message) if each in self._consumers]
@@ -98,21 +96,8 @@ class Filters:
 @lru_cache(maxsize=16)
 def _cuts(standings: tuple[Standing, ...]) -> list[float]:
     """The numbers with which values are compared, in order. Kept: very many producers have the same."""
-    asks = [standing.asks for standing in standings if standing.asks is not None]
-    constants = {each for query in asks for test in tests(query) for each in _constants(test)}
-    return sorted(each.value for each in constants if each.kind is Kind.NUMBER and not isinstance(each.value, str))
-
-
-def _constants(test: Test) -> tuple[Constant, ...]:
-    match test:
-        case Compare(_, _, constant):
-            return (constant,)
-        case Between(_, low, high):
-            return low, high
-        case In(_, constants):
-            return constants
-        case _:
-            return ()
+    cuts = [standing.asks.cuts for standing in standings if standing.asks is not None and standing.asks.cuts]
+    return sorted(frozenset().union(*cuts))
 
 
 def _number(standing: Standing) -> int:
