@@ -21,6 +21,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from math import inf
 from typing import Final
 
 from fumarole.core.publication import Publication
@@ -43,7 +44,18 @@ Join = Callable[[Iterable[Consumer]], Plan]
 class Filters:
     """Those consumers of a plan that ask something of each message, by what they ask."""
 
-    __slots__ = ("_consumers", "_cost", "_cuts", "_index", "_join", "_parses", "_pieces", "_plans", "by_value")
+    __slots__ = (
+        "_consumers",
+        "_cost",
+        "_cuts",
+        "_index",
+        "_join",
+        "_latest",
+        "_parses",
+        "_pieces",
+        "_plans",
+        "by_value",
+    )
 
     def __init__(self, consumers: dict[Standing, list[Consumer]], index: QueryIndex, join: Join) -> None:
         self._consumers = consumers
@@ -57,6 +69,8 @@ class Filters:
         """Is it enough to know the value? Then `passed_by_value` is quicker."""
         self._cuts = _cuts(tuple(consumers)) if self.by_value else []
         self._pieces: dict[int, Plan] = {}
+        self._latest: tuple[float, float, Plan] = inf, -inf, Plan()
+        """The piece in which a value last was between two numbers, and its plan: the next one is mostly there too."""
 
     def passed(self, message: Values) -> Plan:
         """Who gets this message."""
@@ -75,17 +89,23 @@ class Filters:
 
     def passed_by_value(self, value: float) -> Plan:
         """Who gets a message with this value, where it is enough to know that."""
+        low, high, plan = self._latest
+        if low < value < high:
+            return plan
         cuts = self._cuts
         place = bisect_left(cuts, value)
-        piece = 2 * place + (place < len(cuts) and cuts[place] == value)
-        plan = self._pieces.get(piece)
-        if plan is None:
+        is_cut = place < len(cuts) and cuts[place] == value
+        piece = 2 * place + is_cut
+        found = self._pieces.get(piece)
+        if found is None:
             if len(self._pieces) >= PLANS_KEPT:
                 self._pieces.clear()
             # Of the message only its value is looked at.
-            message = Message(Publication("", str(value).encode()), {})
-            plan = self._pieces[piece] = self.passed(message)
-        return plan
+            found = self._pieces[piece] = self.passed(Message(Publication("", str(value).encode()), {}))
+        if not is_cut:
+            above = cuts[place] if place < len(cuts) else inf
+            self._latest = (cuts[place - 1] if place else -inf), above, found
+        return found
 
     def work(self, payload: int) -> int:
         """About what it is to ask them about a payload of so many bytes, in messages put into an outbox."""

@@ -79,8 +79,8 @@ class MessageTest:
         self.parses = any(field.path for field in fields(query))
         """Does it ask for fields of JSON payloads?"""
         self.cuts = _numbers(query) if fields(query) == {VALUE} and not keys(query) else None
-        """Where it asks for nothing but `$value`: the numbers that this is compared with. Two values on the same side of
-        each of them, or equal to it, get the same answer. None: it asks for more."""
+        """Where it asks for nothing but `$value`: the numbers that this is compared with. Two values on the same side
+        of each of them, or equal to it, get the same answer. None: it asks for more."""
 
 
 def _numbers(query: Query) -> frozenset[float]:
