@@ -2,7 +2,7 @@
 
 `$value` is asked of readings through the MsgPack door, as fast as they are taken; the generator checks that each
 arrives. `$.field` is asked of JSON payloads that a NATS client publishes as readings, and there the broker's own time
-on a processor is what is compared. The 10,000 tests at the end are on the same field of the same producers, so all of
+on a processor is what is compared. The 10,000 tests at the end are on the same field of the same producer, so all of
 them stand on the set that the reading's producer is in, and none is passed.
 """
 

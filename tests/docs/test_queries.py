@@ -8,21 +8,34 @@ from itertools import chain
 import pytest
 
 from fumarole.core.limits import Limits
+from fumarole.core.publication import Publication
 from fumarole.core.query.canonical import canonical
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.holds import Truth, every, holds, opposite, some
+from fumarole.core.query.message import LONGEST_JSON, LONGEST_NUMBER, Message
 from fumarole.core.query.parse import parse
+from fumarole.core.query.parts import set_query
 from fumarole.core.query.regex import STATES
+from fumarole.core.query.tree import DEEPEST_PATH, FIELDS, fields
+from fumarole.exchange.filters import FEW
 from tests.docs.test_docs import DOCS, rows
 
 PAGE = (DOCS / "reference" / "queries.md").read_text()
 TRUTHS: dict[str, Truth] = {"true": True, "false": False, "unknown": None}
 
-EXAMPLES = [
-    [re.sub(r"^(`+) ?(.*?) ?\1$", r"\2", cell.strip()) for cell in line.strip("|").split(" | ")]
-    for table in re.findall(r"^\| query \| producer \| answer \|\n\|[-|]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
-    for line in table.splitlines()
-]
+
+def cells(*heads: str) -> list[list[str]]:
+    """The rows of all tables with these heads, without the quotes of code."""
+    head = r" \| ".join(heads)
+    return [
+        [re.sub(r"^(`+) ?(.*?) ?\1$", r"\2", cell.strip()) for cell in line.strip("|").split(" | ")]
+        for table in re.findall(rf"^\| {head} \|\n\|[-|]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+        for line in table.splitlines()
+    ]
+
+
+EXAMPLES = cells("query", "producer", "answer")
+MESSAGES = cells("query", "producer", "payload", "answer")
 
 
 def test_every_kind_of_test_has_examples() -> None:
@@ -34,6 +47,36 @@ def test_every_kind_of_test_has_examples() -> None:
 @pytest.mark.parametrize(("query", "producer", "answer"), EXAMPLES)
 def test_examples(query: str, producer: str, answer: str) -> None:
     assert holds(parse(query), json.loads(producer)) is TRUTHS[answer]
+
+
+@pytest.mark.parametrize(("query", "producer", "payload", "answer"), MESSAGES)
+def test_examples_of_messages(query: str, producer: str, payload: str, answer: str) -> None:
+    """F6."""
+    message = Message(Publication("volcanoes.etna", payload.encode()), json.loads(producer))
+    assert holds(parse(query), message) is TRUTHS[answer]
+
+
+def test_every_name_of_the_message_has_an_example() -> None:
+    asked = {field.name for query, *_ in MESSAGES for field in fields(parse(query))}
+    assert asked | {"producer"} == {*FIELDS, ""}
+    assert {answer for *_, answer in MESSAGES} == TRUTHS.keys()
+    names = [name for name, _ in cells("name", "what it is")]
+    assert names == [*[f"${name}" for name in FIELDS], "$.path.to.field"]
+
+
+@pytest.mark.parametrize(("query", "members"), cells("query", "in the set are"))
+def test_sets(query: str, members: str) -> None:
+    wanted = re.search("`(.*)`", members)
+    assert set_query(parse(query)) == (None if wanted is None else canonical(parse(wanted[1])))
+
+
+def test_bounds_of_json_are_those_of_the_program() -> None:
+    sentence = " ".join(PAGE.split())
+    assert (
+        f"a payload of more than {LONGEST_JSON // 1024} KiB, one with arrays and objects more than {DEEPEST_PATH} deep, "
+        f"or with a number of more than {LONGEST_NUMBER} characters" in sentence
+    )
+    assert f"Of more than {FEW} different tests on the messages of one producer" in sentence
 
 
 @pytest.mark.parametrize("row", rows("reference/queries.md", "test"), ids=lambda row: row[0])

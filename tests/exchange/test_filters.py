@@ -1,6 +1,7 @@
 """Tests on messages in the exchange (F6): the set by metadata, delivery by the whole query."""
 
 import random
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -9,17 +10,20 @@ from hypothesis import strategies as st
 
 from fumarole.core.publication import Publication
 from fumarole.core.query.holds import could_hold, holds
+from fumarole.core.query.index import Standing
 from fumarole.core.query.message import Message
 from fumarole.core.query.parse import parse
-from fumarole.core.query.tree import Metadata, Query, show
+from fumarole.core.query.tree import Field, Metadata, Query, show
 from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.filters import FEW, PLANS_KEPT
+from fumarole.exchange.filters import FEW, PLANS_KEPT, Filters
+from fumarole.exchange.plans import Plan
 from fumarole.exchange.readings import Reading, reading_topic
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from tests.core.query import messages
-from tests.core.query.strategies import metadata
+from tests.core.query.strategies import joined, metadata
+from tests.core.query.test_message import numbers
 from tests.exchange.fakes import Listener
 from tests.exchange.test_producers import Watcher, watch
 
@@ -200,6 +204,27 @@ def test_many_filters(exchange: Exchange, many: int) -> None:
     assert [heard(other) for other in others] == [[]] * many
     read(exchange, A, b'{"f3": 1}', Kind="x")
     assert [bool(heard(other)) for other in others] == [number == 3 for number in range(many)]
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(joined(messages.tests_of(Field("value"))), min_size=1, max_size=4),
+    st.lists(st.one_of(numbers, st.sampled_from([-1, 0, 1, 2, 2.5, 2**53, 2**53 + 1, 1e20])), min_size=1, max_size=40),
+)
+def test_by_value_is_the_same(texts: list[Query], said: list[float]) -> None:
+    """Whichever piece a value falls in, and whether its plan was made for another value of that piece."""
+    exchange = Exchange("default")
+    consumers: dict[Standing, list[Consumer]] = {}
+    for query in texts:
+        consumer = watch(exchange, show(query))[1]
+        assert consumer.standing is not None
+        consumers.setdefault(consumer.standing, []).append(consumer)
+    filters = Filters(consumers, exchange.producers.queries, lambda some: Plan(tuple(some)))
+    assert filters.by_value
+    for value in said:
+        message = Message(Publication("", str(value).encode()), {})
+        passed = [each for standing, each in consumers.items() if holds(standing.query, message) is True]
+        assert filters.passed_by_value(value).consumers == tuple(chain.from_iterable(passed))
 
 
 def test_what_it_takes_is_reckoned(exchange: Exchange) -> None:

@@ -231,7 +231,10 @@ class Exchange:
         if filters is None:
             return plan
         self.index.looked_at += filters.work(len(publication.payload))
-        return filters.passed(Message(publication, producer.metadata))
+        message = Message(publication, producer.metadata)
+        if filters.by_value and (value := message.value()) is not None:
+            return filters.passed_by_value(value)
+        return filters.passed(message)
 
     def _joined_with_watching(self, plan: Plan, producer: Producer, topic: str) -> Plan:
         filtered: dict[Standing, list[Consumer]] = {}
@@ -239,7 +242,7 @@ class Exchange:
         for consumer in self.producers.watching(producer, topic):
             standing = consumer.standing
             assert standing is not None
-            (others if standing.delivers is None else filtered.setdefault(standing, [])).append(consumer)
+            (others if standing.asks is None else filtered.setdefault(standing, [])).append(consumer)
         joined = self._joined(plan, others, topic)
         if filtered:
             base = joined

@@ -26,7 +26,6 @@ from fumarole.fastpath.plans cimport Group, Plan, Plans
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
 from fumarole.core.query.message import Message
-from fumarole.exchange.filters import VALUE
 from fumarole.exchange.readings import Reading, reading_topic
 from fumarole.sessions.msgpack import published
 from fumarole.sessions.stream import State
@@ -343,7 +342,7 @@ cdef class MsgPackReader:
         """Who gets this reading, where somebody asks for its value or for more."""
         if filters.by_value:
             self.work += 1
-            return filters.passed({VALUE: value})
+            return filters.passed_by_value(value)
         self.work += <Py_ssize_t>filters.work(length)
         return filters.passed(Message(self.publication(identity, value, raw, length), producer.metadata))
 

@@ -32,7 +32,7 @@ from fumarole.core.query.asked import Asked
 from fumarole.core.query.canonical import canonical
 from fumarole.core.query.compile import Selects, Values, closure
 from fumarole.core.query.message import OTHER, Message, Other
-from fumarole.core.query.parts import message_query, set_query
+from fumarole.core.query.parts import MessageTest, message_query, set_query
 from fumarole.core.query.tree import (
     And,
     Between,
@@ -85,7 +85,7 @@ _PREFERENCE: Final = {_EQUAL: 1, _ABOVE: 2, _BELOW: 2, _PATTERN: 3, _OTHER: 4, _
 class Standing:
     """A query that stands, shared by all who asked for the same. Compared by identity."""
 
-    __slots__ = ("asks", "delivers", "guard", "keys", "message_guard", "number", "query", "selects", "uses", "wants")
+    __slots__ = ("asks", "guard", "keys", "message_guard", "number", "query", "selects", "uses", "wants")
 
     def __init__(self, query: Query, number: int = 0) -> None:
         self.query = query
@@ -97,10 +97,9 @@ class Standing:
         self.keys = frozenset[str]() if self.wants is None else keys(self.wants)
         self.selects: Selects = _everything if self.wants is None else closure(self.wants)
         """Is a producer with this metadata in the set?"""
-        self.asks = message_query(query)
+        left = message_query(query)
+        self.asks = None if left is None else MessageTest(left)
         """What is left to ask of a message of a producer in the set; None: nothing, all of them are delivered."""
-        self.delivers: Selects | None = None if self.asks is None else closure(self.asks)
-        """The answer."""
         self.guard: frozenset[Place] = frozenset()
         """Where the guard of the set is kept."""
         self.message_guard: frozenset[Place] = frozenset()
@@ -173,9 +172,9 @@ class QueryIndex:
             self._tests.add(_all_places(standing.wants), standing)
             self._guards.add(standing.guard, standing)
         if standing.asks is not None:
-            standing.message_guard = _guard(standing.asks, self._message_guards).places
+            standing.message_guard = _guard(standing.asks.query, self._message_guards).places
             self._message_guards.add(standing.message_guard, standing)
-            self._asked.add(standing.asks)
+            self._asked.add(standing.asks.query)
 
     def _end(self, standing: Standing) -> None:
         if standing.wants is None:
@@ -185,7 +184,7 @@ class QueryIndex:
             self._guards.remove(standing.guard, standing)
         if standing.asks is not None:
             self._message_guards.remove(standing.message_guard, standing)
-            self._asked.remove(standing.asks)
+            self._asked.remove(standing.asks.query)
 
     def match(self, metadata: Metadata) -> set[Standing]:
         """The queries in whose set a producer with this metadata is."""
@@ -198,7 +197,7 @@ class QueryIndex:
         some in whose set it is not."""
         candidates = set().union(*self._message_guards.true(message, self._asked.names(message)))
         self.evaluated += len(candidates)
-        return {standing for standing in candidates if standing.delivers is not None and standing.delivers(message)}
+        return {standing for standing in candidates if standing.asks is not None and standing.asks.holds(message)}
 
     def change(self, before: Metadata, after: Metadata, changed: Iterable[str]) -> Change:
         """What it means that a producer's metadata has changed under these keys, and under no others."""

@@ -9,8 +9,28 @@ Both are made from the canonical form, where NOT stands before single tests only
 the message hold for every producer in the set, so they are not asked again.
 """
 
+from typing import Final
+
 from fumarole.core.query.canonical import canonical
-from fumarole.core.query.tree import And, Field, Not, Or, Query, fields
+from fumarole.core.query.compile import closure
+from fumarole.core.query.tree import (
+    And,
+    Compare,
+    Constant,
+    Field,
+    In,
+    Kind,
+    Not,
+    Or,
+    Query,
+    Test,
+    cost,
+    fields,
+    keys,
+    tests,
+)
+
+VALUE: Final = Field("value")
 
 
 def set_query(query: Query) -> Query | None:
@@ -44,3 +64,36 @@ def _joined(terms: tuple[Query, ...]) -> Query | None:
     if len(terms) > 1:
         return And(terms)
     return terms[0] if terms else None
+
+
+class MessageTest:
+    """What is left to ask of a message, made ready for very many messages."""
+
+    __slots__ = ("cost", "cuts", "holds", "parses", "query")
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        """In canonical form."""
+        self.holds = closure(query)
+        self.cost = cost(query)
+        self.parses = any(field.path for field in fields(query))
+        """Does it ask for fields of JSON payloads?"""
+        self.cuts = _numbers(query) if fields(query) == {VALUE} and not keys(query) else None
+        """Where it asks for nothing but `$value`: the numbers that this is compared with. Two values on the same side
+        of each of them, or equal to it, get the same answer. None: it asks for more."""
+
+
+def _numbers(query: Query) -> frozenset[float]:
+    constants = [each for test in tests(query) for each in _constants(test)]
+    numbers = [each.value for each in constants if each.kind is Kind.NUMBER]
+    return frozenset([number for number in numbers if not isinstance(number, str)])
+
+
+def _constants(test: Test) -> tuple[Constant, ...]:
+    match test:
+        case Compare(_, _, constant):
+            return (constant,)
+        case In(_, constants):
+            return constants
+        case _:  # in canonical form there is no BETWEEN
+            return ()
