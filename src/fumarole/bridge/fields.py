@@ -5,7 +5,7 @@ past 2106 for milliseconds, shortens long names, and ends the connection where a
 every value comes back as it was, and what cannot be read is one message's fault.
 
     MsgPack                   AMQP                     back
-    nil, bool, float          V, t, d                  the same
+    nil, bool, float          V, t, d                  the same; no NaN, no infinity
     int                       l, 64 bits               the same; narrower ones arrive as ints
     str                       S, long string           the same; one that is not UTF-8 becomes bin
     bin                       x, byte array            the same
@@ -21,6 +21,7 @@ In a header block the first two bytes say which properties follow, in the order 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -122,6 +123,13 @@ def _encode_int(value: int, _: int) -> bytes:
     return b"l" + _INT64.pack(value)
 
 
+def _encode_float(value: float, _: int) -> bytes:
+    if not math.isfinite(value):
+        # RabbitMQ cannot read it, and closes the connection of all clients.
+        raise MalformedError(f"a header cannot be {value}: brokers do not take it")
+    return b"d" + _DOUBLE.pack(value)
+
+
 def _encode_array(value: list[Any], depth: int) -> bytes:
     _check_depth(depth + 1)
     body = b"".join([_encode_value(item, depth + 1) for item in value])
@@ -152,7 +160,7 @@ _ENCODERS: Final[dict[type, Callable[[Any, int], bytes]]] = {
     type(None): lambda _, __: b"V",
     bool: lambda value, _: b"t\x01" if value else b"t\x00",
     int: _encode_int,
-    float: lambda value, _: b"d" + _DOUBLE.pack(value),
+    float: _encode_float,
     str: lambda value, _: _long(b"S", value.encode()),
     bytes: lambda value, _: _long(b"x", value),
     list: _encode_array,
