@@ -54,8 +54,11 @@ PURE_MODULES = {
     for name in (
         "calls",
         "curve",
+        "erlang_messages",
+        "erlang_terms",
         "errors",
         "fields",
+        "forms",
         "frames",
         "messages",
         "operations",

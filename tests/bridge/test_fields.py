@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import struct
 from decimal import Decimal
 from typing import Any
 
@@ -29,7 +30,7 @@ SCALARS = (
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | TEXTS
     | st.binary(max_size=20)
     | st.integers(-(2**40), 2**40).map(lambda seconds: Timestamp(seconds, 0))
@@ -67,7 +68,17 @@ def test_what_goes_in_comes_out(properties: dict[str, Any], headers: dict[str, A
 
 
 def test_floats_keep_all_their_bits() -> None:
-    assert decode_properties(encode_properties({}, {"a": 0.1, "b": float("inf")}))[1] == {"a": 0.1, "b": float("inf")}
+    assert decode_properties(encode_properties({}, {"a": 0.1, "b": 1e308}))[1] == {"a": 0.1, "b": 1e308}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_floats_that_would_cost_all_clients_their_connection(value: float) -> None:
+    """RabbitMQ answers with INTERNAL_ERROR. Another broker's are read."""
+    for headers in ({"a": value}, {"a": [{"b": value}]}):
+        with pytest.raises(MalformedError, match="a header cannot be"):
+            encode_properties({}, headers)
+    table = b"\x01ad" + struct.pack(">d", value)
+    assert repr(decode_properties(b"\x20\x00" + struct.pack(">I", len(table)) + table)[1]["a"]) == repr(value)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ from fumarole.bridge.amqp import REPLIES, AmqpOptions, AmqpSide, with_reply
 from fumarole.bridge.calls import Caller, Calls
 from fumarole.bridge.errors import BridgeRefusedError, MalformedError
 from fumarole.bridge.fields import decode_properties
-from fumarole.bridge.messages import check_properties, from_amqp, pack, to_amqp
-from fumarole.bridge.operations import BEHIND, DONE, ERROR, MSG, REPLY, Bind, Call, Flush, Send, Status, Unbind
+from fumarole.bridge.forms import MSGPACK, Form
+from fumarole.bridge.messages import check_properties, to_amqp
+from fumarole.bridge.operations import BEHIND, DONE, ERROR, MSG, REPLY, Bind, Call, Choose, Flush, Send, Status, Unbind
 from fumarole.bridge.patterns import covers
 from fumarole.bridge.xmq_routes import DIRECT, TOPIC, Routes
 from fumarole.bridge.zeromq import Router, RouterOptions
@@ -101,7 +102,9 @@ class Bridge:
         self._call_timer: asyncio.TimerHandle | None = None
         self._pausing: asyncio.Task[None] | None = None
         """Until the broker has caught up, which may be long after the pause."""
-        self.router = Router(options.router, self._receive, options.topics_per_client)
+        self._forms: dict[bytes, Form] = {}
+        """Of clients that do not use MsgPack, while they are connected."""
+        self.router = Router(options.router, self._receive, self._left, options.topics_per_client)
         unique = secrets.token_hex(8)
         amqp_options = AmqpOptions(
             url=options.amqp,
@@ -160,6 +163,20 @@ class Bridge:
         self.counts.refused += 1
         self.router.send(client, ERROR, text.encode(), *(() if identity is None else (identity,)))
 
+    def _left(self, client: bytes) -> None:
+        self._forms.pop(client, None)
+
+    def _use(self, client: bytes, form: Form) -> None:
+        """From now on the client gets messages in this form."""
+        if form is not MSGPACK:
+            self._forms[client] = form
+        elif self._forms:
+            self._forms.pop(client, None)
+
+    def _choose(self, client: bytes, choose: Choose) -> None:
+        self.counts.operations["form"] += 1
+        self._use(client, choose.form)
+
     def _bind(self, client: bytes, bind: Bind) -> None:
         keys = [(DIRECT, bind.direct)] if bind.direct else []
         keys += [(TOPIC, topic) for topic in dict.fromkeys(bind.topics)]
@@ -191,6 +208,7 @@ class Bridge:
     def _send(self, client: bytes, send: Send) -> None:
         self._check_size(send)
         self.counts.operations["send"] += 1
+        self._use(client, send.form)
         property_list = to_amqp(send.properties, send.headers, self.amqp.user)
         self._make_room()
         self.amqp.publish(client, send, property_list, lambda refusal: self._sent(client, refusal))
@@ -227,11 +245,12 @@ class Bridge:
     def _call(self, client: bytes, call: Call) -> None:
         self._check_size(call.send)
         self.counts.operations["call"] += 1
+        self._use(client, call.send.form)
         check_properties(call.send.properties, call.send.headers, self.amqp.user)
         correlation = secrets.token_hex(12)
         message_id = call.send.properties.get("message_id") or correlation
         property_list = with_reply(call.send, self.amqp.options.reply_queue, correlation, message_id)
-        caller = Caller(client, call.identity)
+        caller = Caller(client, call.identity, call.send.form)
         self.calls.open(correlation, caller, call.replies, self._clock() + call.timeout)
 
         def sent(refusal: str | None) -> None:
@@ -289,8 +308,9 @@ class Bridge:
 
     def _status(self, client: bytes, status: Status) -> None:
         self.counts.operations["status"] += 1
-        payload = json.dumps(self.report()).encode()
-        self.router.send(client, REPLY, status.identity, pack(payload, {"content_type": "application/json"}, {}))
+        form = self._forms.get(client, MSGPACK)
+        message = form.pack(json.dumps(self.report()).encode(), "application/json")
+        self.router.send(client, REPLY, status.identity, message)
         self.router.send(client, DONE, status.identity)
 
     _HANDLERS: Final[dict[type, Callable[..., None]]] = {
@@ -300,6 +320,7 @@ class Bridge:
         Call: _call,
         Flush: _flush,
         Status: _status,
+        Choose: _choose,
     }
 
     # From AMQP.
@@ -322,20 +343,27 @@ class Bridge:
         if not clients:
             self.counts.no_route += 1
             return
+        encoded = key.encode()
+        made: dict[str, bytes | None] = {}
+        for client in clients:
+            form = self._forms.get(client, MSGPACK)
+            if form.name not in made:
+                made[form.name] = self._written(form, property_list, body)
+            message = made[form.name]
+            if message is not None and self.router.send(client, MSG, encoded, message):
+                self.counts.delivered += 1
+
+    def _written(self, form: Form, property_list: bytes, body: bytes) -> bytes | None:
+        """The message in a form; None: it cannot be read, or the form has no words for it, and that is counted."""
         try:
-            message = from_amqp(property_list, body)
+            return form.from_amqp(property_list, body)
         except MalformedError:
             self.counts.unreadable += 1
-            return
-        encoded = key.encode()
-        for client in clients:
-            if self.router.send(client, MSG, encoded, message):
-                self.counts.delivered += 1
+            return None
 
     def _reply(self, property_list: bytes, body: bytes) -> None:
         try:
             correlation = decode_properties(property_list)[0].get("correlation_id")
-            message = from_amqp(property_list, body)
         except MalformedError:
             self.counts.unreadable += 1
             return
@@ -344,7 +372,8 @@ class Bridge:
             self.counts.late_replies += 1
             return
         caller, last = known
-        if self.router.send(caller.client, REPLY, caller.identity, message):
+        message = self._written(caller.form, property_list, body)
+        if message is not None and self.router.send(caller.client, REPLY, caller.identity, message):
             self.counts.delivered += 1
         if last:
             self.router.send(caller.client, DONE, caller.identity)

@@ -10,6 +10,7 @@ import heapq
 from typing import Final, NamedTuple
 
 from fumarole.bridge.errors import BridgeRefusedError
+from fumarole.bridge.forms import MSGPACK, Form
 
 MOST_CALLS: Final = 1_000
 """Calls of one client under way."""
@@ -18,10 +19,11 @@ STALE_KEPT: Final = 64
 
 
 class Caller(NamedTuple):
-    """Who asked, and the id that client gave its call."""
+    """The client that asked, the id that it gave its call, and the form in which it wrote it."""
 
     client: bytes
     identity: bytes
+    form: Form = MSGPACK
 
 
 class Calls:

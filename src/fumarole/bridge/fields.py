@@ -5,7 +5,7 @@ past 2106 for milliseconds, shortens long names, and ends the connection where a
 every value comes back as it was, and what cannot be read is one message's fault.
 
     MsgPack                   AMQP                     back
-    nil, bool, float          V, t, d                  the same
+    nil, bool, float          V, t, d                  the same; no NaN, no infinity
     int                       l, 64 bits               the same; narrower ones arrive as ints
     str                       S, long string           the same; one that is not UTF-8 becomes bin
     bin                       x, byte array            the same
@@ -13,15 +13,19 @@ every value comes back as it was, and what cannot be read is one message's fault
     Timestamp (extension -1)  T, whole seconds         the same
     extension 1, five bytes   D, decimal               the same: scale, then a signed 32-bit number
 
+Where narrower types must come back as they were, `decode_properties(…, exact=True)` gives them as `Typed`, which
+`encode_properties` takes as well.
+
 In a header block the first two bytes say which properties follow, in the order of `PROPERTIES`.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgpack import ExtType, Timestamp
 
@@ -57,6 +61,13 @@ _DOUBLE = struct.Struct(">d")
 _DECIMAL = struct.Struct(">Bi")
 
 Fields = dict[str, Any]
+
+
+class Typed(NamedTuple):
+    """A value of a type of AMQP that MsgPack does not have: the letter of the type, and the value."""
+
+    kind: bytes
+    value: Any
 
 
 def encode_properties(properties: Mapping[str, Any], headers: Mapping[Any, Any]) -> bytes:
@@ -112,6 +123,13 @@ def _encode_int(value: int, _: int) -> bytes:
     return b"l" + _INT64.pack(value)
 
 
+def _encode_float(value: float, _: int) -> bytes:
+    if not math.isfinite(value):
+        # RabbitMQ cannot read it, and closes the connection of all clients.
+        raise MalformedError(f"a header cannot be {value}: brokers do not take it")
+    return b"d" + _DOUBLE.pack(value)
+
+
 def _encode_array(value: list[Any], depth: int) -> bytes:
     _check_depth(depth + 1)
     body = b"".join([_encode_value(item, depth + 1) for item in value])
@@ -124,6 +142,16 @@ def _encode_extension(value: ExtType, _: int) -> bytes:
     return b"D" + bytes(value.data)
 
 
+def _encode_typed(value: Typed, _: int) -> bytes:
+    layout = _FIXED.get(value.kind)
+    if layout is None:
+        return _long(value.kind, value.value)
+    try:
+        return value.kind + layout.pack(value.value)
+    except (struct.error, OverflowError):
+        raise MalformedError(f"{_shown(value.value)} does not fit into AMQP's type {value.kind.decode()}") from None
+
+
 def _long(kind: bytes, data: bytes) -> bytes:
     return kind + _UINT32.pack(len(data)) + data
 
@@ -132,13 +160,14 @@ _ENCODERS: Final[dict[type, Callable[[Any, int], bytes]]] = {
     type(None): lambda _, __: b"V",
     bool: lambda value, _: b"t\x01" if value else b"t\x00",
     int: _encode_int,
-    float: lambda value, _: b"d" + _DOUBLE.pack(value),
+    float: _encode_float,
     str: lambda value, _: _long(b"S", value.encode()),
     bytes: lambda value, _: _long(b"x", value),
     list: _encode_array,
     dict: lambda value, depth: b"F" + encode_table(value, depth + 1),
     Timestamp: lambda value, _: b"T" + _INT64.pack(value.seconds),
     ExtType: _encode_extension,
+    Typed: _encode_typed,
 }
 
 
@@ -162,7 +191,7 @@ def _shown(value: object) -> str:
     return repr(value) if isinstance(value, int | float) and abs(value) < 1e20 else f"a {type(value).__name__}"
 
 
-def decode_properties(data: bytes) -> tuple[Fields, Fields]:
+def decode_properties(data: bytes, exact: bool = False) -> tuple[Fields, Fields]:
     """Properties and headers of a property list. Raises MalformedError."""
     flags = int.from_bytes(data[:2], "big")
     properties: Fields = {}
@@ -185,7 +214,7 @@ def decode_properties(data: bytes) -> tuple[Fields, Fields]:
                 properties[name] = Timestamp(_INT64.unpack_from(data, at)[0], 0)
                 at += 8
             else:
-                headers, at = _decode_table(data, at, 1)
+                headers, at = _decode_table(data, at, 1, exact)
     except (struct.error, IndexError) as error:
         raise MalformedError(f"the properties end too early: {error}") from None
     return properties, headers
@@ -204,7 +233,7 @@ def _text(data: bytes) -> str | bytes:
         return data
 
 
-def _decode_table(data: bytes, at: int, depth: int) -> tuple[Fields, int]:
+def _decode_table(data: bytes, at: int, depth: int, exact: bool) -> tuple[Fields, int]:
     _check_depth(depth)
     end = at + 4 + _UINT32.unpack_from(data, at)[0]
     _slice(data, at, end)
@@ -213,19 +242,23 @@ def _decode_table(data: bytes, at: int, depth: int) -> tuple[Fields, int]:
     while at < end:
         after = at + 1 + data[at]
         name: Any = _text(_slice(data, at + 1, after))
-        table[name], at = _decode_value(data, after, depth)
+        table[name], at = _decode_value(data, after, depth, exact)
     return table, at
 
 
-def _decode_value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+def _decode_value(data: bytes, at: int, depth: int, exact: bool) -> tuple[Any, int]:
     kind, at = data[at : at + 1], at + 1
     fixed = _FIXED.get(kind)
     if fixed is not None:
-        return fixed.unpack_from(data, at)[0], at + fixed.size
+        value = fixed.unpack_from(data, at)[0]
+        return Typed(kind, value) if exact and kind not in b"lLd" else value, at + fixed.size
     if kind in b"Sx" and kind:
         end = at + 4 + _UINT32.unpack_from(data, at)[0]
         content = _slice(data, at + 4, end)
-        return (_text(content) if kind == b"S" else content), end
+        if kind == b"x":
+            return content, end
+        text = _text(content)
+        return Typed(kind, text) if exact and isinstance(text, bytes) else text, end
     if kind == b"V":
         return None, at
     if kind == b"t":
@@ -235,20 +268,20 @@ def _decode_value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if kind == b"D":
         return ExtType(DECIMAL, _slice(data, at, at + _DECIMAL.size)), at + _DECIMAL.size
     if kind == b"F":
-        return _decode_table(data, at, depth + 1)
+        return _decode_table(data, at, depth + 1, exact)
     if kind == b"A":
-        return _decode_array(data, at, depth + 1)
+        return _decode_array(data, at, depth + 1, exact)
     raise MalformedError(f"{kind!r} is no type of AMQP")
 
 
-def _decode_array(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
+def _decode_array(data: bytes, at: int, depth: int, exact: bool) -> tuple[list[Any], int]:
     _check_depth(depth)
     end = at + 4 + _UINT32.unpack_from(data, at)[0]
     _slice(data, at, end)
     at += 4
     values = []
     while at < end:
-        value, at = _decode_value(data, at, depth)
+        value, at = _decode_value(data, at, depth, exact)
         values.append(value)
     return values, at
 

@@ -6,6 +6,7 @@
     call, id, exchange, key, message, options       publishes, and gathers replies; options {"replies", "timeout"}
     flush, id                                       answered with `done` when all that came before is in force
     status, id                                      answered with one `reply` in JSON, and `done`
+    form, name                                      messages to this client are written so: msgpack, or erlang
 
 `parse` gives one of these, or raises MalformedError with a sentence for whoever sent it.
 """
@@ -19,9 +20,10 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
+from fumarole.bridge.erlang_messages import is_erlang, unpack_options
 from fumarole.bridge.errors import MalformedError
 from fumarole.bridge.fields import SHORT
-from fumarole.bridge.messages import unpack
+from fumarole.bridge.forms import FORMS, MSGPACK, Form, form_of
 
 MSG: Final = b"msg"
 REPLY: Final = b"reply"
@@ -54,6 +56,8 @@ class Send(NamedTuple):
     payload: bytes
     properties: dict[str, Any]
     headers: dict[Any, Any]
+    form: Form = MSGPACK
+    """In which the client wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +77,20 @@ class Status(NamedTuple):
     identity: bytes
 
 
-Operation = Bind | Unbind | Send | Call | Flush | Status
+class Choose(NamedTuple):
+    form: Form
+
+
+Operation = Bind | Unbind | Send | Call | Flush | Status | Choose
 
 
 def parse(parts: Sequence[bytes], most_topics: int) -> Operation:
     """The operation that these parts are."""
     if not parts:
-        raise MalformedError("an empty message; the first part is bind, unbind, send, call, flush or status")
+        raise MalformedError(f"an empty message; the first part is one of {', '.join(NAMES)}")
     known = _OPERATIONS.get(bytes(parts[0]))
     if known is None:
-        raise MalformedError(
-            f"unknown operation {bytes(parts[0][:40])!r}; there are bind, unbind, send, call, flush, status"
-        )
+        raise MalformedError(f"unknown operation {bytes(parts[0][:40])!r}; there are {', '.join(NAMES)}")
     return known(parts, most_topics)
 
 
@@ -107,20 +113,25 @@ def _keys(verb: str, parts: Sequence[bytes], most: int) -> tuple[str, list[str]]
 def _send(parts: Sequence[bytes], _: int) -> Send:
     if len(parts) != 4:
         raise MalformedError(f"send has four parts, not {len(parts)}: send, exchange, key, message")
-    return Send(text(parts[1], "the exchange"), text(parts[2], "the key"), *unpack(parts[3]))
+    return _message(parts[1], parts[2], parts[3])
 
 
 def _call(parts: Sequence[bytes], _: int) -> Call:
     if len(parts) != 6:
         raise MalformedError(f"call has six parts, not {len(parts)}: call, id, exchange, key, message, options")
     replies, timeout = _options(parts[5])
-    send = Send(text(parts[2], "the exchange"), text(parts[3], "the key"), *unpack(parts[4]))
+    send = _message(parts[2], parts[3], parts[4])
     return Call(identity(parts), send, replies, timeout)
+
+
+def _message(exchange: bytes, key: bytes, message: bytes) -> Send:
+    form = form_of(message)
+    return Send(text(exchange, "the exchange"), text(key, "the key"), *form.unpack(message), form)
 
 
 def _options(part: bytes) -> tuple[int | None, float]:
     try:
-        options = msgpack.unpackb(part) if part else {}
+        options = unpack_options(part) if is_erlang(part) else msgpack.unpackb(part) if part else {}
     except (ValueError, TypeError, msgpack.UnpackException):
         options = None
     if type(options) is not dict or not options.keys() <= {"replies", "timeout"}:
@@ -148,6 +159,14 @@ def _status(parts: Sequence[bytes], _: int) -> Status:
     return Status(identity(parts))
 
 
+def _form(parts: Sequence[bytes], _: int) -> Choose:
+    name = bytes(parts[1]) if len(parts) == 2 else b""
+    form = next((form for form in FORMS.values() if form.name.encode() == name), None)
+    if form is None:
+        raise MalformedError(f"form has the name of a form: {' or '.join(FORMS)}")
+    return Choose(form)
+
+
 def text(part: bytes, what: str) -> str:
     """A name or key: UTF-8, and as short as AMQP wants it."""
     if len(part) > SHORT:
@@ -165,4 +184,6 @@ _OPERATIONS: Final[dict[bytes, Callable[[Sequence[bytes], int], Operation]]] = {
     b"call": _call,
     b"flush": _flush,
     b"status": _status,
+    b"form": _form,
 }
+NAMES: Final = [name.decode() for name in _OPERATIONS]

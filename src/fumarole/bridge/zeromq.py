@@ -69,12 +69,20 @@ Receive = Callable[[bytes, list[bytes]], None]
 class Router:
     """`open`, then `receive(client, parts)` is called for each message until `close`."""
 
-    def __init__(self, options: RouterOptions, receive: Receive, most_topics: int = 1_024) -> None:
+    def __init__(
+        self,
+        options: RouterOptions,
+        receive: Receive,
+        left: Callable[[bytes], None] = lambda _: None,
+        most_topics: int = 1_024,
+    ) -> None:
+        """`left(client)` is called when a client is not connected any more."""
         part = options.payload + REST
         self.limits = MessageLimits(part, part + TOPIC * (most_topics + 4), max(MOST_PARTS, most_topics + 4))
         self.options = options
         self.waiting = options.waiting
         self.receive = receive
+        self._left = left
         self.paused = False
         self.endpoint = ""
         self.gone = 0
@@ -149,6 +157,7 @@ class Router:
         self._connections.discard(connection)
         if self._clients.get(connection.identity) is connection:
             del self._clients[connection.identity]
+            self._left(connection.identity)
         self.hold(connection, 0)
 
     def cut_off(self, connection: Connection, reason: str) -> None:

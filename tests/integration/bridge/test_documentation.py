@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fumarole.bridge import BlockingBridgeClient, BridgeClient, operations
+from fumarole.bridge.erlang_messages import TYPES
 from fumarole.bridge.fields import PROPERTIES
 from fumarole.bridge.link import HOP, PREFIX, PRIVATE
 from tests.docs.test_docs import rows
@@ -77,6 +78,13 @@ def test_every_operation_and_answer_is_in_the_tables() -> None:
 def test_every_property_is_named() -> None:
     section = PAGE.partition("## Properties and headers")[2].partition("\n## ")[0]
     assert all(f"`{name}`" in section for name in PROPERTIES if name != "headers")
+
+
+def test_every_type_of_erlang_is_named() -> None:
+    section = PAGE.partition("### In Erlang")[2].partition("\n### ")[0]
+    assert all(f"`{name}`" in section for name in TYPES)
+    fields = re.findall(r"'P_basic', (.*?)\}", section, re.DOTALL)[0].split(",")
+    assert [field.strip().lower() for field in fields] == [name.replace("_", "") for name in PROPERTIES]
 
 
 def test_every_method_of_both_clients_is_in_the_table() -> None:
