@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.pxd src/fumarole/core/index.py) \
 	src/fumarole/protocols/kubemq.proto
+QUICK := core exchange protocols sessions cluster fastpath store config bridge
 EXTRAS := fast kubemq bridge
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
@@ -35,6 +36,9 @@ cluster: setup ## three nodes with the demonstration spread over them; kill one 
 test: ## every check and every test
 	@$(MAKE) -j 3 setup-test check
 	@$(BIN)/pytest -q -n 2
+
+quick: setup ## the tests that start nothing, with a fifth of the random examples: under a minute
+	@$(BIN)/pytest -q -n 2 --hypothesis-profile=quick tests/test_layers.py $(QUICK:%=tests/%)
 
 check: setup .venv/.pipeline ## format, lint, types, layers
 	@$(BIN)/ruff format --check .

@@ -75,6 +75,8 @@ class Readings(NamedTuple):
     rooms: int = 1
     rate: int = 0
     window: int = 20_000
+    tested: int = 0
+    """1: subscribers ask for values above a bound too, and all are."""
 
 
 class Heard(msgspec.Struct, frozen=True):

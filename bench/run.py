@@ -37,6 +37,7 @@ CLAIMS = (
     "kubemq",
     "readings",
     "queries",
+    "filters",
     "durable",
     "recorder",
     "live",

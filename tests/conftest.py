@@ -10,6 +10,7 @@ from fumarole.fastpath.engine import PLAIN, Engine, compiled
 
 # The same examples in every run. Others: pytest --hypothesis-profile=default
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.load_profile("ci")
 
 # Who is started in the background by a shell has Ctrl-C ignored, by nohup SIGHUP; so would each process that a test

@@ -1,12 +1,12 @@
 /* readings: producers and subscribers of the MsgPack door.
  *
  *   readings --port PORT [--readings 100000] [--producers 1] [--connections 1] [--subscribers 1] [--rooms 1]
- *            [--rate 0] [--window 20000] [--patience 10]
+ *            [--rate 0] [--window 20000] [--patience 10] [--tested 0]
  *
- * Producer p is in room p % rooms, and says so with its first reading; subscriber s asks for room s % rooms. Then the
- * readings go out, producer after producer, each with the time as its value: so many a second, or (rate 0) as many as
- * are taken while no more than `window` are under way. Every subscriber must hear every reading of its room once, those
- * of one producer in order. Prints one line of JSON: seconds, readings published and delivered, and p50, p95 and p99 from publishing to
+ * Producer p is in room p % rooms, and says so with its first reading; subscriber s asks for room s % rooms, and (tested
+ * 1) for values from 0 on, which all are. Then the readings go out, producer after producer, each with the time as its
+ * value: so many a second, or (rate 0) as many as are taken while no more than `window` are under way. Every subscriber
+ * must hear every reading of its room once, those of one producer in order. Prints one line of JSON: seconds, readings published and delivered, and p50, p95 and p99 from publishing to
  * hearing in microseconds.
  */
 #define _GNU_SOURCE
@@ -36,8 +36,8 @@ typedef struct {
   double *last; /* value of each producer */
 } Subscriber;
 
-static struct { long port, readings, producers, connections, subscribers, rooms, rate, window, patience; } options = {
-    0, 100000, 1, 1, 1, 1, 0, 20000, 10};
+static struct { long port, readings, producers, connections, subscribers, rooms, rate, window, patience, tested; } options = {
+    0, 100000, 1, 1, 1, 1, 0, 20000, 10, 0};
 static Subscriber *subscribers;
 static struct pollfd *listening;
 static int *publishers;
@@ -126,7 +126,7 @@ static size_t put_text(byte *at, const char *text) {
 static void subscribe(long s) {
   char query[64];
   byte said[80];
-  snprintf(query, sizeof query, "Room = '%ld'", s % options.rooms);
+  snprintf(query, sizeof query, "Room = '%ld'%s", s % options.rooms, options.tested ? " AND $value >= 0" : "");
   subscribers[s].last = calloc((size_t)options.producers, sizeof *subscribers[s].last);
   subscribers[s].socket = dial_silently((int)options.port, (double)options.patience);
   say(subscribers[s].socket, (char *)said, put_text(said, query));
@@ -225,13 +225,14 @@ int main(int count, char **words) {
   static const struct option known[] = {
       {"port", 1, 0, 0},        {"readings", 1, 0, 1}, {"producers", 1, 0, 2}, {"connections", 1, 0, 3},
       {"subscribers", 1, 0, 4}, {"rooms", 1, 0, 5},    {"rate", 1, 0, 6},      {"window", 1, 0, 7},
-      {"patience", 1, 0, 8},    {0, 0, 0, 0}};
+      {"patience", 1, 0, 8},    {"tested", 1, 0, 9},   {0, 0, 0, 0}};
   long *given[] = {&options.port,  &options.readings, &options.producers, &options.connections, &options.subscribers,
-                   &options.rooms, &options.rate,     &options.window,    &options.patience};
+                   &options.rooms, &options.rate,     &options.window,    &options.patience,
+                   &options.tested};
   int which, place = 0;
   while ((which = getopt_long(count, words, "", known, &place)) != -1) {
     if (which == '?') return CANNOT;
-    *given[which] = number(known[place].name, optarg, which == 6 ? 0 : 1);
+    *given[which] = number(known[place].name, optarg, which == 6 || which == 9 ? 0 : 1);
   }
   if (options.port == 0) end_with(CANNOT, "readings --port PORT [options]: see the head of readings.c");
   if (options.rate == 0 && options.connections != 1) end_with(CANNOT, "without --rate there is one connection");

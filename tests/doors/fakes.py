@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fumarole.doors.closing import Closing
 from fumarole.doors.pump import Pump
 from fumarole.doors.stream import client_policies
 from fumarole.fastpath.engine import Engine
@@ -107,7 +106,7 @@ class FakeDoor:
         session = NatsSession(self.desk.node, Peer("127.0.0.1", 4222, "127.0.0.1"), self.desk.now, self.pump)
         make = self.desk.engine.nats_reader
         self.pump._transport = self.transport
-        self.pump.begin(session, reader or (session if make is None else make(session)), Closing())
+        self.pump.begin(session, reader or (session if make is None else make(session)))
         return session
 
     def say(self, data: bytes) -> None:

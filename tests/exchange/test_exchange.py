@@ -3,7 +3,7 @@ import weakref
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fumarole.core.publication import Publication
@@ -15,6 +15,7 @@ from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from tests.conformance.tables import RECEIVED, RECEIVERS
 from tests.core.strategies import patterns, topics
 from tests.exchange.fakes import Listener
+from tests.random_examples import examples
 
 
 def subscribe(
@@ -261,7 +262,7 @@ actions = st.lists(
 
 
 @pytest.mark.parametrize("name", ["plain", "compiled"])
-@settings(max_examples=150)
+@examples(150)
 @given(actions)
 def test_plans_never_outlive_a_change(name: str, steps: list[tuple[str, object, object]]) -> None:
     """Whatever came and went since a plan was made, it reaches exactly those whose pattern matches now."""

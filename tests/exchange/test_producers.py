@@ -3,7 +3,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -19,6 +19,7 @@ from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
 from fumarole.fastpath.engine import Engine
 from tests.exchange.fakes import Listener
+from tests.random_examples import examples
 
 A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
 
@@ -335,7 +336,7 @@ class Sets(RuleBasedStateMachine):
 
 
 TestSets = Sets.TestCase
-TestSets.settings = settings(max_examples=150, stateful_step_count=30)
+TestSets.settings = examples(150, stateful_step_count=30)
 
 DEAR = " OR ".join(f"None MATCHES 'x{number}'" for number in range(LOOKED_AT_ONCE // COST_OF_MATCHES))
 """True of nobody, and so much work that producers are looked at one at a time."""
@@ -409,7 +410,7 @@ class SetsBitByBit(Sets):
 
 
 TestSetsBitByBit = SetsBitByBit.TestCase
-TestSetsBitByBit.settings = settings(max_examples=150, stateful_step_count=30)
+TestSetsBitByBit.settings = examples(150, stateful_step_count=30)
 
 
 def test_whoever_stands_for_more_gets_more(exchange: Exchange) -> None:

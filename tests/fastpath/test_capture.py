@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fumarole.core.limits import Limits
 from fumarole.fastpath import capture
 from fumarole.protocols import columns, nats
+from tests.random_examples import examples
 
 LIMITS = Limits(control_line=200)
 
@@ -84,7 +85,7 @@ def run(
     return events, batches
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 @given(
     streams,
     st.lists(st.integers(0, 4_000), max_size=6),
@@ -122,7 +123,7 @@ def test_the_longest_line(length: int, end: str) -> None:
             assert (taken.rows, protocol.close_expected()) == (is_allowed, not is_allowed)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(streams, st.integers(0, 400))
 @example(b"MSG a 1 2\r\n-0\r\nMSG a 2 4\r\n21.5\r\n", 28)
 def test_another_goes_on_where_one_has_left(stream: bytes, cut: int) -> None:

@@ -7,7 +7,7 @@ be the same.
 
 import json
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fumarole.core.limits import Limits
@@ -16,6 +16,7 @@ from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from tests.desk import Client, Desk
+from tests.random_examples import examples
 
 CLIENTS = 4
 LIMITS = Limits(control_line=200, payload=300, consumers_per_connection=20)
@@ -121,7 +122,7 @@ def play(engine: Engine, rule: NamespaceRules, steps: list[tuple[int, bytes, int
     return seen
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(rules, st.lists(step, max_size=12))
 @example(NamespaceRules(), [(0, b"SUB a 1\r\nPUB a 2\r\nhi\r\nPUB a 300\r\n" + b"x" * 300 + b"\r\n", 4_000_000_004)])
 @example(NamespaceRules(), [(0, b"SUB a 1\r\n", 0), (0, b"UNSUB 1 2\r\n" + b"PUB a 1\r\nx\r\n" * 4, 0)])
@@ -140,7 +141,7 @@ wide = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     rules,
     st.lists(st.tuples(st.integers(0, 2), wide, st.just(0)), min_size=1, max_size=4),
@@ -154,7 +155,7 @@ def test_the_same_bytes_out_of_many_in_a_row(
     assert play(fast, rule, subscriptions + steps) == play(PLAIN, rule, subscriptions + steps)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     rules,
     st.lists(st.tuples(st.integers(0, 2), wide, st.just(0)), min_size=1, max_size=6),

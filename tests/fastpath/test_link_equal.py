@@ -7,7 +7,7 @@ every counter must be the same.
 
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fumarole.cluster.cluster import Cluster
@@ -21,6 +21,7 @@ from fumarole.sessions.stream import State
 from tests.desk import Desk
 from tests.fastpath.test_equal import CLIENTS, LIMITS, pattern, pieces, rules
 from tests.fastpath.test_equal import step as client_step
+from tests.random_examples import examples
 
 NOBODY = Identity("nobody", "test", "0", 1)
 
@@ -152,7 +153,7 @@ def play(engine: Engine, rule: NamespaceRules, steps: list[tuple[str, Any]]) -> 
     return [*seen, table.seen()]
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(rules, st.lists(step, max_size=14))
 @example(
     NamespaceRules(),

@@ -9,7 +9,7 @@ import struct
 from typing import Any
 
 import msgpack
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fumarole.core.limits import Limits
@@ -18,6 +18,7 @@ from fumarole.exchange.outbox import Overflow
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from tests.desk import Desk, MsgPackClient
 from tests.fastpath.test_equal import pieces
+from tests.random_examples import examples
 
 PUBLISHERS = 2
 IDENTITIES = [f"2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e6{n}" for n in range(3)]
@@ -114,7 +115,7 @@ FIRST = msgpack.packb([IDENTITIES[0], {"Room": "410"}, 1])
 USUAL = msgpack.packb([IDENTITIES[0], {}, 21.5])
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(rules, st.lists(step, max_size=8))
 @example(
     NamespaceRules(), [(0, FIRST + USUAL * 3, 0), (0, USUAL * 3, 0), (0, USUAL[:20], 1), (0, USUAL[20:] + USUAL, 1)]

@@ -4,11 +4,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fumarole.core.query.tree import Value
 from fumarole.store.producers import FILE, Damaged, Gone, Kept, ProducerStore, StoreError
+from tests.random_examples import examples
 
 A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
 
@@ -68,7 +69,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(CHANGES, max_size=4))
 def test_it_is_what_a_dictionary_would_be(
     tmp_path_factory: pytest.TempPathFactory, transactions: list[list[tuple[str, str, dict[str, Value] | None]]]

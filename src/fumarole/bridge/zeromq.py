@@ -263,14 +263,12 @@ class Router:
 
 def _curve(key: Path, clients: Path | None) -> Callable[[], Mechanism]:
     """Raises CannotBridgeError."""
-    from zmq.utils import z85
-
-    from fumarole.bridge.keys import read_key_pair, read_public_keys
+    from fumarole.bridge.keys import decode_key, read_key_pair, read_public_keys
 
     try:
         from fumarole.bridge.curve import CurveKeys, CurveMechanism
     except ModuleNotFoundError as error:
         raise CannotBridgeError(f"CURVE needs {error.name}, which is not installed: pip install pynacl") from None
-    public, secret = map(z85.decode, read_key_pair(key))
+    public, secret = map(decode_key, read_key_pair(key))
     keys = CurveKeys(public, secret, None if clients is None else read_public_keys(clients))
     return lambda: CurveMechanism(keys)

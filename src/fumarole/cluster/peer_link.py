@@ -178,6 +178,7 @@ class PeerLink:
             read_size=self._read_size,
             write_chunk=WRITE_CHUNK,
             rest_chunk=WRITE_CHUNK,
+            closing=LinkClosing,
             cut=_cut,
             release=lambda _: None,
         )
@@ -266,12 +267,7 @@ class PeerConnection:
             self.lane = cluster.accepted(pump, host, self._link.is_guarded or not host or is_loopback(host))
         make = self._link.make_reader
         is_plain = transport.get_extra_info("sslcontext") is None
-        pump.begin(
-            self.lane,
-            self.lane if make is None else make(self.lane),
-            LinkClosing(self.lane),
-            self.descriptor if is_plain else -1,
-        )
+        pump.begin(self.lane, self.lane if make is None else make(self.lane), self.descriptor if is_plain else -1)
 
     def disconnected(self, pump: Pump) -> None:  # noqa: ARG002
         self._link.disconnected(self)

@@ -78,6 +78,8 @@ class Policies(NamedTuple):
     """Bytes that the transport gets at a time: more than what a read becomes on its way out."""
     rest_chunk: int
     """The same where outboxes are written to the socket, and the transport only gets what it did not take."""
+    closing: Callable[[Any], Closing]
+    """How the connection of this session ends."""
     cut: Callable[[Any], None]
     """Ends a session whose outbox has overflowed."""
     release: Callable[[Any], None]
@@ -98,7 +100,7 @@ class Pump(asyncio.BufferedProtocol):
         self._turns = TurnTaking()
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.session: Session = cast(Session, None)
-        self.closing: Closing = cast(Closing, None)
+        self._closing: Closing | None = None
         self._reader: Reader = cast(Reader, None)
         self._outbox: Outbox = cast(Outbox, None)
         self._descriptor = -1
@@ -193,11 +195,17 @@ class Pump(asyncio.BufferedProtocol):
 
     # What the owner calls.
 
-    def begin(self, session: Session, reader: Reader, closing: Closing, descriptor: int = -1) -> None:
+    @property
+    def closing(self) -> Closing:
+        """How this connection ends. Made when it is needed: most connections are open."""
+        if self._closing is None:
+            self._closing = self._policies.closing(self.session)
+        return self._closing
+
+    def begin(self, session: Session, reader: Reader, descriptor: int = -1) -> None:
         """The connection has its session. `descriptor` is its socket's; -1 where TLS is between it and the outbox."""
         self.session = session
         self._reader = reader
-        self.closing = closing
         self._descriptor = descriptor
         self.adopt(session.outbox)
         self._hears = True

@@ -72,6 +72,7 @@ def client_policies(node: Node) -> Policies:
         read_size=READ_SIZE,
         write_chunk=WRITE_CHUNK,
         rest_chunk=REST_CHUNK,
+        closing=lambda _: Closing(),
         cut=SlowConsumers(node).cut,
         release=release,
     )
@@ -198,7 +199,7 @@ class StreamDoor(ABC):
         peer = Peer(self.address[0], self.address[1], address, secure)
         session = self.session(peer, asyncio.get_running_loop().time(), pump)
         reader: Reader = session if self._make_reader is None else self._make_reader(session)
-        pump.begin(session, reader, Closing(), -1 if secure else transport.get_extra_info("socket").fileno())
+        pump.begin(session, reader, -1 if secure else transport.get_extra_info("socket").fileno())
         if secure and self.greets:
             pump.upgrade()
             self._start(self._begin_tls(pump, transport))

@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
@@ -27,6 +27,7 @@ from tests.conformance.messages import MESSAGE_CASES, Sent
 from tests.conformance.queries import CASES
 from tests.core.query import messages
 from tests.core.query.strategies import keys, metadata, queries, values
+from tests.random_examples import examples
 
 
 def is_empty(index: QueryIndex) -> bool:
@@ -210,7 +211,7 @@ class Changes(RuleBasedStateMachine):
 
 
 TestChanges = Changes.TestCase
-TestChanges.settings = settings(max_examples=40, stateful_step_count=20)
+TestChanges.settings = examples(40, stateful_step_count=20)
 
 
 def test_add_at_random_remove_at_random_nothing_is_left() -> None:

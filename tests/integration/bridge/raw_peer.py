@@ -26,7 +26,8 @@ class RawPeer:
         self.socket = socket.create_connection((host, int(port)), timeout=10)
         if hello is not None:
             self.socket.sendall(hello)
-            self.read(64 + 2 + 28)
+            self.read(64)
+            self.read(self.read(2)[1])
 
     def __enter__(self) -> Self:
         return self
