@@ -12,7 +12,7 @@ EXTRAS := fast kubemq bridge
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 
-.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick dist dist-test bench soak fuzz lock clean java others containers
+.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick dist dist-test bench soak fuzz lock clean java others containers docs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -52,6 +52,11 @@ dist: setup ## sdist and wheels, into dist; with PYTHON=python3.13 the wheel of 
 dist-test: dist ## what dist has, installed in environments of its own, one for each extra, and run
 	@$(BIN)/pytest -q -m dist tests/packaging
 
+docs: setup .venv/.pipeline build/docs-env/.installed ## the documentation as a site: build/site/index.html
+	@scripts/step "Gathering the pages" $(BIN)/python -m scripts.site build/docs
+	@scripts/step "Building the site" build/docs-env/bin/zensical build --strict
+	@echo "  build/site/index.html"
+
 bench: setup-test ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
 
@@ -70,6 +75,8 @@ lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, 
 	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --extra all \
 		--constraint requirements.lock --universal --python-version 3.11 --generate-hashes --upgrade --no-annotate \
 		--custom-compile-command "make lock" -o requirements-pipeline.lock
+	@scripts/step "Choosing versions for the documentation" $(BIN)/uv pip compile --group docs --universal \
+		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" -o requirements-docs.lock
 	@for version in $(KUBEMQ_CLIENTS); do echo kubemq==$$version | scripts/step "Choosing versions for kubemq $$version" \
 		$(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
 		--custom-compile-command "make lock" -o $(KUBEMQ_TESTS)/requirements-$$version.lock || exit 1; done
@@ -111,6 +118,13 @@ others: | java
 
 containers: | others
 	@scripts/debian-packages container
+
+# What makes a site of the documentation.
+
+build/docs-env/.installed: requirements-docs.lock | .venv/.packages
+	@scripts/step "Making an environment for the documentation" $(BIN)/uv venv --clear --python $(BIN)/python build/docs-env
+	@scripts/step "Fetching zensical and mkdocstrings" scripts/packages build/docs-env $<
+	@touch $@
 
 # Clients of KubeMQ, each with the packages it wants, to be tried by the tests.
 

@@ -1,4 +1,4 @@
-"""The Python examples of README and docs/reference/metadata.md, run against a real broker."""
+"""The Python examples of README and docs/how-to/readings.md, run against a real broker."""
 
 import doctest
 import re
@@ -60,7 +60,7 @@ def test_the_msgpack_lines_of_readme(addresses: list[str]) -> None:
 
 
 def test_sensor_and_subscriber_of_the_metadata_page(addresses: list[str]) -> None:
-    sensor, subscriber = examples("docs/reference/metadata.md")
+    sensor, subscriber = examples("docs/how-to/readings.md")
     run(sensor, addresses)
     listens = f"import signal\nsignal.alarm(3)\n{subscriber.replace('print(value)', 'print(value, flush=True)')}"
     done = subprocess.run(
