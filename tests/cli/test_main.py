@@ -22,7 +22,7 @@ from fumarole.server.credentials import token_digest, verify_password
 from tests.cli.commands import CommandLine
 from tests.client.brokers import BrokerProcess
 
-COMMANDS = {each.name: each for each in cli.COMMANDS}
+COMMANDS = {name: cli.load(name) for name in cli.NAMES}
 
 
 def test_serve_has_the_flags_of_the_configuration() -> None:

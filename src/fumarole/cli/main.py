@@ -1,58 +1,58 @@
-"""The command line: `fumarole COMMAND …`. Each command has a file named like it; see docs/reference/command-line.md."""
+"""The command line: `fumarole COMMAND …`. Each command has a file named like it; see docs/reference/command-line.md.
+
+A command's file is imported when the command is asked for, or when help lists it.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
-from typer.main import get_command
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
 from fumarole import __version__
-from fumarole.cli import (
-    bench,
-    bridge,
-    bridge_status,
-    cluster_status,
-    config_check,
-    demo,
-    password,
-    producer_forget,
-    producers,
-    pub,
-    query_explain,
-    record,
-    reply,
-    request,
-    serve,
-    stats,
-    sub,
-    token,
-)
-from fumarole.cli import pipeline as jobs
 from fumarole.cli.command import Command
 from fumarole.cli.terminal import MISUSED, fail, standard_streams
 from fumarole.core.packages import explained
 
-COMMANDS = (
-    *(serve.serve, demo.demo, bridge.bridge, bridge_status.status, config_check.check, password.password, token.token),
-    *(pub.pub, sub.sub, request.request, reply.reply),
-    *(stats.stats, producers.producers, producer_forget.forget, query_explain.explain, cluster_status.status),
-    *(bench.bench, record.record, *jobs.COMMANDS),
+NAMES = (
+    *("serve", "demo", "password", "token", "bridge", "bridge status", "config check"),
+    *("pub", "sub", "request", "reply"),
+    *("stats", "producers", "producer forget", "query explain", "cluster status", "bench", "record"),
+    *("pipeline replay", "pipeline verify", "pipeline run", "pipeline rollup", "pipeline enrich", "pipeline gaps"),
+    *("pipeline traffic", "pipeline balance", "pipeline whatif", "pipeline sql", "pipeline report", "pipeline demo"),
+    "pipeline compact",
 )
 GROUPS = {
-    "bridge": ("Broker", bridge.bridge.help),
+    "bridge": ("Broker", ""),
     "config": ("Broker", "Look at a configuration."),
     "cluster": ("Observation", "Look at a cluster."),
     "producer": ("Observation", "Deal with one producer."),
     "query": ("Observation", "Look at a query."),
     "pipeline": ("Archive", "Work with an archive."),
 }
-"""Commands that have others below them: the panel and the help of each."""
+"""Commands that have others below them: the panel of each, and the help of each that is no command itself."""
+
+
+def load(name: str) -> Command:
+    """The command of this name, from its file."""
+    place = name.replace("pipeline ", "pipeline.").replace(" ", "_")
+    found = vars(import_module(f"fumarole.cli.{place}")).values()
+    return next(each for each in found if isinstance(each, Command) and each.name == name)
 
 
 class Tree(TyperGroup):
-    """`serve` gets its many options only when it is really asked for. A package that is missing ends a command."""
+    """Commands that are built when they are asked for. A package that is missing ends a command."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        inner = f"{self.name} " if self.name in GROUPS else ""
+        below = [name.removeprefix(inner).partition(" ")[0] for name in NAMES if name.startswith(inner)]
+        alone = [name for name in below if inner or name not in GROUPS]
+        self._inner = inner
+        self.commands = dict.fromkeys(alone if inner else [*alone, *GROUPS])  # type: ignore[assignment] # see get_command
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -62,16 +62,22 @@ class Tree(TyperGroup):
                 raise
             fail(sentence, MISUSED)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and command.callback is not None and name == "serve":
-            from fumarole.cli.serve_options import serve_with_settings
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """What help lists of a command: its name, its panel, its first line."""
+        if cmd_name not in self.commands:
+            return None
+        name = self._inner + cmd_name
+        if name in NAMES:
+            command = load(name)
+            panel, text = command.panel, command.help
+        else:
+            panel, text = GROUPS[name]
+        return TyperCommand(cmd_name, help=text, rich_help_panel=panel)
 
-            full = typer.Typer(add_completion=False)
-            _add(full, serve.serve, serve_with_settings(serve.serve.run))
-            command = get_command(full)
-            command.name = name
-        return name, command, rest
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands:
+            return super().resolve_command(ctx, args)  # which fails, with what may have been meant
+        return args[0], _whole(self._inner + args[0]), args[1:]
 
 
 app = typer.Typer(
@@ -83,26 +89,26 @@ app = typer.Typer(
 )
 
 
-def _add(to: typer.Typer, command: Command, run: Any = None) -> None:
-    last_word = command.name.split()[-1]
-    to.command(last_word, help=command.help, epilog=command.epilog, rich_help_panel=command.panel)(run or command.run)
+def _whole(name: str) -> Any:
+    """A command with its options. `serve` has one for each setting."""
+    command = load(name) if name in NAMES else None
+    if name in GROUPS:
+        group = typer.Typer(cls=Tree, name=name, no_args_is_help=command is None, help=GROUPS[name][1])
+        if command is not None:
+            group.callback(invoke_without_command=True, help=command.help, epilog=command.epilog)(command.run)
+        return get_group(group)
+    assert command is not None
+    run = command.run
+    if name == "serve":
+        from fumarole.cli.serve_options import serve_with_settings
 
-
-def _grow() -> None:
-    groups = {name: typer.Typer(no_args_is_help=name != "bridge", help=text) for name, (_, text) in GROUPS.items()}
-    for name, group in groups.items():
-        app.add_typer(group, name=name, rich_help_panel=GROUPS[name][0])
-    for each in COMMANDS:
-        first, _, rest = each.name.partition(" ")
-        if rest:
-            _add(groups[first], each)
-        elif first in groups:
-            groups[first].callback(invoke_without_command=True, help=each.help, epilog=each.epilog)(each.run)
-        else:
-            _add(app, each)
-
-
-_grow()
+        run = serve_with_settings(run)
+    alone = typer.Typer(add_completion=False)
+    last_word = name.rsplit(maxsplit=1)[-1]
+    alone.command(last_word, help=command.help, epilog=command.epilog, rich_help_panel=command.panel)(run)
+    whole = get_command(alone)
+    whole.name = last_word
+    return whole
 
 
 def _version(wanted: bool) -> None:
