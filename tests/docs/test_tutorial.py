@@ -56,7 +56,9 @@ class Terminal:
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fumarole "$@"\n')
         program.chmod(0o755)
-        (program.parent / "python").symlink_to(sys.executable)
+        python = program.parent / "python"  # no link: where it stands is how Python finds its packages
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
         path = f"{program.parent}:{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "FUMAROLE_SERVERS": url}
 
