@@ -284,18 +284,14 @@ class StandingJob:
         watermark = self.state.newest - microseconds(self._lateness)
         at = sf.unix_micros("time")
         seen = Observation()
-        laid_out = (
-            described.select(*self._readings.names)
-            .observe(
-                seen,
-                sf.count(sf.lit(1)).alias("rows"),
-                sf.coalesce(sf.min(at), sf.lit(0)).alias("first"),
-                sf.coalesce(sf.max(at), sf.lit(0)).alias("last"),
-                sf.count_if(at < sf.lit(watermark)).alias("late"),
-                (sf.count_if(~sf.col("fits")) if self._payloads.declared else sf.lit(0)).alias("unfit"),
-            )
-            .withColumns({"date": utc_date(sf.col("time")), "hour": utc_hour(sf.col("time"))})
-        )
+        laid_out = described.observe(
+            seen,
+            sf.count(sf.lit(1)).alias("rows"),
+            sf.coalesce(sf.min(at), sf.lit(0)).alias("first"),
+            sf.coalesce(sf.max(at), sf.lit(0)).alias("last"),
+            sf.count_if(at < sf.lit(watermark)).alias("late"),
+            (sf.count_if(~sf.col("fits")) if self._payloads.declared else sf.lit(0)).alias("unfit"),
+        ).withColumns({"date": utc_date(sf.col("time")), "hour": utc_hour(sf.col("time"))})
         laid_out.write.partitionBy("date", "hour").parquet(spark_path(self.log.root.uri(READINGS, name)))
         counted = seen.get
         folder = Folder(table=READINGS, name=name, rows=counted["rows"], first=counted["first"], last=counted["last"])
