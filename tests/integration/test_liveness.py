@@ -179,4 +179,4 @@ def test_each_namespace_has_its_grammar(brokers: Brokers, engine_name: str, gram
         if grammar == "channel":
             assert heard == "MSG ü/λ.x 1 ü 2\r\nhi\r\nPONG\r\n".encode()
         else:
-            assert heard.count(b"-ERR 'Invalid") == 2
+            assert heard.count(b": Invalid") == 2

@@ -16,7 +16,8 @@ def test_messages_without_metadata(spark: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", [READINGS_SCHEMA, StructType(MESSAGES.fields).add("Region", "string"), StructType().add("x", "string")]
+    "schema",
+    [READINGS_SCHEMA, StructType(list(MESSAGES.fields)).add("Region", "string"), StructType().add("x", "string")],
 )
 def test_frames_that_can_be_asked(spark: object, schema: StructType) -> None:
     pipeline.where("Region = 'usa' or Status = 'x'", schema)

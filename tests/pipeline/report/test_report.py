@@ -107,7 +107,7 @@ def test_labels() -> None:
 
 def test_subtrees_that_begin_with_an_underscore(spark: SparkSession, tmp_path: Path) -> None:
     Recorder(tmp_path).seal([message(number, "_INBOX.a", None) for number in range(5)])
-    assert "_INBOX" in plots.rates(gather(spark, Part(str(tmp_path))))
+    assert "_INBOX" in plots.rates(gather(spark, Part(str(tmp_path), topic="_INBOX.>")))
 
 
 def test_values_further_apart_than_a_number_can_say() -> None:

@@ -54,6 +54,7 @@ def frames(spark: SparkSession, readings: list[Reading], changes: list[Change]) 
             bytearray(b"1"),
             None,
             [tuple(each[n] for n in names) for each in typed(own)] or None,
+            None,
             "r",
             1,
             number,
