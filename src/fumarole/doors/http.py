@@ -47,7 +47,7 @@ class HttpDoor(StreamDoor):
         self.service = HttpService(
             node=node,
             settings=settings,
-            router=api.router(files, settings.off),
+            router=api.router(files, node.version, settings.off),
             slices=slices,
             wall=time.time,
             date=self._now,

@@ -251,16 +251,16 @@ def _chunk_size(line: bytes) -> int:
 def parse_head(text: bytes) -> Head:
     """A head, its empty line included. Raises Refused."""
     line, *lines = text[:-4].split(b"\r\n")
+    if len(line) > LONGEST_LINE:
+        raise Refused(414, f"the request line is longer than {LONGEST_LINE} bytes")
+    if len(text) - len(line) > LONGEST_FIELDS + 4:
+        raise Refused(431, f"the header fields are longer than {LONGEST_FIELDS} bytes")
     found = _REQUEST_LINE.fullmatch(line)
     if found is None:
         raise Refused(400, "the first line of a request is METHOD TARGET HTTP/1.1")
     method, target, major, minor = (word.decode("ascii") for word in found.groups())
     if major != "1":
         raise Refused(505, f"HTTP/{major}.{minor} is not spoken here, HTTP/1.1 is")
-    if len(line) > LONGEST_LINE:
-        raise Refused(414, f"the request line is longer than {LONGEST_LINE} bytes")
-    if len(text) - len(line) > LONGEST_FIELDS + 4:
-        raise Refused(431, f"the header fields are longer than {LONGEST_FIELDS} bytes")
     fields = _parse_fields(lines)
     is_old = minor == "0"
     path, query = _parse_target(method, target, fields)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from fumarole.sessions.http import login, pages, producers, requests, status, stream, topics
+from fumarole.sessions.http import login, openapi, pages, producers, requests, status, stream, topics
 from fumarole.sessions.http.call import EVENTS, JSON, NDJSON, Call
+from fumarole.sessions.http.forms import encode
 from fumarole.sessions.http.routes import Access, Parameter, Route, Router
 from fumarole.sessions.http.service import Page
 
@@ -28,6 +30,21 @@ def read(call: Call) -> None:
         call.problem(501, topics.NOT_YET_LAST)
 
 
+def _described(call: Call) -> None:
+    raise AssertionError(f"the router has not put the description in place: {call.route.path}")
+
+
+DESCRIPTION: Final = Route(
+    "GET",
+    "/openapi.json",
+    _described,
+    "The description of these calls (OpenAPI)",
+    (),
+    {200: "The description."},
+    access=Access.OPEN,
+    touches_messages=False,
+    switch="openapi",
+)
 ROUTES: Final = (
     Route(
         "POST",
@@ -170,12 +187,15 @@ ROUTES: Final = (
 )
 
 
-def router(files: Mapping[str, Page], off: tuple[str, ...] = ()) -> Router:
+def router(files: Mapping[str, Page], version: str, off: tuple[str, ...] = ()) -> Router:
     """Finds calls, and files of the console by their path."""
+    described = [route for route in ROUTES if route.switch not in off]
+    description = pages.page(".json", encode(openapi.document(described, version)))
+    about = replace(DESCRIPTION, handle=pages.served(description))
     shown = [
         Route(
             "GET", path, pages.served(made), "The console", access=Access.OPEN, touches_messages=False, switch="console"
         )
         for path, made in files.items()
     ]
-    return Router([route for route in (*ROUTES, *shown) if route.switch not in off or not route.switch])
+    return Router([each for each in (*described, about, *shown) if each.switch not in off])
