@@ -14,7 +14,7 @@ from fumarole.core.query.tree import show
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
 from fumarole.fastpath.engine import PLAIN
-from fumarole.protocols.link import Entry
+from fumarole.protocols.cluster_protocol import Entry
 from tests.cluster.simulation import World
 from tests.exchange.fakes import Listener
 

@@ -15,7 +15,7 @@ from fumarole.core.publication import Publication
 from fumarole.core.query.parse import parse
 from fumarole.exchange.readings import Reading
 from fumarole.fastpath.engine import PLAIN, compiled
-from fumarole.protocols.link import (
+from fumarole.protocols.cluster_protocol import (
     MOST_ALIKE,
     Beat,
     Changes,

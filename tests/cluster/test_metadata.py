@@ -17,7 +17,7 @@ from fumarole.core.query.parse import parse
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.producers import HEARSAY, Producer
 from fumarole.exchange.readings import Reading
-from fumarole.protocols.link import Frame, Heard, Producers
+from fumarole.protocols.cluster_protocol import Frame, Heard, Producers
 from tests.exchange.test_producers import Watcher
 
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"

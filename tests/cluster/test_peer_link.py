@@ -18,7 +18,7 @@ from fumarole.doors.pump import Pump
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import Engine
-from fumarole.protocols.link import Beat, Doors, LinkProtocol, Refusal
+from fumarole.protocols.cluster_protocol import Beat, Doors, LinkProtocol, Refusal
 from tests.doors.fakes import FakeReader, FakeTransport
 
 OUTBOX = 2_000
@@ -29,7 +29,7 @@ NOISE = b"GET / HTTP/1.1\r\n\r\n"
 def link(engine: Engine, name: str) -> PeerLink:
     node = Node(name, "0", namespaces=Namespaces(parts=engine.parts), parts=engine.parts)
     node.namespaces.join("default")
-    return PeerLink(node, Identity(name, "test", "0", 1), make_reader=engine.link_reader, outbox=OUTBOX)
+    return PeerLink(node, Identity(name, "test", "0", 1), make_reader=engine.peer_link_reader, outbox=OUTBOX)
 
 
 class End:

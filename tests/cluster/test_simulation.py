@@ -23,7 +23,7 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.plans import Plan
 from fumarole.fastpath.engine import PLAIN, compiled
-from fumarole.protocols.link import SLICE_BYTES
+from fumarole.protocols.cluster_protocol import SLICE_BYTES
 from tests.cluster.simulation import World, faults, hosts
 from tests.cluster.simulation.checks import registry_faults
 

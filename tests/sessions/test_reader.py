@@ -10,7 +10,7 @@ from fumarole.cluster.cluster import Cluster
 from fumarole.cluster.identity import NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
-from fumarole.protocols.link import Hello, frame
+from fumarole.protocols.cluster_protocol import Hello, frame
 from fumarole.protocols.stream import Data
 from fumarole.sessions.msgpack import MsgPackSession
 from fumarole.sessions.nats import NatsSession

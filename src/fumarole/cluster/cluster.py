@@ -36,7 +36,7 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
-from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leaving, LinkError, frame, message, slices
+from fumarole.protocols.cluster_protocol import Changes, Counts, Doors, Frame, Hello, Leaving, ClusterProtocolError, frame, message, slices
 
 MOST_STRANGERS = 1_000
 """Connections at a time of those who have proved nothing yet; there are two for each node that comes."""
@@ -215,21 +215,21 @@ class Cluster:
         self._contacts.fail(address, lane, self.now, why)
 
     def admit(self, lane: Lane) -> None:
-        """The peer has proved that it belongs here. May it have this lane? Raises LinkError."""
+        """The peer has proved that it belongs here. May it have this lane? Raises ClusterProtocolError."""
         hello = lane.other
         assert hello is not None
         if hello.node == self.identity.node:
             if hello.incarnation == self.identity.incarnation:
                 self._contacts.mark_own(lane.address)
-                raise LinkError("this is the same node")
-            raise LinkError("there is another node with the name %r", hello.node)
+                raise ClusterProtocolError("this is the same node")
+            raise ClusterProtocolError("there is another node with the name %r", hello.node)
         peer = self.peers.get(hello.node)
         if peer is None:
             return
         if peer.hello.incarnation != hello.incarnation:
             # Either it was started again, and the old connections will be found dead any moment, or it is another.
             if peer.pulse.silence(self.now) < self.timing.doubt:
-                raise LinkError("there is a live node with the name %r already", hello.node)
+                raise ClusterProtocolError("there is a live node with the name %r already", hello.node)
             self.lose(peer, "it was started again")
         elif (lane.dialed, lane.name) in peer.lanes:
             self.lose(peer, "it has connected anew")

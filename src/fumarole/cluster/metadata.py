@@ -59,7 +59,7 @@ from fumarole.exchange.exchange import Exchange, Tired
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.producers import NEVER, Producer
 from fumarole.exchange.readings import Reading, check_identity, check_metadata
-from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame, slices
+from fumarole.protocols.cluster_protocol import Described, Frame, Heard, Producers, Spoken, frame, slices
 
 GRAVES_KEPT = 100_000
 GRAVE_SECONDS = 600.0

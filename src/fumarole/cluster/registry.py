@@ -23,7 +23,7 @@ from fumarole.exchange.consumer import Consumer, Outlet
 from fumarole.exchange.exchange import BEFORE_GROUP, Exchange
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
-from fumarole.protocols.link import MOST_ALIKE, Entry
+from fumarole.protocols.cluster_protocol import MOST_ALIKE, Entry
 
 Key = tuple[str, str, str] | tuple[str, str, str, str, tuple[str, ...] | None, tuple[str, ...]]
 """Namespace, pattern, group; and, where there is any of it, query, what it may see, what it may not."""

@@ -12,7 +12,7 @@ from fumarole.exchange.exchange import PURE, Parts
 if TYPE_CHECKING:
     from fumarole.sessions.msgpack import MsgPackSession
     from fumarole.sessions.nats import NatsSession
-    from fumarole.sessions.reader import LinkFallback, Reader
+    from fumarole.sessions.reader import PeerLinkFallback, Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Engine:
     parts: Parts
     nats_reader: Callable[[NatsSession], Reader] | None = None
     msgpack_reader: Callable[[MsgPackSession], Reader] | None = None
-    link_reader: Callable[[LinkFallback], Reader] | None = None
+    peer_link_reader: Callable[[PeerLinkFallback], Reader] | None = None
     appoint_heir: Callable[[], int] | None = None
 
 
@@ -36,7 +36,7 @@ PLAIN = Engine("plain Python", PURE)
 def compiled() -> Engine | None:
     """The compiled engine, or None where it was not built."""
     try:
-        from fumarole.fastpath import heir, index, link, msgpack, nats, outbox, plans
+        from fumarole.fastpath import heir, index, cluster_protocol, msgpack, nats, outbox, plans
     except ImportError:
         return None
     parts = Parts(
@@ -48,7 +48,7 @@ def compiled() -> Engine | None:
         plan=plans.Plan,
         plans=plans.Plans,
     )
-    return Engine("compiled", parts, nats.NatsReader, msgpack.MsgPackReader, link.LinkReader, heir.appoint)
+    return Engine("compiled", parts, nats.NatsReader, msgpack.MsgPackReader, cluster_protocol.PeerLinkReader, heir.appoint)
 
 
 def best() -> Engine:

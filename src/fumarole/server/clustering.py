@@ -50,7 +50,7 @@ class Clustering:
         secret = b"" if links.secret_file is None else first_line(links.secret_file)
         timing = Timing(links.silence)
         self._link = PeerLink(
-            node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings, links.outbox
+            node, identity, secret, timing, engine.peer_link_reader, server_tls, client_tls, siblings, links.outbox
         )
         self._link.on_change = self._change
         self._link.cluster.stood_still = self._stand_still

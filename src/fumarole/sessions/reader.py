@@ -2,7 +2,7 @@
 
 The pump gives what it has read to a `Reader`. In plain Python that is the session itself. Where the fast path is built,
 a compiled reader stands before the session (fastpath/nats.pyx, fastpath/msgpack.pyx) or before the lane of another node
-(fastpath/link.pyx). It handles the usual form of the operations that come by the million. Every other operation goes to
+(fastpath/cluster_protocol.pyx). It handles the usual form of the operations that come by the million. Every other operation goes to
 the session or lane behind it, its `Fallback`, which is the definition. So a compiled reader reports no errors of its
 own, and every rule has one place.
 
@@ -93,7 +93,7 @@ Place = tuple[Exchange, tuple[str, ...]]
 """What the key of a forwarded message means: the exchange of its namespace, and the groups to serve."""
 
 
-class LinkFallback(Fallback, Protocol):
+class PeerLinkFallback(Fallback, Protocol):
     """A lane to another node. Of what it forwards, no client's state is needed, but its key has to be looked up."""
 
     peer: Any

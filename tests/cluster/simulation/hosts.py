@@ -45,7 +45,7 @@ class End:
     def begin(self, lane: Lane) -> None:
         self.lane = lane
         self.adopt(lane.outbox)
-        make = self.host.engine.link_reader
+        make = self.host.engine.peer_link_reader
         self.reader = lane if make is None else make(lane)
         self.host.flush()
 

@@ -16,7 +16,7 @@ from fumarole.cluster.lane import Lane
 from fumarole.cluster.peer import Peer
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
-from fumarole.protocols.link import Entry, Known, Mark, frame, message
+from fumarole.protocols.cluster_protocol import Entry, Known, Mark, frame, message
 from fumarole.sessions.stream import State
 from tests.desk import Desk
 from tests.fastpath.test_equal import CLIENTS, LIMITS, pattern, pieces, rules
@@ -94,7 +94,7 @@ class Table:
         self.cluster = Cluster(self.desk.node, NOBODY, NoNetwork(), lambda: bytes(NONCE_BYTES), 1000.0)
         self.peers = [self._peer(name) for name in ("one", "two")]
         self.lanes = [self._lane(peer) for peer in self.peers]
-        make = engine.link_reader
+        make = engine.peer_link_reader
         self.readers = [lane if make is None else make(lane) for lane in self.lanes]
         self.clients = [self.desk.connect(headers=number != 1) for number in range(CLIENTS)]
 
