@@ -24,7 +24,7 @@ class Outlet(Protocol):
         """Takes the message for this consumer. Never waits, never fails: what finds no room is dropped and counted."""
 
 
-class Link(Outlet, Protocol):
+class NodeOutlet(Outlet, Protocol):
     """An outlet that leads to another node."""
 
     def forward(self, courier: Consumer, key: bytes, publication: Publication) -> None:

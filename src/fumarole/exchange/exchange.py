@@ -16,7 +16,7 @@ from fumarole.core.query.index import Standing
 from fumarole.core.query.message import Message
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, check_topic, literal_prefix, parse_pattern, parse_wildcards, split
-from fumarole.exchange.consumer import Consumer, Link, Outlet, consumer_report
+from fumarole.exchange.consumer import Consumer, NodeOutlet, Outlet, consumer_report
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.filters import Filters
 from fumarole.exchange.groups import Group
@@ -286,7 +286,7 @@ class Exchange:
                     served = far.get(courier)
                     far[courier] = member.key if served is None else served + BEFORE_GROUP + group.name.encode()
         for courier, key in far.items():
-            cast(Link, courier.outlet).forward(courier, key, publication)
+            cast(NodeOutlet, courier.outlet).forward(courier, key, publication)
         if not routed and not far:
             self.count_unheard(publication.size())
             return 0
