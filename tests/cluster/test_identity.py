@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fumarole.cluster.identity import NONCE_BYTES, Identity, check_hello, check_proof, prove
-from fumarole.protocols.cluster_protocol import Hello, ClusterProtocolError, Proof, frame
+from fumarole.protocols.cluster_protocol import ClusterProtocolError, Hello, Proof, frame
 
 A = Identity("a", "lab", "0.1", 1, "127.0.0.1:6222")
 B = Identity("b", "lab", "0.1", 2, "127.0.0.1:6223")

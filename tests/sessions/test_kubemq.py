@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
 
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
@@ -11,7 +12,6 @@ from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.fastpath.engine import Engine
 from fumarole.protocols.kubemq import Fault
-from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
 from tests.conformance.tables import RECEIVED, RECEIVERS
 from tests.desk import Desk
 from tests.sessions.kubemq_door import (

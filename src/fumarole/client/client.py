@@ -20,10 +20,10 @@ from fumarole.client.errors import (
     RefusedError,
     RequestTimeoutError,
 )
-from fumarole.client.reconnect import ReconnectingConnection, ReconnectOptions, Notice, log_notice
 from fumarole.client.message import Headers, Message
 from fumarole.client.opening import Opening
 from fumarole.client.producer import Producer, ProducerInfo
+from fumarole.client.reconnect import Notice, ReconnectingConnection, ReconnectOptions, log_notice
 from fumarole.client.replies import Replies
 from fumarole.client.sender import CHUNK
 from fumarole.client.servers import DEFAULT_SERVER, parse_servers
@@ -336,7 +336,9 @@ class Client:
             raise ValueError("buffer and buffer_bytes are at least 1")
 
         async def open_readings() -> Readings:
-            readings = Readings(self._reconnecting, self, query, topic, group, buffer, buffer_bytes, farewells=farewells)
+            readings = Readings(
+                self._reconnecting, self, query, topic, group, buffer, buffer_bytes, farewells=farewells
+            )
             await readings.open()
             return readings
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from fumarole.client.errors import InvalidReadingError
-from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.client.message import Publisher
+from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.core.query.tree import Value
 from fumarole.core.values import wrong_number, wrong_text, wrong_value
 
@@ -44,7 +44,12 @@ class Producer:
     """A source of readings. `client.producer` makes one."""
 
     def __init__(
-        self, broker: Broker, reconnecting: ReconnectingConnection, metadata: Mapping[str, Value], topic: str | None, identity: str | None
+        self,
+        broker: Broker,
+        reconnecting: ReconnectingConnection,
+        metadata: Mapping[str, Value],
+        topic: str | None,
+        identity: str | None,
     ) -> None:
         self.id = str(uuid.uuid4()) if identity is None else _identity(identity)
         self.topic = f"readings.{self.id}" if topic is None else topic

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fumarole.client.errors import ClientError, NoResponders, RefusedError
-from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.client.message import Message, Publisher
+from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.core import headers
 from fumarole.protocols import nats
 

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from fumarole.client.errors import ClientError
-from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.client.message import Message, Publisher
+from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.core.limits import MIB
 from fumarole.protocols import nats
 
@@ -20,7 +20,14 @@ class Subscription:
     """`async for message in subscription`. When the buffer is full the oldest message goes, and `dropped` counts it."""
 
     def __init__(
-        self, reconnecting: ReconnectingConnection, publisher: Publisher, pattern: bytes, group: bytes, limit: int, buffer: int, buffer_bytes: int
+        self,
+        reconnecting: ReconnectingConnection,
+        publisher: Publisher,
+        pattern: bytes,
+        group: bytes,
+        limit: int,
+        buffer: int,
+        buffer_bytes: int,
     ) -> None:
         self.sid = reconnecting.new_sid()
         self.pattern = pattern

@@ -36,7 +36,18 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
-from fumarole.protocols.cluster_protocol import Changes, Counts, Doors, Frame, Hello, Leaving, ClusterProtocolError, frame, message, slices
+from fumarole.protocols.cluster_protocol import (
+    Changes,
+    ClusterProtocolError,
+    Counts,
+    Doors,
+    Frame,
+    Hello,
+    Leaving,
+    frame,
+    message,
+    slices,
+)
 
 MOST_STRANGERS = 1_000
 """Connections at a time of those who have proved nothing yet; there are two for each node that comes."""

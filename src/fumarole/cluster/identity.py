@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass
 
-from fumarole.protocols.cluster_protocol import PROTOCOL, Hello, ClusterProtocolError, Proof, body
+from fumarole.protocols.cluster_protocol import PROTOCOL, ClusterProtocolError, Hello, Proof, body
 
 DATA, BEATS = "data", "beats"
 LANES = (DATA, BEATS)

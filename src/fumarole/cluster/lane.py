@@ -12,8 +12,8 @@ a question which of two connections counts.
     changes, whole, messages … ──▶
            ◀──────────────────────  known
 
-A lane has the verbs of a session (`receive_data`, `tick`, …). It is a `Reader`, and the `PeerLinkFallback` of a compiled
-one (sessions/reader.py).
+A lane has the verbs of a session (`receive_data`, `tick`, …). It is a `Reader`, and the `PeerLinkFallback` of a
+compiled one (sessions/reader.py).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.plans import Plans
 from fumarole.protocols.cluster_protocol import (
     MESSAGE_BYTES,
+    ClusterProtocolError,
     Forwarded,
     Frame,
     Hello,
-    ClusterProtocolError,
     LinkProtocol,
     Proof,
     Refusal,
@@ -193,7 +193,9 @@ class Lane:
             if not self.dialed:
                 self.name = said.lane
                 if not self._trusted:
-                    raise ClusterProtocolError("without a cluster secret or TLS, only nodes of the same machine are let in")
+                    raise ClusterProtocolError(
+                        "without a cluster secret or TLS, only nodes of the same machine are let in"
+                    )
                 self._say_hello()
             assert self._own is not None
             check_hello(self._own, said)

@@ -17,6 +17,7 @@ from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.protocols.cluster_protocol import (
     Beat,
     Changes,
+    ClusterProtocolError,
     Counts,
     Doors,
     Echo,
@@ -25,7 +26,6 @@ from fumarole.protocols.cluster_protocol import (
     Hello,
     Known,
     Leaving,
-    ClusterProtocolError,
     Mark,
     Producers,
     Refusal,

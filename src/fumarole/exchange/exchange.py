@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, cast
 
 from fumarole.core import headers
-from fumarole.core.index import Index, Node
+from fumarole.core.index import Index, Level
 from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
 from fumarole.core.query.index import Standing
 from fumarole.core.query.message import Message
@@ -81,7 +81,7 @@ class Exchange:
         self._groups: dict[str, Group] = {}
         self.nobody = parts.plan()
         """The plan of every topic that no entity matches."""
-        self.shared: dict[Node | tuple[Node, ...], Plan] = {}
+        self.shared: dict[Level | tuple[Level, ...], Plan] = {}
         """Topics that the same patterns match share a plan."""
         self._changes = 0
         """Since the shared plans were last forgotten."""
@@ -174,13 +174,13 @@ class Exchange:
 
     def plan(self, topic: str) -> Plan:
         """Works out who gets a topic. `plans` remembers it."""
-        nodes = self.index.match(split(topic))
-        if not nodes:
+        levels = self.index.match(split(topic))
+        if not levels:
             return self.nobody
-        key = nodes[0] if len(nodes) == 1 else tuple(nodes)
+        key = levels[0] if len(levels) == 1 else tuple(levels)
         plan = None if topic.startswith(PRIVATE) else self.shared.get(key)
         if plan is None or not self.renew(plan):
-            plan = self._parts.plan((), (), tuple(nodes))
+            plan = self._parts.plan((), (), tuple(levels))
             self._fill(plan, topic)
             if plan.topic is None:
                 if len(self.shared) >= SHARED_PLANS_KEPT:
@@ -192,8 +192,8 @@ class Exchange:
         """Makes a plan right again after somebody came or went. False: it cannot be, and `plan` makes another."""
         version = self.index.version
         if plan.version != version:
-            self.index.looked_at += len(plan.nodes)
-            if any(node.version > plan.version for node in plan.nodes):
+            self.index.looked_at += len(plan.levels)
+            if any(level.version > plan.version for level in plan.levels):
                 return self._fill(plan, plan.topic)
             plan.version = version
         return True
@@ -356,12 +356,12 @@ class Exchange:
         counters.unheard += 1
 
     def _fill(self, plan: Plan, topic: str | None) -> bool:
-        """Puts into the plan who is at its nodes now. False: that depends on the topic, and there is none."""
+        """Puts into the plan who is at its levels of the index now. False: that depends on the topic, and there is none."""
         sorted_in = Sorted(self._groups)
         is_private = topic is not None and topic.startswith(PRIVATE)
         plan.topic = topic if is_private else None
-        for node in plan.nodes:
-            consumers = node.values or ()
+        for level in plan.levels:
+            consumers = level.values or ()
             self.index.looked_at += len(consumers)
             if is_private:
                 consumers = [consumer for consumer in consumers if consumer.pattern == topic]

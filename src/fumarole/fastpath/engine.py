@@ -36,7 +36,7 @@ PLAIN = Engine("plain Python", PURE)
 def compiled() -> Engine | None:
     """The compiled engine, or None where it was not built."""
     try:
-        from fumarole.fastpath import heir, index, cluster_protocol, msgpack, nats, outbox, plans
+        from fumarole.fastpath import cluster_protocol, heir, index, msgpack, nats, outbox, plans
     except ImportError:
         return None
     parts = Parts(
@@ -48,7 +48,9 @@ def compiled() -> Engine | None:
         plan=plans.Plan,
         plans=plans.Plans,
     )
-    return Engine("compiled", parts, nats.NatsReader, msgpack.MsgPackReader, cluster_protocol.PeerLinkReader, heir.appoint)
+    return Engine(
+        "compiled", parts, nats.NatsReader, msgpack.MsgPackReader, cluster_protocol.PeerLinkReader, heir.appoint
+    )
 
 
 def best() -> Engine:

@@ -2,9 +2,9 @@
 
 The pump gives what it has read to a `Reader`. In plain Python that is the session itself. Where the fast path is built,
 a compiled reader stands before the session (fastpath/nats.pyx, fastpath/msgpack.pyx) or before the lane of another node
-(fastpath/cluster_protocol.pyx). It handles the usual form of the operations that come by the million. Every other operation goes to
-the session or lane behind it, its `Fallback`, which is the definition. So a compiled reader reports no errors of its
-own, and every rule has one place.
+(fastpath/cluster_protocol.pyx). It handles the usual form of the operations that come by the million. Every other
+operation goes to the session or lane behind it, its `Fallback`, which is the definition. So a compiled reader reports
+no errors of its own, and every rule has one place.
 
 Which bytes are held where
     The buffer is the pump's, and is valid during `receive_data` only: what is kept is copied. Every byte is held once,
