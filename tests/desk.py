@@ -12,14 +12,14 @@ from fumarole.fastpath.engine import Engine
 from fumarole.protocols.nats import Event, Protocol
 from fumarole.sessions.msgpack import MsgPackSession
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 
 
 class Client:
     """One connection. `owner` of its outbox, as the pump is in real life."""
 
     def __init__(self, desk: "Desk") -> None:
-        self.session = NatsSession(desk.node, Peer("127.0.0.1", 4222, "127.0.0.1"), desk.now, self)
+        self.session = NatsSession(desk.node, RemoteAddress("127.0.0.1", 4222, "127.0.0.1"), desk.now, self)
         reader = desk.engine.nats_reader
         self.reader = self.session if reader is None else reader(self.session)
 
@@ -47,7 +47,7 @@ class MsgPackClient:
     """The same, on the MsgPack door."""
 
     def __init__(self, desk: "Desk") -> None:
-        self.session = MsgPackSession(desk.node, Peer("", 0, ""), desk.now, self, "default")
+        self.session = MsgPackSession(desk.node, RemoteAddress("", 0, ""), desk.now, self, "default")
         reader = desk.engine.msgpack_reader
         self.reader = self.session if reader is None else reader(self.session)
 

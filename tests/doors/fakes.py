@@ -9,7 +9,7 @@ from fumarole.doors.pump import Pump
 from fumarole.doors.stream import client_policies
 from fumarole.fastpath.engine import Engine
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 from tests.desk import Desk
 
 
@@ -103,7 +103,7 @@ class FakeDoor:
         self.transport = FakeTransport(self.pump, room, half_close)
 
     def connect(self, reader: Any = None) -> NatsSession:
-        session = NatsSession(self.desk.node, Peer("127.0.0.1", 4222, "127.0.0.1"), self.desk.now, self.pump)
+        session = NatsSession(self.desk.node, RemoteAddress("127.0.0.1", 4222, "127.0.0.1"), self.desk.now, self.pump)
         make = self.desk.engine.nats_reader
         self.pump._transport = self.transport
         self.pump.begin(session, reader or (session if make is None else make(session)))

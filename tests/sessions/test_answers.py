@@ -11,7 +11,7 @@ from fumarole.exchange.node import Node
 from fumarole.fastpath.engine import PLAIN, Engine, compiled
 from fumarole.sessions.answers import MOST_HELD
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 
 ENGINES = [pytest.param(PLAIN, id="plain"), pytest.param(compiled(), id="compiled")]
 
@@ -50,7 +50,7 @@ class Talk:
         node = Node("one", "0", namespaces=namespaces, parts=engine.parts, confirmations=self.slow)
         exchange = node.namespaces.join("default")
         exchange.watch = self._changed
-        self.session = NatsSession(node, Peer("", 0, ""), 0.0, object())
+        self.session = NatsSession(node, RemoteAddress("", 0, ""), 0.0, object())
         self._reader = self.session if engine.nats_reader is None else engine.nats_reader(self.session)
         self.session.outbox.take()
 

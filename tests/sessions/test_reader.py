@@ -15,7 +15,7 @@ from fumarole.protocols.stream import Data
 from fumarole.sessions.msgpack import MsgPackSession
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.reader import Fallback
-from fumarole.sessions.stream import Peer, State
+from fumarole.sessions.stream import RemoteAddress, State
 from tests.desk import Desk
 
 SENSOR = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
@@ -33,7 +33,7 @@ class Observed(NatsSession):
     """A session that remembers what its reader does with it."""
 
     def __init__(self, desk: Desk) -> None:
-        super().__init__(desk.node, Peer("", 0, ""), desk.now, Owner())
+        super().__init__(desk.node, RemoteAddress("", 0, ""), desk.now, Owner())
         self.asked: list[object] = []
 
     def receive_data(self, data: Data) -> None:
@@ -75,11 +75,11 @@ def test_half_an_operation_there_and_back() -> None:
 
 
 def nats_session(desk: Desk) -> Fallback:
-    return NatsSession(desk.node, Peer("", 0, ""), desk.now, Owner())
+    return NatsSession(desk.node, RemoteAddress("", 0, ""), desk.now, Owner())
 
 
 def msgpack_session(desk: Desk) -> Fallback:
-    return MsgPackSession(desk.node, Peer("", 0, ""), desk.now, Owner(), "default")
+    return MsgPackSession(desk.node, RemoteAddress("", 0, ""), desk.now, Owner(), "default")
 
 
 def lane(desk: Desk) -> Fallback:
