@@ -13,7 +13,7 @@ from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import show
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
-from fumarole.fastpath.engine import PLAIN
+from fumarole.fastpath.hot_path import PLAIN
 from fumarole.protocols.cluster_protocol import Entry
 from tests.cluster.simulation import World
 from tests.exchange.fakes import Listener

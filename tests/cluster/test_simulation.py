@@ -22,7 +22,7 @@ from fumarole.core.limits import MIB
 from fumarole.core.publication import Publication
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.plans import Plan
-from fumarole.fastpath.engine import PLAIN, compiled
+from fumarole.fastpath.hot_path import PLAIN, compiled
 from fumarole.protocols.cluster_protocol import SLICE_BYTES
 from tests.cluster.simulation import World, faults, hosts
 from tests.cluster.simulation.checks import registry_faults
@@ -87,9 +87,9 @@ def test_a_cut_after_a_long_time_heals_too(monkeypatch: pytest.MonkeyPatch) -> N
     assert [sorted(host.cluster.peers) for host in world.running] == [["n1", "n2"], ["n0", "n2"], ["n0", "n1"]]
 
 
-@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
-def test_a_group_is_balanced_over_its_members_wherever_they_are(engine: Any) -> None:
-    world = World(5, 3, engine)
+@pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_a_group_is_balanced_over_its_members_wherever_they_are(hot_path: Any) -> None:
+    world = World(5, 3, hot_path)
     world.start()
     ears = [world.hosts[name].subscribe("a.>", "g") for name in ("n0", "n0", "n1", "n2")]
     world.run(1.0)
@@ -102,10 +102,10 @@ def test_a_group_is_balanced_over_its_members_wherever_they_are(engine: Any) -> 
     assert all(abs(count - 1000) <= 50 for count in heard)  # within 5 %
 
 
-@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
-def test_one_copy_to_each_node_that_has_somebody(engine: Any) -> None:
+@pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_one_copy_to_each_node_that_has_somebody(hot_path: Any) -> None:
     """C3, by the links' own counters: many consumers and two groups on one node are one copy; no copy goes elsewhere."""
-    world = World(6, 3, engine)
+    world = World(6, 3, hot_path)
     world.start()
     there = world.hosts["n1"]
     ears = [there.subscribe(*what) for what in (("a.x", ""), ("a.*", ""), (">", ""), ("a.x", "g"), ("*.x", "h"))]
@@ -122,10 +122,10 @@ def test_one_copy_to_each_node_that_has_somebody(engine: Any) -> None:
     assert [peer["forwarded"] for peer in there.cluster.report()["peers"]] == [0, 0]  # one hop
 
 
-@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
-def test_a_group_turns_away_from_members_that_are_nearly_full(engine: Any) -> None:
+@pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_a_group_turns_away_from_members_that_are_nearly_full(hot_path: Any) -> None:
     """G3: the other node says so before anything is lost, and the choice falls on others until it has room again."""
-    world = World(12, 3, engine)
+    world = World(12, 3, hot_path)
     world.start()
     slow, quick = (world.hosts[name].subscribe("a.>", "g") for name in ("n1", "n2"))
     world.run(1.0)
@@ -145,13 +145,13 @@ def test_a_group_turns_away_from_members_that_are_nearly_full(engine: Any) -> No
     assert 450 < len(slow.heard) < 600
 
 
-@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
+@pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
 def test_a_link_that_is_full_loses_what_is_oldest_counts_it_and_recovers(
-    engine: Any, monkeypatch: pytest.MonkeyPatch
+    hot_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a second nothing gets through to one node. It is forgiven, others lose nothing, and a group goes elsewhere."""
     monkeypatch.setattr(hosts, "WINDOW", 2_000)
-    world = World(14, 3, engine, link_limit=5_000)
+    world = World(14, 3, hot_path, link_limit=5_000)
     world.start()
     sender, stuck, well = (world.hosts[name] for name in ("n0", "n1", "n2"))
     ears = [host.subscribe(*what) for host in (stuck, well) for what in (("a.x", ""), ("a.*", "g"))]
@@ -332,7 +332,7 @@ def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     kinds: Counter[str] = Counter()
     for seed in range(SEEDS_FOR_A_BUG):
-        kinds.update(fault.split()[0] for fault in played(seed, engine=PLAIN).faults())
+        kinds.update(fault.split()[0] for fault in played(seed, hot_path=PLAIN).faults())
         if BUGS[bug] in kinds:
             return
     pytest.fail(f"not found in {SEEDS_FOR_A_BUG} seeds; only {kinds}")

@@ -20,7 +20,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.filters import FEW, PLANS_KEPT, Filters
 from fumarole.exchange.plans import Plan
 from fumarole.exchange.readings import Reading, reading_topic
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from tests.core.query import messages
 from tests.core.query.strategies import joined, metadata
 from tests.core.query.test_message import numbers
@@ -31,8 +31,8 @@ A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
 
 
 @pytest.fixture
-def exchange(engine: Engine) -> Exchange:
-    return Exchange("default", parts=engine.parts)
+def exchange(hot_path: HotPath) -> Exchange:
+    return Exchange("default", parts=hot_path.parts)
 
 
 def read(exchange: Exchange, identity: str, payload: bytes = b"1", topic: str = "", **news: Any) -> int:
@@ -245,8 +245,8 @@ step = st.tuples(st.sampled_from([A, B]), st.sampled_from(messages.PAYLOADS), st
 standing = st.tuples(messages.queries, st.sampled_from(PATTERNS), st.sampled_from(["", "", "g"]))
 
 
-def play(engine: Engine, standings: list[tuple[Query, str, str]], steps: list[Any]) -> None:
-    exchange = Exchange("default", parts=engine.parts)
+def play(hot_path: HotPath, standings: list[tuple[Query, str, str]], steps: list[Any]) -> None:
+    exchange = Exchange("default", parts=hot_path.parts)
     known: dict[str, Metadata] = {}
     watchers: list[tuple[Watcher, Consumer]] = []
     asked: list[tuple[Query, str, str]] = []

@@ -17,7 +17,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.producers import LOOKED_AT_ONCE, Producers
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from tests.exchange.fakes import Listener
 from tests.random_examples import examples
 
@@ -68,8 +68,8 @@ def read(exchange: Exchange, identity: str, value: float = 1.0, topic: str = "",
 
 
 @pytest.fixture
-def exchange(engine: Engine) -> Exchange:
-    return Exchange("default", parts=engine.parts)
+def exchange(hot_path: HotPath) -> Exchange:
+    return Exchange("default", parts=hot_path.parts)
 
 
 def test_the_order_of_one_reading(exchange: Exchange) -> None:

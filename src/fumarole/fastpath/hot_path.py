@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class HotPath:
     """The parts that exchanges are made of, and the readers before sessions and lanes (sessions/reader.py; None: none).
 
     And what lets a node that is killed hang up at once (heir.pyx), where there is such a thing.
@@ -30,11 +30,11 @@ class Engine:
     appoint_heir: Callable[[], int] | None = None
 
 
-PLAIN = Engine("plain Python", PURE)
+PLAIN = HotPath("plain Python", PURE)
 
 
-def compiled() -> Engine | None:
-    """The compiled engine, or None where it was not built."""
+def compiled() -> HotPath | None:
+    """The compiled hot_path, or None where it was not built."""
     try:
         from fumarole.fastpath import cluster_protocol, heir, index, msgpack, nats, outbox, plans
     except ImportError:
@@ -48,11 +48,11 @@ def compiled() -> Engine | None:
         plan=plans.Plan,
         plans=plans.Plans,
     )
-    return Engine(
+    return HotPath(
         "compiled", parts, nats.NatsReader, msgpack.MsgPackReader, cluster_protocol.PeerLinkReader, heir.appoint
     )
 
 
-def best() -> Engine:
-    """The compiled engine if it is there and FUMAROLE_PURE is not set."""
+def best() -> HotPath:
+    """The compiled hot_path if it is there and FUMAROLE_PURE is not set."""
     return PLAIN if os.environ.get("FUMAROLE_PURE") else compiled() or PLAIN
