@@ -44,8 +44,8 @@ DIALOGUES = re.findall(r"```dialogue\n(.*?)```", (DOCS / "reference" / "nats.md"
 
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda text: text.splitlines()[1])
-def test_dialogues(engine: HotPath, dialogue: str) -> None:
-    client = Client(Desk(engine))
+def test_dialogues(hot_path: HotPath, dialogue: str) -> None:
+    client = Client(Desk(hot_path))
     client.hears()
     turns = re.findall(r"((?:^C.*\n)+)((?:^S.*\n)*)", dialogue, re.MULTILINE)
     assert turns
