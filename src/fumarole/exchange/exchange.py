@@ -356,7 +356,7 @@ class Exchange:
         counters.unheard += 1
 
     def _fill(self, plan: Plan, topic: str | None) -> bool:
-        """Puts the consumers at its levels of the index into the plan. False: they depend on a topic, and it is None."""
+        """Puts the consumers at its levels of the index into the plan. False: they depend on a topic, which is None."""
         sorted_in = Sorted(self._groups)
         is_private = topic is not None and topic.startswith(PRIVATE)
         plan.topic = topic if is_private else None
