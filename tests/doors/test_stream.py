@@ -188,7 +188,7 @@ async def test_who_falls_silent_together_holds_nobody_up(hot_path: HotPath, monk
     """Very many producers are forgotten soon, but not in one go (M7)."""
     monkeypatch.setattr(stream, "TICK", 0.1)
     desk = Desk(hot_path, rules={"default": NamespaceRules(producer_ttl=1.0)})
-    producers = desk.node.namespaces.restore("default").producers
+    producers = desk.node.namespaces.open("default").producers
     long_ago = asyncio.get_running_loop().time() - 10
     for number in range(5 * EXPIRE_AT_ONCE):
         producers.describe(f"{number:08x}-0000-4000-8000-000000000000", {}, long_ago)

@@ -38,7 +38,7 @@ def exchange(hot_path: HotPath) -> Exchange:
 def read(exchange: Exchange, identity: str, payload: bytes = b"1", topic: str = "", **news: Any) -> int:
     reading = Reading(identity, news, payload.decode())
     publication = Publication(topic or reading_topic(identity), payload, reading=reading)
-    return exchange.read(publication, exchange.plans(), 0.0)
+    return exchange.publish_reading(publication, exchange.plans(), 0.0)
 
 
 def heard(watcher: Watcher) -> list[str]:

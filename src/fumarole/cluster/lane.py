@@ -256,9 +256,9 @@ class Lane:
         except (FumaroleError, UnicodeDecodeError):
             self.count_late(found)
             return
-        exchange.deliver(plan, publication, groups, self.tire)
+        exchange.deliver(plan, publication, groups, self.nearly_full)
 
-    def tire(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
+    def nearly_full(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
         """The members of a group that are here will soon have no room. The peer chooses others, for a while (G3)."""
         now = self.cluster.now
         if now - self._rested.get((exchange.name, group), -REST) < REST / 2:
@@ -275,7 +275,7 @@ class Lane:
         if found is None:
             return
         try:
-            self.cluster.metadata.deliver(said, *found, self.tire)
+            self.cluster.metadata.deliver(said, *found, self.nearly_full)
         except FumaroleError:
             self.count_late(found)
 

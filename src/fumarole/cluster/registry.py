@@ -140,7 +140,7 @@ class Others:
             sees = self._sees(entry)
             exchange = self._namespaces.get(entry.namespace)
             if exchange is None:
-                exchange = self._namespaces.restore(entry.namespace)
+                exchange = self._namespaces.open(entry.namespace)
         except NamespaceError:
             return  # nobody can publish there on this node
         except FumaroleError as error:

@@ -46,7 +46,7 @@ CONSUMERS_LOOKED_AT = 10_000
 BEFORE_GROUP = b"\x01"
 """In the key of a forwarded message, before each group that its node is to serve; no group name has it."""
 
-Tired = Callable[["Exchange", str, tuple[Consumer, ...]], None]
+NearlyFull = Callable[["Exchange", str, tuple[Consumer, ...]], None]
 """Of this group, these members are here, and the one just chosen has little room left."""
 Watch = Callable[["Exchange", Consumer, int], None]
 """A consumer of this node came (1) or is about to go (-1)."""
@@ -198,7 +198,7 @@ class Exchange:
             plan.version = version
         return True
 
-    def read(self, publication: Publication, plans: Plans, now: float, origin: Outlet | None = None) -> int:
+    def publish_reading(self, publication: Publication, plans: Plans, now: float, origin: Outlet | None = None) -> int:
         """Takes a publication with a reading: metadata merged, diffs told, then forwarded under the new sets (M5).
 
         How many entities got it. Raises TopicError, Denied or ReadingError, and then nothing has happened.
@@ -314,12 +314,12 @@ class Exchange:
             counters.routed = routed
 
     def deliver(
-        self, plan: Plan, publication: Publication, groups: Collection[str], tired: Tired = lambda *_: None
+        self, plan: Plan, publication: Publication, groups: Collection[str], nearly_full: NearlyFull = lambda *_: None
     ) -> int:
         """Hands a message that another node forwarded to those who are here: consumers without a group, and a member of
         each of these groups, which that node has chosen us for (G2). It goes nowhere else (C3). How many got it.
 
-        `tired` hears of groups whose members here will soon have no room for more (G3).
+        `nearly_full` hears of groups whose members here will soon have no room for more (G3).
         """
         routed = 0
         for consumer in plan.consumers:
@@ -332,7 +332,7 @@ class Exchange:
                     member = group.choose(here, weight, None)
                     if member is not None:
                         if not member.outlet.has_room(weight + self.reserve):
-                            tired(self, group.name, here)
+                            nearly_full(self, group.name, here)
                         member.outlet.accept(member, publication)
                         routed += 1
         self.counters.routed += routed

@@ -102,7 +102,7 @@ class Namespaces:
 
     def join(self, name: str) -> Exchange:
         """The exchange that a new connection belongs to. Raises NamespaceError."""
-        exchange = self.restore(name)
+        exchange = self.open(name)
         exchange.connections += 1
         return exchange
 
@@ -111,7 +111,7 @@ class Namespaces:
         exchange.connections -= 1
         self.release(exchange)
 
-    def restore(self, name: str) -> Exchange:
+    def open(self, name: str) -> Exchange:
         """The exchange of a namespace that may have no connection, only producers. Raises NamespaceError."""
         check_name(name)
         if self._allowed is not None and name not in self._allowed and name != DEFAULT:

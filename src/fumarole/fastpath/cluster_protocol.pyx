@@ -136,7 +136,7 @@ cdef class PeerLinkReader(NatsReader):
                 consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(<tuple>PyTuple_GET_ITEM(share, 2), weight, None)
                 if consumer is not None:
                     if not has_room(consumer, weight + self.reserve):
-                        self.session.tire(self.found[0], (<Group>PyTuple_GET_ITEM(share, 0)).name, share[2])
+                        self.session.nearly_full(self.found[0], (<Group>PyTuple_GET_ITEM(share, 0)).name, share[2])
                     publication = self.deliver(consumer, consumer.key, operation, publication)
                     routed += 1
         self.counters.routed += routed

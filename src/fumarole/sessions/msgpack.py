@@ -277,7 +277,7 @@ class MsgPackSession(StreamSession):
                 if topic.startswith("$"):  # T9
                     raise TopicError("topics that begin with `$` are the server's own", 0)
                 check_speaks_for(self._user, name)
-            routed = self.exchange.read(publication, self.plans, self.now, self)
+            routed = self.exchange.publish_reading(publication, self.plans, self.now, self)
         except (Denied, TopicError):
             self.exchange.counters.refused += 1
             raise

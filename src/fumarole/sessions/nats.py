@@ -249,7 +249,7 @@ class NatsSession(StreamSession):
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
         publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
         check_speaks_for(self._user, publication.reading.producer)
-        return exchange.read(publication, plans, self.now, self)
+        return exchange.publish_reading(publication, plans, self.now, self)
 
     def _own_topic(self, event: Publish) -> bytes:
         """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""

@@ -110,5 +110,5 @@ class PeerLinkFallback(Fallback, Protocol):
     def count_late(self, found: Place | None) -> None:
         """A message is not delivered."""
 
-    def tire(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
+    def nearly_full(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
         """The members of a group that are here will soon have no room (G3)."""
