@@ -91,7 +91,7 @@ def test_a_message_for_very_many_groups_is_one_like_others(hot_path: Any) -> Non
     publish(here, "default", "a")
     world.run(0.5)
     assert [ear.heard for ear in ears] == [[(b"1", "a")]] * 100
-    assert (here.cluster.lost, there.cluster.lost) == (0, 0)
+    assert (here.cluster.evicted, there.cluster.evicted) == (0, 0)
 
 
 @ENGINES
@@ -112,7 +112,7 @@ def test_a_node_with_another_limit_takes_what_others_took(hot_path: Any) -> None
     here.flush()
     world.run(0.5)
     assert ear.heard == [(b"1", "a")]
-    assert (here.cluster.lost, there.cluster.lost) == (0, 0)
+    assert (here.cluster.evicted, there.cluster.evicted) == (0, 0)
 
 
 @ENGINES
@@ -238,7 +238,7 @@ def test_nonsense_of_a_peer_ends_its_link_and_no_other(hot_path: Any, name: str)
         world.run(0.01)
     assert node.cluster.refused == 1
     assert [peer.name for peer in other.cluster.peers.values()] == [mad.name, node.name]
-    assert other.cluster.lost == 0
+    assert other.cluster.evicted == 0
     world.run(3.0)
     assert len(ear.heard) == 50
     assert registry_faults(world) == []
@@ -292,7 +292,7 @@ def test_what_makes_no_sense_here_is_passed_over(hot_path: Any, name: str) -> No
         odd.publish("a")
     world.run(0.1)
     assert [len(each.heard) for each in (ear, member)] == [10, 10]
-    assert (odd.cluster.lost, node.cluster.lost, node.cluster.refused) == (0, 0, 0)
+    assert (odd.cluster.evicted, node.cluster.evicted, node.cluster.refused) == (0, 0, 0)
     assert registry_faults(world) == []
     assert node.cluster.peers[odd.name].resting == {}
     for each in (node, odd):

@@ -164,7 +164,7 @@ def test_a_link_that_is_full_loses_what_is_oldest_counts_it_and_recovers(
     assert late.confirmed is None  # C2: the node that is stuck is live, and does not know
     world.run(2.0)
     assert late.confirmed is not None
-    assert [host.cluster.lost for host in world.running] == [0, 0, 0]
+    assert [host.cluster.evicted for host in world.running] == [0, 0, 0]
     (to_stuck, to_well) = (sender.cluster.peers[host.called].traffic() for host in (stuck, well))
     assert (to_well["forwarded"], to_well["outbox full"]) == (1000, 0)
     at_stuck, member_at_stuck, at_well, member_at_well = (len(ear.heard) for ear in ears)
@@ -182,7 +182,7 @@ def test_a_pause_of_a_second_evicts_nobody() -> None:
     for name in ("n0", "n1", "n2") * 3:
         faults.pause(world, world.hosts[name], 1.0)
         world.run(2.0)
-    assert [host.cluster.lost for host in world.running] == [0, 0, 0]
+    assert [host.cluster.evicted for host in world.running] == [0, 0, 0]
 
 
 def test_very_much_that_a_node_said_before_it_was_gone_is_told_again_in_time() -> None:
@@ -207,7 +207,7 @@ def test_very_much_that_a_node_said_before_it_was_gone_is_told_again_in_time() -
         most = max(most, hears.cluster.peers["n1"].outbox.size)
     assert deaf.described() == said
     assert MIB // 2 < most < SAID_AHEAD + SLICE_BYTES + 64 * 1024
-    assert hears.cluster.lost == 1
+    assert hears.cluster.evicted == 1
 
 
 def test_a_node_that_leaves_takes_nothing_with_it() -> None:
@@ -276,7 +276,7 @@ def confirmed_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def a_last_leave_overtakes_a_first_join(patch: pytest.MonkeyPatch) -> None:
     """Of changes that follow each other closely, the former is told after the latter."""
-    real: Callable[..., None] = Cluster._watch
+    real: Callable[..., None] = Cluster._consumer_changed
     kept: dict[Cluster, tuple[Any, ...]] = {}
 
     def watch(self: Cluster, exchange: Exchange, consumer: Any, by: int) -> None:

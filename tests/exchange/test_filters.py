@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fumarole.core.publication import Publication
 from fumarole.core.query.holds import could_hold, holds
-from fumarole.core.query.index import Standing
+from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Field, Metadata, Query, show
@@ -214,7 +214,7 @@ def test_many_filters(exchange: Exchange, many: int) -> None:
 def test_by_value_is_the_same(texts: list[Query], said: list[float]) -> None:
     """Whichever piece a value falls in, and whether its plan was made for another value of that piece."""
     exchange = Exchange("default")
-    consumers: dict[Standing, list[Consumer]] = {}
+    consumers: dict[StandingQuery, list[Consumer]] = {}
     for query in texts:
         consumer = watch(exchange, show(query))[1]
         assert consumer.standing is not None

@@ -64,7 +64,9 @@ def watch(exchange: Exchange, where: str, pattern: str = ">", group: str = "") -
 
 def read(exchange: Exchange, identity: str, value: float = 1.0, topic: str = "", **metadata: Any) -> int:
     reading = Reading(identity, metadata, value)
-    return exchange.read(Publication(topic or reading_topic(identity), b"", reading=reading), exchange.plans(), 0.0)
+    return exchange.publish_reading(
+        Publication(topic or reading_topic(identity), b"", reading=reading), exchange.plans(), 0.0
+    )
 
 
 @pytest.fixture
@@ -167,7 +169,7 @@ def test_a_farewell_takes_back_what_was_said(exchange: Exchange) -> None:
     assert producer == ("Producer", A)
     assert (metadata[0], json.loads(metadata[1])) == ("Metadata", {"Kind": None, "Ünit": None})
     read(exchange, B, Kind="t")
-    assert exchange.producers.lose(B), "another node has said it"
+    assert exchange.producers.forget_here(B), "another node has said it"
     assert len(history.kept) == 1
 
 

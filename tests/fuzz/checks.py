@@ -95,7 +95,7 @@ class Replay:
             session.admit(USERS.get(session.claim.user or ""))
         elif step.do == "leave":
             session.close()
-            session.forget()
+            session.remove_consumers()
         elif step.do == "tick":
             self.desk.now += step.number
             for each in self.clients:

@@ -49,7 +49,7 @@ class Talk:
         namespaces = Namespaces(parts=hot_path.parts)
         node = Node("one", "0", namespaces=namespaces, parts=hot_path.parts, confirmations=self.slow)
         exchange = node.namespaces.join("default")
-        exchange.watch = self._changed
+        exchange.consumer_changed = self._changed
         self.session = NatsSession(node, RemoteAddress("", 0, ""), 0.0, object())
         self._reader = self.session if hot_path.nats_reader is None else hot_path.nats_reader(self.session)
         self.session.outbox.take()

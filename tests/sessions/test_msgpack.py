@@ -528,4 +528,4 @@ def test_closing_leaves_nothing(desk: Desk) -> None:
     assert subscriber.session.close_expected()
     assert desk.counters()["connections"] == 0
     (exchange,) = desk.node.namespaces
-    assert exchange.producers._watches == {}
+    assert exchange.producers._subscribed == {}

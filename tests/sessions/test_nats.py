@@ -302,8 +302,8 @@ def test_very_many_consumers_leave_a_part_at_a_time(desk: Desk) -> None:
     other.say("UNSUB 1\r\nPUB a 1\r\nx\r\n")
     assert client.hears() == b""
     assert desk.counters()["dropped"]["outbox full"] == 1
-    assert not client.session.forget()
-    assert client.session.forget()
+    assert not client.session.remove_consumers()
+    assert client.session.remove_consumers()
     assert desk.counters()["consumers"] == 0
     assert desk.counters()["connections"] == 1
 

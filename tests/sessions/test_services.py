@@ -399,7 +399,7 @@ def test_where(desk: Desk) -> None:
     desk.node.tick(desk.now + 1001)
     assert desk.node.relays == []
     (exchange,) = desk.node.namespaces
-    assert exchange.producers._watches == {}
+    assert exchange.producers._subscribed == {}
 
 
 def test_where_with_tests_on_messages(desk: Desk) -> None:

@@ -264,7 +264,7 @@ class Metadata:
             return
         if producer is None or producer.version <= then:
             self._bury(exchange.name, identity, then, silent)
-            exchange.producers.lose(identity)
+            exchange.producers.forget_here(identity)
             return
         kept = _said_after(then, self._describe(exchange, producer))
         assert kept.metadata is not None

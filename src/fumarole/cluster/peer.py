@@ -237,7 +237,7 @@ class Peer:
                 if self.leaving:
                     raise ClusterProtocolError("it is leaving already")
                 self.leaving = self.outbox.doubted = True  # from here on no group chooses it
-                self.cluster.forget(self)
+                self.cluster.remove_consumers(self)
                 self._answer(lane, ticket)
             case Counts(namespace, numbers):
                 if len(self.counted) < MOST_COUNTED or namespace in self.counted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fumarole.core.publication import PRIVATE, Publication
-from fumarole.core.query.index import Standing
+from fumarole.core.query.index import StandingQuery
 from fumarole.exchange.permissions import Permissions
 
 
@@ -85,7 +85,7 @@ class Consumer:
         self.accepted = 0
         """Messages routed to it, those dropped later included."""
         self.dropped = 0
-        self.standing: Standing | None = None
+        self.standing: StandingQuery | None = None
         """The query that its messages' producers must satisfy; None: the pattern decides alone."""
         self.limit = 0
         """Unsubscribed after so many; 0: never."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 from fumarole.core import headers
 from fumarole.core.index import Index, Level
 from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
-from fumarole.core.query.index import Standing
+from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, check_topic, literal_prefix, parse_pattern, parse_wildcards, split
@@ -48,7 +48,7 @@ BEFORE_GROUP = b"\x01"
 
 NearlyFull = Callable[["Exchange", str, tuple[Consumer, ...]], None]
 """Of this group, these members are here, and the one just chosen has little room left."""
-Watch = Callable[["Exchange", Consumer, int], None]
+ConsumerChanged = Callable[["Exchange", Consumer, int], None]
 """A consumer of this node came (1) or is about to go (-1)."""
 
 
@@ -75,7 +75,7 @@ class Exchange:
         """Until the namespace ends."""
         self.counters = parts.counters()
         self.producers = Producers() if producers is None else producers
-        self.producers.farewell = self._say_farewell
+        self.producers.publish_forgotten = self._publish_forgotten
         self._parts = parts
         self.index = parts.index()
         self._groups: dict[str, Group] = {}
@@ -86,11 +86,11 @@ class Exchange:
         self._changes = 0
         """Since the shared plans were last forgotten."""
         self._plans: dict[Permissions | None, Plans] = {}
-        self.watch: Watch | None = None
+        self.consumer_changed: ConsumerChanged | None = None
         """Who else must know of every consumer here; None: nobody, there is no cluster."""
         self.elsewhere = 0
         """Entries of the index that stand for consumers of other nodes."""
-        self.watched_elsewhere = 0
+        self.queried_elsewhere = 0
         """The same with a query."""
 
     def __len__(self) -> int:
@@ -99,7 +99,7 @@ class Exchange:
 
     def is_used_elsewhere(self) -> bool:
         """Has another node consumers here?"""
-        return bool(self.elsewhere or self.watched_elsewhere)
+        return bool(self.elsewhere or self.queried_elsewhere)
 
     def consumer(
         self, outlet: Outlet, pattern: str, group: str, key: bytes, sees: Permissions | None = None
@@ -120,8 +120,8 @@ class Exchange:
                 group = self._groups[consumer.group] = self._parts.group(consumer.group)
             group.size += 1
         if query is not None:
-            self.producers.watch(consumer, pattern, query)
-            self.watched_elsewhere += consumer.courier is not None
+            self.producers.subscribe(consumer, pattern, query)
+            self.queried_elsewhere += consumer.courier is not None
         else:
             is_new = self.index.add(pattern, consumer)
             if consumer.courier is not None:
@@ -131,21 +131,21 @@ class Exchange:
                 prefix = literal_prefix(pattern)
                 for plans in self._plans.values():
                     plans.touch(prefix)
-        if self.watch is not None and consumer.courier is None:
-            self.watch(self, consumer, 1)
+        if self.consumer_changed is not None and consumer.courier is None:
+            self.consumer_changed(self, consumer, 1)
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """From here on it gets nothing. Unsubscribing twice is harmless."""
         if consumer.standing is not None:
-            if self.watch is not None and consumer.courier is None:
-                self.watch(self, consumer, -1)
-            self.producers.unwatch(consumer)
-            self.watched_elsewhere -= consumer.courier is not None
+            if self.consumer_changed is not None and consumer.courier is None:
+                self.consumer_changed(self, consumer, -1)
+            self.producers.unsubscribe(consumer)
+            self.queried_elsewhere -= consumer.courier is not None
         elif self.index.remove(parse_wildcards(consumer.pattern), consumer):
             if consumer.courier is not None:
                 self.elsewhere -= 1
-            elif self.watch is not None:
-                self.watch(self, consumer, -1)
+            elif self.consumer_changed is not None:
+                self.consumer_changed(self, consumer, -1)
             self._age()
         else:
             return
@@ -220,7 +220,7 @@ class Exchange:
             return plan
         made_from = (plan, plan.filled, topic, self.producers.generation)
         if producer.plan is None or producer.plan[0] != made_from:
-            producer.plan = made_from, self._joined_with_watching(plan, producer, topic.decode())
+            producer.plan = made_from, self._joined_with_subscribed(plan, producer, topic.decode())
         made: Plan = producer.plan[1]
         return made
 
@@ -236,10 +236,10 @@ class Exchange:
             return filters.passed_by_value(value)
         return filters.passed(message)
 
-    def _joined_with_watching(self, plan: Plan, producer: Producer, topic: str) -> Plan:
-        filtered: dict[Standing, list[Consumer]] = {}
+    def _joined_with_subscribed(self, plan: Plan, producer: Producer, topic: str) -> Plan:
+        filtered: dict[StandingQuery, list[Consumer]] = {}
         others: list[Consumer] = []
-        for consumer in self.producers.watching(producer, topic):
+        for consumer in self.producers.subscribed(producer, topic):
             standing = consumer.standing
             assert standing is not None
             (others if standing.asks is None else filtered.setdefault(standing, [])).append(consumer)
@@ -259,7 +259,7 @@ class Exchange:
     def end(self) -> None:
         """Nobody is left. Plans know their exchange as it knows them; without this they would stay for a while."""
         self.is_alive = False
-        self.producers.farewell = None
+        self.producers.publish_forgotten = None
         self._plans.clear()
         self.shared.clear()
 
@@ -340,7 +340,7 @@ class Exchange:
             self.counters.strayed += 1
         return routed
 
-    def _say_farewell(self, producer: Producer) -> None:
+    def _publish_forgotten(self, producer: Producer) -> None:
         """A producer was forgotten (M7): a message like a reading with which it takes back all it said of itself."""
         plan = self.plan(FORGOTTEN)
         if not reaches_nobody(plan):

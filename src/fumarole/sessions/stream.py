@@ -184,10 +184,10 @@ class StreamSession(ABC):
         self.claim = None
         if self.exchange is not None:
             self.outbox.govern(0, Overflow.DROP_NEWEST, self.exchange.counters)
-        self.forget()
+        self.remove_consumers()
         self.node.ready.append(self.outbox.owner)
 
-    def forget(self, most: int = CONSUMERS_AT_ONCE) -> bool:
+    def remove_consumers(self, most: int = CONSUMERS_AT_ONCE) -> bool:
         """Takes the consumers of a closed session out of the exchange, so many at a time. True: none is left.
 
         Until then they are still found, but have no room: groups pass them over, and what they miss is counted.

@@ -16,7 +16,7 @@ from fumarole.core.packages import need
 
 if TYPE_CHECKING:
     from fumarole.core.payloads import Payloads
-    from fumarole.pipeline.jobs.standing import Progress
+    from fumarole.pipeline.jobs.standing import BatchReport
 
 
 @command(
@@ -97,7 +97,7 @@ def run_standing(
         say(f"{new}{count_text(job.state.messages, 'message')} in {batches}")
 
 
-def tell(progress: Progress) -> None:
+def tell(progress: BatchReport) -> None:
     """A line about a batch, and one for each file that could not be read."""
     parts = [
         f"batch {progress.number:,}",
