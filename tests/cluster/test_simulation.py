@@ -287,7 +287,7 @@ def a_last_leave_overtakes_a_first_join(patch: pytest.MonkeyPatch) -> None:
         if self in kept:
             real(self, *kept.pop(self))
 
-    patch.setattr(Cluster, "_watch", watch)
+    patch.setattr(Cluster, "_consumer_changed", watch)
 
 
 def a_forwarded_message_is_forwarded_again(patch: pytest.MonkeyPatch) -> None:

@@ -258,7 +258,7 @@ def test_equivalent_queries_share(exchange: Exchange) -> None:
     for consumer in (first, second, third):
         exchange.unsubscribe(consumer)
     assert exchange.producers._members == {}
-    assert exchange.producers._watches == {}
+    assert exchange.producers._subscribed == {}
     assert not exchange.producers.get(A).standings  # type: ignore[union-attr]
 
 
