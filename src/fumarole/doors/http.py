@@ -23,7 +23,7 @@ from fumarole.protocols import http
 from fumarole.sessions.http import api, pages
 from fumarole.sessions.http.service import HttpService, Page
 from fumarole.sessions.http.session import HttpSession
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 
 MOMENT: Final = 0.0005
 """Seconds of the loop that answers in pieces take at a time (H1)."""
@@ -62,8 +62,8 @@ class HttpDoor(StreamDoor):
         if wiring.logins is not None:
             self.service.known = wiring.logins.known
 
-    def session(self, peer: Peer, now: float, pump: Pump) -> HttpSession:
-        return HttpSession(self.service, peer, now, pump)
+    def session(self, remote: RemoteAddress, now: float, pump: Pump) -> HttpSession:
+        return HttpSession(self.service, remote, now, pump)
 
     def refusal(self, text: str) -> bytes:
         return http.problem(503, text, keep_alive=False)

@@ -222,9 +222,9 @@ class ServerProtocol(StreamProtocol[Operation]):
     def _parse_trailer(self, data: bytes, at: int) -> int:
         """Where the body ends; `at` when that has not come yet. Trailer fields are checked and left out."""
         end = at if data.startswith(b"\r\n", at) else data.find(b"\r\n\r\n", at)
+        if (len(data) if end < 0 else end) - at > LONGEST_FIELDS:
+            raise Refused(431, f"the trailer fields are longer than {LONGEST_FIELDS} bytes")
         if end < 0:
-            if len(data) - at > LONGEST_FIELDS:
-                raise Refused(431, f"the trailer fields are longer than {LONGEST_FIELDS} bytes")
             if _BARE_NEWLINE.search(data, at):
                 raise Refused(400, "a line of the trailer does not end with CR LF")
             self._needed = len(data) - at + 1

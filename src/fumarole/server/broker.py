@@ -31,7 +31,7 @@ from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
-from fumarole.fastpath import engine
+from fumarole.fastpath import hot_path
 from fumarole.server.clustering import Clustering
 from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import Credentials
@@ -77,7 +77,7 @@ class Broker:
     def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
         self._settings = settings
         self._worker = worker
-        self.engine = engine.best()
+        self.hot_path = hot_path.best()
         rules = dict(settings.namespaces)
         for door in DOORS.values():
             if door.keeps_namespace and settings.doors.of(door.name):
@@ -89,7 +89,7 @@ class Broker:
             limits=settings.limits,
             rules=rules,
             allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
-            parts=self.engine.parts,
+            parts=self.hot_path.parts,
             are_kept=keeps,
         )
         self.node = Node(
@@ -97,7 +97,7 @@ class Broker:
             version=__version__,
             limits=settings.limits,
             namespaces=namespaces,
-            parts=self.engine.parts,
+            parts=self.hot_path.parts,
             authentication=settings.users is not None,
         )
         SliceRunner(self.node)
@@ -106,7 +106,7 @@ class Broker:
         self._logins: Logins | None = None
         self._clustering = None
         if settings.cluster is not None or worker is not None:
-            self._clustering = Clustering(settings, self.node, self.engine, worker)
+            self._clustering = Clustering(settings, self.node, self.hot_path, worker)
 
     async def start(self) -> None:
         """Opens every door. Raises CannotServeError, with none of them left open."""
@@ -123,7 +123,7 @@ class Broker:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
             certificates = _certificates(settings.tls)
-            wiring = Wiring(self.node, self.engine, settings.door(name), tls, certificates, self._logins, cookies)
+            wiring = Wiring(self.node, self.hot_path, settings.door(name), tls, certificates, self._logins, cookies)
             await self._open(DOORS[name], wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
@@ -202,7 +202,7 @@ async def serve(
     await broker.start()
     # What is here now stays. It is not searched once more: others may have told of a million consumers.
     gc.freeze()
-    log.info("fumarole %s, hot path: %s", __version__, broker.engine.name)
+    log.info("fumarole %s, hot path: %s", __version__, broker.hot_path.name)
     if settings.bridges:
         log.info("[[bridges]] of the configuration are not run here: fumarole bridge --config FILE runs them")
     if started is not None:

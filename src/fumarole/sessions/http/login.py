@@ -37,5 +37,5 @@ def told(call: Call) -> dict[str, object]:
 
 
 def _cookie(call: Call, value: str, life: int) -> str:
-    secure = "; Secure" if call.session.peer.secure else ""
+    secure = "; Secure" if call.session.remote.secure else ""
     return f"{COOKIE}={value}; Path=/; Max-Age={life}; HttpOnly; SameSite=Strict{secure}"

@@ -26,7 +26,7 @@ from fumarole.sessions.http import access
 from fumarole.sessions.http.call import Answer, Call
 from fumarole.sessions.http.routes import Access, BadParameterError, Route, options_of
 from fumarole.sessions.http.service import HttpService
-from fumarole.sessions.stream import Peer, State, StreamSession
+from fumarole.sessions.stream import RemoteAddress, State, StreamSession
 
 OUTBOX: Final = 64 * 1024
 """Bytes of answers that wait for the client; of a stream of events, the namespace's own limit holds."""
@@ -47,12 +47,12 @@ class HttpSession(StreamSession):
 
     NOT_ADMITTED = NOT_ADMITTED
 
-    def __init__(self, service: HttpService, peer: Peer, now: float, owner: Any) -> None:
+    def __init__(self, service: HttpService, remote: RemoteAddress, now: float, owner: Any) -> None:
         protocol = http.ServerProtocol()
-        super().__init__(service.node, peer, now, owner, protocol)
+        super().__init__(service.node, remote, now, owner, protocol)
         self._protocol: http.ServerProtocol = protocol
         self.service = service
-        self.peer = peer
+        self.remote = remote
         self.waits_for_room = False
         self.stream: Any = None
         """The stream of events that this connection has become."""
@@ -69,7 +69,7 @@ class HttpSession(StreamSession):
         self._ends = False
         """The client has closed its side."""
         self._request_number = 0
-        self._deadline = now + (node_handshake(service, peer))
+        self._deadline = now + (node_handshake(service, remote))
         self.outbox.govern(OUTBOX, Overflow.DISCONNECT, service.node.parts.counters())
 
     # What the pump and the door call.
@@ -78,13 +78,13 @@ class HttpSession(StreamSession):
         """One request after another, until one has no answer yet."""
         self.unfinished = False
         self.spent = 0
-        while not self._is_answering and self.claim is None and not self.close_expected():
+        while not self._must_wait():
             events = self._protocol.events_received()
             if not events:
                 break
             for following, event in enumerate(events, 1):
                 self.spent += self._take(event)
-                if self._is_answering or self.claim is not None or self.close_expected():
+                if self._must_wait():
                     self._protocol.put_back(events[following:])
                     return
             if self.spent >= min(most, WORK_AT_ONCE) and self._protocol.pending:
@@ -97,6 +97,10 @@ class HttpSession(StreamSession):
             self.close()
         elif self._is_answering and self._protocol.pending > WAITING:
             self.close()
+
+    def _must_wait(self) -> bool:
+        """Nothing more is looked at: not yet, or never."""
+        return self._is_answering or self.claim is not None or self.close_expected()
 
     def receive_eof(self) -> None:
         """The client sends nothing more. It still gets its answer, but a stream of events ends."""
@@ -217,7 +221,7 @@ class HttpSession(StreamSession):
     def _foreign(self, head: Head, route: Route | None, touches_messages: bool) -> str:
         """Why it may not be asked from there; empty: it may."""
         settings = self.service.settings
-        if access.foreign_origin(head, settings.origins, secure=self.peer.secure):
+        if access.foreign_origin(head, settings.origins, secure=self.remote.secure):
             is_page = route is not None and route.access is Access.OPEN and not route.touches_messages
             if not (is_page and access.is_navigation(head)):
                 return access.FOREIGN
@@ -296,7 +300,7 @@ class HttpSession(StreamSession):
     def is_admin(self) -> bool:
         """A4: without users everybody on loopback is."""
         if self._user is None:
-            return access.is_loopback(self.peer.address)
+            return access.is_loopback(self.remote.address)
         return "admin" in getattr(self._user, "roles", ())
 
     def _options(self, head: Head, methods: dict[str, Route]) -> None:
@@ -485,9 +489,9 @@ class HttpSession(StreamSession):
         return said
 
 
-def node_handshake(service: HttpService, peer: Peer) -> float:
+def node_handshake(service: HttpService, remote: RemoteAddress) -> float:
     limits = service.node.limits
-    return limits.tls_handshake if peer.secure else limits.handshake
+    return limits.tls_handshake if remote.secure else limits.handshake
 
 
 def allowed(methods: dict[str, Route]) -> str:

@@ -103,7 +103,7 @@ class EventStream:
         self._service = call.service
         self._exchange = exchange
         self._consumer: Consumer | None = None
-        self.account = call.user.name if call.user is not None else call.session.peer.address
+        self.account = call.user.name if call.user is not None else call.session.remote.address
         """To whom it counts."""
         self.label = f"{call.session.label} http"
         self._is_confirmed = False
