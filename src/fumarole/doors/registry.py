@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -59,6 +59,8 @@ class Wiring:
     """None where authentication is off."""
     cookies: Any = None
     """Makes the cookies of browsers (server/cookies.py); None where authentication is off."""
+    opened: Sequence[Listener] = ()
+    """The doors of this node that are open, this one included once it is."""
 
 
 @dataclass(frozen=True, slots=True)

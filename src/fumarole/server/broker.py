@@ -123,7 +123,8 @@ class Broker:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
             certificates = _certificates(settings.tls)
-            wiring = Wiring(self.node, self.hot_path, settings.door(name), tls, certificates, self._logins, cookies)
+            of_door, logins = settings.door(name), self._logins
+            wiring = Wiring(self.node, self.hot_path, of_door, tls, certificates, logins, cookies, self.doors)
             await self._open(DOORS[name], wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
