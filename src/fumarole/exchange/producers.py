@@ -52,6 +52,11 @@ class Elsewhere(NamedTuple):
     value: int | float | str
 
 
+def kept(value: float | str) -> int | float | str:
+    """What is remembered of a value."""
+    return f"{value[:TEXT_KEPT]}…" if isinstance(value, str) and len(value) > TEXT_KEPT else value
+
+
 class Producer:
     """One source of readings."""
 
@@ -62,6 +67,7 @@ class Producer:
         "metadata",
         "number",
         "plan",
+        "said",
         "since",
         "standings",
         "value",
@@ -84,6 +90,9 @@ class Producer:
         """Its latest reading; a number alone, as the compiled reader writes it, was published on its own topic."""
         self.plan: Any = None
         """Who gets its readings, as last worked out; the exchange's own."""
+        self.said: tuple[bytes, dict[str, Value]] | None = None
+        """What was merged into the metadata last, as it was written, and the metadata that came of it. While it has
+        that metadata, the same again is nothing new. Only the compiled reader uses it."""
         self.version: tuple[int, str] = 0, ""
         """How often the metadata has changed, and on which node last (C6)."""
         self.since: tuple[int, str] = NEVER
@@ -91,8 +100,7 @@ class Producer:
 
     def take(self, value: float | str, topic: str | None) -> None:
         """This is its latest reading, on this topic; None: on its own. Of a long text only the beginning is kept."""
-        if isinstance(value, str) and len(value) > TEXT_KEPT:
-            value = f"{value[:TEXT_KEPT]}…"
+        value = kept(value)
         self.value = value if topic is None or topic == reading_topic(self.identity) else Elsewhere(topic, value)
 
     def last_heard(self) -> float:
@@ -315,9 +323,12 @@ class Producers:
             return False
         producer.metadata = after
         self._note(producer.identity)
+        if not self.queries:
+            return True
         entered, left = self.queries.change(before, after, changed)
-        if left or entered:
-            producer.plan = None
+        if not (entered or left):
+            return True
+        producer.plan = None
         for standing in left:
             del producer.standings[standing], self._members[standing][producer]
         self._enter(producer, entered)
@@ -348,7 +359,7 @@ class Producers:
                 after[key] = value
         if len(after) > self._most_keys:
             raise ReadingError(f"more than {self._most_keys} metadata keys")
-        size = sum(map(_size, after)) + sum(map(_size, after.values()))
+        size = sum([_size(key) + _size(value) for key, value in after.items()])
         if size > self._most_bytes:
             raise ReadingError(f"more than {self._most_bytes} bytes of metadata")
         return after
@@ -443,7 +454,9 @@ class Producers:
 
 
 def _size(value: Value) -> int:
-    return len(value.encode()) if isinstance(value, str) else NUMBER_BYTES
+    if not isinstance(value, str):
+        return NUMBER_BYTES
+    return len(value) if value.isascii() else len(value.encode())
 
 
 def _same(one: Value | None, other: Value | None) -> bool:
