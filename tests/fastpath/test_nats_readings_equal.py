@@ -15,7 +15,7 @@ from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from fumarole.sessions.stream import Claim
 from tests.desk import Client, Desk, MsgPackClient
 from tests.fastpath.test_equal import pieces
@@ -111,9 +111,9 @@ rules = st.builds(NamespaceRules, overflow=st.sampled_from(Overflow), outbox=st.
 Step = tuple[int, bytes, int, str]
 
 
-def play(engine: Engine, rule: NamespaceRules, steps: list[Step]) -> list[object]:
+def play(hot_path: HotPath, rule: NamespaceRules, steps: list[Step]) -> list[object]:
     """Everything that can be seen from outside."""
-    desk = Desk(engine, Limits(metadata_keys=6, metadata_bytes=80), {"default": rule})
+    desk = Desk(hot_path, Limits(metadata_keys=6, metadata_bytes=80), {"default": rule})
     publishers = [desk.connect(**options) for options in PUBLISHERS]
     publishers.append(denied(desk))
     consumers = [desk.connect(headers=number != 1) for number in range(3)]
@@ -178,9 +178,9 @@ def test_the_same_bytes_out(rule: NamespaceRules, steps: list[Step]) -> None:
 def test_the_comparison_would_notice() -> None:
     """Readings do reach all kinds of consumers here, and through the compiled loop."""
     steps = [(0, usual("a.b", A, "21.5", '{"Room": "410"}') + usual("a.b", A, "22.5") * 2, 0, "")]
-    for engine in (PLAIN, compiled()):
-        assert engine is not None
-        seen = play(engine, NamespaceRules(), steps)[0]
+    for hot_path in (PLAIN, compiled()):
+        assert hot_path is not None
+        seen = play(hot_path, NamespaceRules(), steps)[0]
         assert isinstance(seen, list)
         consumers = len(PUBLISHERS) + 1
         assert seen[consumers].count(b"HMSG a.b 1") == 3
