@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 
 
 def check_identity(identity: object) -> str:
-    """The identity of a producer in its usual form: a UUID of version 4, or one of 5 that a door derived; small letters."""
+    """The identity of a producer in its usual form: a UUID of version 4 or 5 (a door may derive one), small letters."""
     text = identity.lower() if isinstance(identity, str) else ""
     if not _IDENTITY.fullmatch(text):
         raise ReadingError("a producer is named by a UUID of version 4, such as 2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60")
