@@ -389,7 +389,7 @@ cdef class NatsReader:
         told = self.producers.told
         try:
             said = metadata_said(text.decode("utf-8", "replace").strip(), self.metadata_bytes)
-            self.producers.describe(self.identity, said, self.now)
+            self.producers.describe(self.identity, said, self.now, self.session.account)
         except FumaroleError:
             return False
         producer.said = text, producer.metadata
