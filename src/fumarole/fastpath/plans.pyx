@@ -65,7 +65,7 @@ cdef extern from *:
     uint64_t fumarole_seed
     uint64_t fumarole_hash(const char* text, Py_ssize_t length) nogil
 
-# Python's own secret of this process: nobody outside can choose topics that fall on one another.
+# Python's own secret of this process: no client can choose topics whose hashes collide.
 fumarole_seed ^= <uint64_t><Py_ssize_t>hash("fumarole")
 
 
