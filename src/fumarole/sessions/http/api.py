@@ -135,7 +135,15 @@ ROUTES: Final = (
         {200: "The replies.", 404: "No consumer matches.", 504: "What came in time.", **BAD},
         body=ANY,
     ),
-    Route("GET", "/v1/stats", status.service("stats"), "What the namespace has counted", (), {200: "The counters."}),
+    Route(
+        "GET",
+        "/v1/stats",
+        status.service("stats"),
+        "What the namespace has counted",
+        (),
+        {200: "The counters.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+    ),
     Route(
         "GET",
         "/v1/connections",

@@ -33,7 +33,7 @@ def told(call: Call) -> dict[str, object]:
     """What a page may want to know of its user."""
     exchange, _ = call.here()
     user = None if call.user is None else call.user.name
-    return {"user": user, "namespace": exchange.name, "admin": call.session.is_admin(), "node": call.service.node.name}
+    return {"user": user, "namespace": exchange.name, "admin": call.session.is_admin, "node": call.service.node.name}
 
 
 def _cookie(call: Call, value: str, life: int) -> str:

@@ -8,7 +8,8 @@ from typing import Any, Final
 from fumarole.core.query.compile import compiled
 from fumarole.core.query.parse import parse_without_message
 from fumarole.core.query.tree import cost
-from fumarole.exchange.producers import Producer, may_know
+from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.producers import Producer, may_receive
 from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
 from fumarole.sessions.http import forms
 from fumarole.sessions.http.call import JSON, Call
@@ -59,13 +60,13 @@ def _pieces(
     call: Call, producers: list[Producer], selects: Any, at_once: int, limit: int, select: frozenset[str] | None
 ) -> Iterator[bytes]:
     exchange, _ = call.here()
-    user, now = call.user, call.session.now
+    sees, now = _sees(call), call.session.now
     told, last, following = 0, 0, None
     known = exchange.producers
     before = b'{"producers":['
     pending: list[bytes] = []
     for looked_at, producer in enumerate(producers, 1):
-        if known.get(producer.identity) is producer and selects(producer.metadata) and may_know(user, producer):
+        if known.get(producer.identity) is producer and selects(producer.metadata) and may_receive(sees, producer):
             if told == limit:
                 following = last
                 break
@@ -79,6 +80,10 @@ def _pieces(
             yield b""
     tail = b'],"next":%b}\n' % forms.encode(following)
     yield before + b",\n".join(pending) + tail if pending or before != b",\n" else tail
+
+
+def _sees(call: Call) -> Permissions | None:
+    return None if call.user is None else call.user.subscribe
 
 
 def _keys(select: str | None) -> frozenset[str] | None:
@@ -101,7 +106,7 @@ def one(call: Call) -> None:
     """`GET /v1/producers/{id}`."""
     exchange, _ = call.here()
     producer = exchange.producers.get(check_identity(word_of(call.words)))
-    if producer is None or not may_know(call.user, producer):
+    if producer is None or not may_receive(_sees(call), producer):
         call.problem(404, NO_SUCH)
     else:
         call.json(200, shown(producer, call.session.now))
@@ -113,7 +118,7 @@ def describe(call: Call) -> None:
     identity = check_identity(word_of(call.words))
     check_speaks_for(call.user, identity)
     patch = check_metadata(forms.merge_patch(call.body))
-    producer = exchange.producers.describe(identity, patch, call.session.now)
+    producer = exchange.producers.describe(identity, patch, call.session.now, call.session.account)
     call.json(200, shown(producer, call.session.now))
 
 

@@ -78,7 +78,7 @@ class Question:
         self._consumer: Consumer | None = None
 
     def begin(self) -> None:
-        self._consumer = self._exchange.consumer(self, self.topic, "", b"")
+        self._consumer = self._exchange.consumer(self, self.topic, "", b"", None, self._call.session.account)
         self._call.session.consume(b"reply", self._consumer)
         self._exchange.subscribe(self._consumer)
 

@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from fumarole.core.errors import FumaroleError, NamespaceError, PatternError, TopicError
 from fumarole.core.query.errors import QueryError
-from fumarole.exchange.namespaces import DEFAULT, check_name
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied
+from fumarole.exchange.quotas import QuotaError
 from fumarole.protocols import http
 from fumarole.protocols.http import Body, BodyEnd, Event, Head, Request
 from fumarole.protocols.stream import End
@@ -273,35 +275,37 @@ class HttpSession(StreamSession):
 
     def _join_call(self, call: Call, user: User | None) -> bool:
         """The namespace and what may be done there. False: it was refused."""
-        self._user = call.user = user
-        if call.route.access is Access.ADMIN and not self.is_admin():
-            return self._refuse(call.head, 403, "this is for users with the role `admin`")
         namespace = user.namespace if user is not None else call.options.get("namespace", DEFAULT)
         try:
-            check_name(namespace)
-            exchange = self._entered(namespace)
+            exchange = self._enter(namespace, user)
         except NamespaceError as error:
             return self._refuse(call.head, 400, str(error))
+        except QuotaError as error:
+            return self._refuse(call.head, 429, str(error), [("Retry-After", "1")])
+        if call.route.access is Access.ADMIN and not self.is_admin:
+            return self._refuse(call.head, 403, "this is for users with the role `admin`")
+        call.user = user
         call.exchange = exchange
         call.plans = exchange.plans(None if user is None else user.publish)
         return True
 
-    def _entered(self, namespace: str) -> Any:
-        """The exchange of a namespace. The connection is counted in the one that it was in last."""
+    def _enter(self, namespace: str, user: User | None) -> Exchange:
+        """The exchange of a namespace. The connection counts there, and for this user, until it enters another."""
         if self.exchange is not None:
-            if self.exchange.name == namespace:
+            if self.exchange.name == namespace and self._user is user:
                 return self.exchange
-            self.node.namespaces.leave(self.exchange)
-            self.exchange = None
-        self.exchange = self.node.namespaces.join(namespace)
+            self.remove_consumers()
+        exchange = self.node.namespaces.join(namespace)
+        account = self.node.account(exchange, user)
+        try:
+            account.take("connections")
+        except QuotaError:
+            self.node.namespaces.leave(exchange)
+            raise
+        self.exchange, self.account, self._user = exchange, account, user
+        self.is_admin = self.node.is_admin(user, self.remote.address)
         self.state = State.OPEN
-        return self.exchange
-
-    def is_admin(self) -> bool:
-        """A4: without users everybody on loopback is."""
-        if self._user is None:
-            return access.is_loopback(self.remote.address)
-        return "admin" in getattr(self._user, "roles", ())
+        return exchange
 
     def _options(self, head: Head, methods: dict[str, Route]) -> None:
         fields = [("Allow", allowed(methods))]
@@ -366,6 +370,8 @@ class HttpSession(StreamSession):
         """What the client asked for cannot be done."""
         if isinstance(error, QueryError | PatternError | TopicError):
             call.problem(400, str(error), position=error.position)
+        elif isinstance(error, QuotaError):
+            call.problem(429, str(error), [("Retry-After", "1")])
         else:
             call.problem(403 if isinstance(error, Denied) else 400, str(error))
 

@@ -30,9 +30,8 @@ def service(name: str) -> Callable[[Call], None]:
     def handle(call: Call) -> None:
         exchange, _ = call.here()
         node, session = call.service.node, call.session
-        asked = services.Request(
-            node, exchange, call.user, call.options.get("where", ""), session.now, session.client_id
-        )
+        now, client, account = session.now, session.client_id, session.account
+        asked = services.Request(node, exchange, call.user, "", now, client, account, session.is_admin)
         said: list[dict[str, Any]] = []
         services.answer(f"{services.PREFIX}{name}", asked, said.append)
         call.json(200, said[0])

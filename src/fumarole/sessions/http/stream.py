@@ -26,6 +26,7 @@ from fumarole.core.topic import check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
+from fumarole.exchange.producers import may_receive
 from fumarole.sessions.http import forms
 from fumarole.sessions.http.call import EVENTS, Call
 from fumarole.sessions.http.routes import topic_of
@@ -83,7 +84,7 @@ def begin(call: Call, pattern: str | None, where: str | None, group: str) -> Non
     if call.service.streams[stream.account] >= most:
         call.problem(429, TOO_MANY.format(most), [("Retry-After", "10")])
         return
-    consumer = exchange.consumer(stream, pattern, group, KEY, sees)
+    consumer = exchange.consumer(stream, pattern, group, KEY, sees, session.account)
     stream.begin(consumer)
     session.consume(KEY, consumer)
     still_waits = call.later()
@@ -138,7 +139,7 @@ class EventStream:
         if last_id:
             session.outbox.push(event("gap", self._gap(last_id)))
         if consumer.standing is not None:
-            members = list(self._exchange.producers.members(consumer))
+            members = self._allowed(self._exchange.producers.members(consumer))
             frame = event("set", {"New": members, "Del": []})
             if len(frame) > 2 * self._exchange.outbox_limit:
                 text = f"{len(members)} producers match, which is more than can be listed; narrow the query"
@@ -149,6 +150,12 @@ class EventStream:
         early, self._early = self._early, []
         for publication in early:
             self.accept(consumer, publication)
+
+    def _allowed(self, identities: Iterable[str]) -> list[str]:
+        """Those of these that the user may receive (A3)."""
+        assert self._consumer is not None
+        sees, known = self._consumer.sees, self._exchange.producers.known
+        return [each for each in identities if each in known and may_receive(sees, known[each])]
 
     def _gap(self, last_id: str) -> dict[str, Any]:
         """What can be said of the time since an event: messages are counted for the whole namespace."""

@@ -56,7 +56,7 @@ def hand_in(call: Call, publication: Publication) -> int:
             raise forms.FormError(f"a message with its headers has at most {limits.payload} bytes")
         if publication.reading is not None:
             check_speaks_for(call.user, publication.reading.producer)
-            return exchange.publish_reading(publication, plans, call.session.now)
+            return exchange.publish_reading(publication, plans, call.session.now, None, call.session.account)
         return exchange.publish(plans.find(publication.topic.encode()), publication)
     except FumaroleError:
         exchange.counters.refused += 1
