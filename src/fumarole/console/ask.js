@@ -207,12 +207,16 @@ function Table({ rows, columns, sort, setSort, open, pinned, toggle, onScreen })
           <div role="cell" class="value">${row.value === null ? "" : number(row.value)}</div>
           <div role="cell"><${Sparkline} values=${row.points.map(([, value]) => value)} /></div>
           <div role="cell" class="quiet">${online(row)}${row.at ? age((Date.now() - row.at) / 1000) : ""}</div>
-          ${columns.map((key) => html`<div role="cell">${shown(row.metadata?.[key], 80)}</div>`)}
+          ${columns.map((key) => html`<div role="cell">${cell(row.metadata?.[key])}</div>`)}
         </div>`)}
       </div>
       ${rows.length === 0 && html`<p class="quiet none">No producer matches now. One that comes to match appears here by itself.</p>`}
     </div>
   </div>`
+}
+
+function cell(value) {
+  return typeof value === "number" ? number(value) : shown(value, 80)
 }
 
 function online(row) {

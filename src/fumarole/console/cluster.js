@@ -13,12 +13,12 @@ export function ClusterView({ me, visible }) {
   if (problem) return html`<section><p class="problem" role="alert">${problem.message}</p></section>`
   if (!told) return html`<section><p class="quiet">Connecting…</p></section>`
   const peers = told.peers ?? []
-  const missing = told.missing ?? told.away ?? []
+  const missing = told.missing ?? []
   return html`<section class="cluster">
     <${Picture} own=${told.node} peers=${peers} missing=${missing} />
     <div class="scroll"><table><thead><tr><th>node</th><th>state</th><th>address</th><th class="value">round trip</th><th>more</th></tr></thead><tbody>
       <tr><td>${shown(told.node, 60)}</td><td class="live">this node</td><td></td><td></td><td>${shown(told.version, 20)}</td></tr>
-      ${peers.map((peer) => html`<tr><td>${shown(nameOf(peer), 60)}</td><td class=${isUp(peer) ? "live" : "problem"}>${isUp(peer) ? "connected" : shown(peer.state ?? "away", 60)}</td>
+      ${peers.map((peer) => html`<tr><td>${shown(peer.node, 60)}</td><td class=${isUp(peer) ? "live" : "problem"}>${shown(peer.state, 60)}</td>
         <td>${shown(peer.address, 60)}</td><td class="value">${roundTrip(peer)}</td><td class="quiet">${rest(peer)}</td></tr>`)}
       ${missing.map((each) => html`<tr><td>${shown(each.name ?? each, 60)}</td><td class="problem">missing</td><td>${shown(each.address, 60)}</td><td></td><td class="quiet">${shown(each.why, 160)}</td></tr>`)}
     </tbody></table></div>
@@ -26,12 +26,10 @@ export function ClusterView({ me, visible }) {
   </section>`
 }
 
-const nameOf = (peer) => peer.name ?? peer.node ?? peer.address
-const SHOWN = new Set(["name", "node", "address", "state", "connected", "round_trip", "round_trip_ms"])
+const SHOWN = new Set(["node", "address", "state", "round_trip"])
 
 function roundTrip(peer) {
-  const seconds = peer.round_trip ?? (peer.round_trip_ms === undefined ? undefined : peer.round_trip_ms / 1000)
-  return seconds === undefined || seconds === null ? "" : `${number(seconds * 1000)} ms`
+  return `${number(Number((peer.round_trip * 1000).toFixed(3)))} ms`
 }
 
 function rest(peer) {
@@ -42,7 +40,7 @@ function rest(peer) {
 }
 
 function Picture({ own, peers, missing }) {
-  const all = [{ name: own, up: true, own: true }, ...peers.map((peer) => ({ name: nameOf(peer), up: isUp(peer), trip: roundTrip(peer) })), ...missing.map((each) => ({ name: each.name ?? String(each), up: false }))]
+  const all = [{ name: own, up: true, own: true }, ...peers.map((peer) => ({ name: peer.node, up: isUp(peer), trip: roundTrip(peer) })), ...missing.map((each) => ({ name: each.name ?? String(each), up: false }))]
   const at = (index) => {
     const angle = (2 * Math.PI * index) / all.length - Math.PI / 2
     const wide = all.length === 1 ? 0 : 1

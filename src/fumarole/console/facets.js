@@ -20,9 +20,11 @@ export function Facets({ where, version, visible, refine }) {
     return () => clearTimeout(timer)
   }, [where, version, visible])
   if (!told) return html`<aside class="facets" aria-label="facets"></aside>`
+  // A key of which hardly two producers have the same value, such as a name or a place, is closed at first.
+  const telling = (each) => each.values.length > 0 && (each.values[0].count > 1 || each.producers === 1)
   const keys = all ? told.keys : told.keys.slice(0, KEYS)
   return html`<aside class="facets" aria-label="facets">
-    ${keys.map((each) => html`<details key=${each.key} open>
+    ${keys.map((each) => html`<details key=${each.key} open=${telling(each)}>
       <summary>${shown(each.key, 40)} <span class="quiet">${count(each.producers)}</span></summary>
       <ul>${each.values.map(({ value, count: many }) => html`<li>
         <button onClick=${() => refine(`${each.name} = ${quoted(value)}`)} title=${`and ${each.name} = ${shown(quoted(value), 80)}`}>

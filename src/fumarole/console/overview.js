@@ -52,9 +52,9 @@ export function Overview({ me, visible }) {
   const rate = (name) => lines.get(name)?.rates ?? []
   const doors = new Map()
   for (const each of connections?.connections ?? []) doors.set(each.door, (doors.get(each.door) || 0) + 1)
-  const drops = Object.entries(stats.dropped_by ?? stats.drops ?? {})
+  const drops = [...Object.entries(stats.dropped), ...Object.entries(stats.quotas?.refused ?? {}).map(([name, many]) => [`over quota: ${name}`, many])]
   const slow = (consumers?.worst ?? []).filter((each) => each.dropped > 0).slice(0, 8)
-  const quotas = Object.entries(stats.quotas ?? {})
+  const quotas = Object.entries(stats.quotas?.held ?? {})
   return html`<section class="overview">
     <h1 class="hidden">Overview</h1>
     <${Chart} label="messages in and out each second, the last five minutes" height=${200}
@@ -65,15 +65,15 @@ export function Overview({ me, visible }) {
       <${Tile} title="connections" line=${lines.get("connections")?.levels} href="#consumers" />
       <${Tile} title="consumers" line=${lines.get("consumers")?.levels} href="#consumers" />
       <${Tile} title="producers" line=${lines.get("producers")?.levels} href="#ask" />
-      <${Tile} title="dropped" unit="/s" line=${rate("dropped")} href="#consumers" alarm=${true} />
-      <${Tile} title="without consumer" unit="/s" line=${rate("unheard")} href="#topics" />
-      <${Tile} title="refused" unit="/s" line=${rate("refused")} href="#consumers" alarm=${true} />
+      <${Tile} title="dropped" unit="/s" line=${rate("dropped.outbox full")} href="#consumers" alarm=${true} />
+      <${Tile} title="without consumer" unit="/s" line=${rate("dropped.no consumer")} href="#topics" />
+      <${Tile} title="refused" unit="/s" line=${rate("dropped.refused")} href="#consumers" alarm=${true} />
     </div>
     <div class="panels">
       <article><h2>Nodes</h2><table><tbody>
         <tr><th scope="row">${shown(stats.node, 40)}</th><td class="live">this node</td><td>${shown(stats.version, 20)}</td></tr>
-        ${(cluster?.peers ?? []).map((peer) => html`<tr><th scope="row"><a href="#cluster">${shown(peer.name ?? peer.node ?? peer.address, 40)}</a></th>
-          <td class=${isUp(peer) ? "live" : "problem"}>${isUp(peer) ? "connected" : shown(peer.state ?? "away", 40)}</td><td></td></tr>`)}
+        ${(cluster?.peers ?? []).map((peer) => html`<tr><th scope="row"><a href="#cluster">${shown(peer.node, 40)}</a></th>
+          <td class=${isUp(peer) ? "live" : "problem"}>${shown(peer.state, 40)}</td><td></td></tr>`)}
       </tbody></table></article>
       <article><h2>Connections by door</h2><table><tbody>${[...doors].sort().map(([door, many]) => html`<tr><th scope="row">${door}</th><td class="value">${count(many)}</td></tr>`)}</tbody></table></article>
       ${drops.length > 0 && html`<article><h2>Drops by reason</h2><table><tbody>${drops.map(([reason, many]) => html`<tr><th scope="row">${shown(reason, 60)}</th><td class="value">${count(many)}</td></tr>`)}</tbody></table></article>`}
@@ -86,12 +86,11 @@ export function Overview({ me, visible }) {
 }
 
 export function isUp(peer) {
-  return peer.connected === true || ["up", "connected", "linked", "live", "whole"].includes(peer.state)
+  return peer.state === "live"
 }
 
 function Quota({ name, quota }) {
-  const used = typeof quota === "number" ? quota : quota.used ?? quota[0] ?? 0
-  const most = typeof quota === "number" ? null : quota.limit ?? quota.most ?? quota[1] ?? null
+  const { used, most } = quota
   const text = (value) => (name.includes("bytes") ? size(value) : count(value))
   return html`<td class="value">${text(used)}${most ? ` of ${text(most)}` : ""}</td>
     <td>${most > 0 && html`<meter min="0" max=${most} high=${0.8 * most} value=${used} aria-label=${name}></meter>`}</td>`

@@ -179,6 +179,8 @@ function forms(message) {
   return { text, json, hex }
 }
 
+const isShort = (shape, form) => form === "text" && shape.text.length <= 60 && !shape.text.includes("\n")
+
 function changes(before, after) {
   if (!before) return []
   try {
@@ -219,10 +221,11 @@ function Messages({ messages, isPattern, topic, last, me, refresh }) {
         const before = messages.slice(0, messages.length - 1 - at).findLast((each) => each.topic === message.topic)
         const altered = changes(before, message)
         return html`<li key=${messages.length - at}>
-          <div><span class="quiet">${new Date(message.time * 1000).toLocaleTimeString()}</span>
+          <div class="line"><span class="quiet">${new Date(message.time * 1000).toLocaleTimeString()}</span>
             ${isPattern && html`<code>${shown(message.topic, 160)}</code>`}
+            ${isShort(shape, form) && html` <strong class="value">${shown(shape.text)}</strong>`}
             ${asNumber(shape.text) !== null && plotted !== message.topic && html`<button onClick=${() => setPlotted(message.topic)}>plot</button>`}</div>
-          <pre>${form === "hex" ? shape.hex : form === "json" && shape.json ? shown(shape.json) : shown(shape.text)}</pre>
+          ${isShort(shape, form) ? "" : html`<pre>${form === "hex" ? shape.hex : form === "json" && shape.json ? shown(shape.json) : shown(shape.text)}</pre>`}
           ${altered.length > 0 && html`<p class="quiet">changed: ${altered.slice(0, 6).map(({ key, from, to }) => html`<code>${shown(key, 40)}: ${shown(from, 40)} → ${shown(to, 40)}</code> `)}</p>`}
         </li>`
       })}
