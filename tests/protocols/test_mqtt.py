@@ -247,7 +247,7 @@ def test_every_property_in_every_packet(number: Property, kind: Packet) -> None:
         check_heard(protocols[:3], data, [event], packets.PINGREQ, Ping())
         once = written(given)
         body = data[2:].replace(once, twice)
-        expected = [] if how is not Kind.PAIR else None
+        expected: list[Event] | None = [] if how is not Kind.PAIR else None
         again = heard(protocols[3], packet(data[0], body))
         assert (again == expected) if expected is not None else len(again) == 1
     else:
@@ -432,7 +432,7 @@ def test_many_properties_are_refused() -> None:
 def test_no_words_where_none_are_wanted() -> None:
     """Request Problem Information 0."""
     protocol = ServerProtocol(LIMITS)
-    given = {Property.REQUEST_PROBLEM_INFORMATION: 0}
+    given: dict[int, object] = {Property.REQUEST_PROBLEM_INFORMATION: 0}
     heard(protocol, packets.connect(Connect(V5, "c", True, 0, None, None, None, given)))
     protocol.greeted = True
     heard(protocol, b"\xc1\x00")
@@ -469,7 +469,7 @@ def _properties(kind: Packet, *without: Property) -> st.SearchStrategy[dict[int,
         for number, (how, packets_) in ALLOWED.items()
         if kind in packets_ and number not in without
     }
-    return st.fixed_dictionaries({}, optional=places)  # type: ignore[arg-type]
+    return st.fixed_dictionaries({}, optional=places)
 
 
 def _published(

@@ -24,6 +24,7 @@ from fumarole.config.values import (
     NodeName,
     PasswordHash,
     PatternText,
+    Qos,
     QueryDepth,
     Secret,
     Size,
@@ -192,6 +193,9 @@ else:
     )
 
 
+DOOR_KINDS: Final[Mapping[str, object]] = {"namespace": NamespaceName, "max_qos": Qos}
+"""Of the settings of doors, those that are more than a number or a time."""
+
 FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     Limits: {
         "control_line": LineSize,
@@ -204,6 +208,9 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
         "query_pattern": Size,
     },
     NamespaceRules: {"outbox": Size},
-    **{each.settings: {"namespace": NamespaceName} for each in WITH_SETTINGS if hasattr(each.settings, "namespace")},
+    **{
+        each.settings: {name: kind for name, kind in DOOR_KINDS.items() if hasattr(each.settings, name)}
+        for each in WITH_SETTINGS
+    },
 }
 """Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

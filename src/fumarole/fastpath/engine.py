@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fumarole.exchange.exchange import PURE, Parts
 
 if TYPE_CHECKING:
+    from fumarole.sessions.mqtt import MqttSession
     from fumarole.sessions.msgpack import MsgPackSession
     from fumarole.sessions.nats import NatsSession
     from fumarole.sessions.reader import LinkFallback, Reader
@@ -28,6 +29,7 @@ class Engine:
     msgpack_reader: Callable[[MsgPackSession], Reader] | None = None
     link_reader: Callable[[LinkFallback], Reader] | None = None
     appoint_heir: Callable[[], int] | None = None
+    mqtt_reader: Callable[[MqttSession], Reader] | None = None
 
 
 PLAIN = Engine("plain Python", PURE)

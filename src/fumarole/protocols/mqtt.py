@@ -15,7 +15,7 @@ wrong is answered with a DISCONNECT and its reason code; in 3.1.1 the connection
 protocols/stream.py. Topic aliases are resolved here: a `Publish` has its whole topic.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from fumarole.core.limits import DEFAULTS, Limits
@@ -51,6 +51,7 @@ STRANGER_LINES: Final = 4
 """A CONNECT may be so many control lines long: it may bring a will."""
 LONGEST_LIST: Final = 128 * 1024
 """Bytes of a SUBSCRIBE or UNSUBSCRIBE: each of its filters is work."""
+FILTERS_AT_ONCE: Final = 200
 LINES_OF_A_PUBLISH: Final = 17
 """What a PUBLISH may have besides its payload, in control lines: its topic and its properties."""
 
@@ -94,7 +95,7 @@ class Protocol(StreamProtocol[Operation]):
                     self._check_beginning(first)
                     self._needed = end - at
                     return at
-                events.append(self._packet(first, Fields(data, body, end)))
+                events += _in_parts(self._packet(first, Fields(data, body, end)))
                 at = end
                 if type(events[-1]) is Connect:
                     return at
@@ -183,6 +184,17 @@ class Protocol(StreamProtocol[Operation]):
 
     def _error(self, text: str) -> bytes:
         return disconnect(self._reason, text) if self.version == V5 else b""
+
+
+def _in_parts(event: Operation) -> Sequence[Operation]:
+    if not isinstance(event, Subscribe | Unsubscribe) or len(event.filters) <= FILTERS_AT_ONCE:
+        return (event,)
+    kind: Any = type(event)
+    filters, number = event.filters, event.packet_id
+    return [
+        kind(number, filters[at : at + FILTERS_AT_ONCE], event.properties, at + FILTERS_AT_ONCE >= len(filters))
+        for at in range(0, len(filters), FILTERS_AT_ONCE)
+    ]
 
 
 def _body(data: bytes, at: int, length: int) -> tuple[int, int]:

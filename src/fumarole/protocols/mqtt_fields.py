@@ -268,7 +268,7 @@ class Fields:
     def _value(self, kind: Kind) -> Any:
         if kind is Kind.PAIR:
             return self.text(), self.text()
-        value = _READ[kind](self)
+        value: Any = _READ[kind](self)
         if kind is Kind.FLAG and value > 1:
             raise PacketFault(Reason.PROTOCOL_ERROR, "a property that is 0 or 1 is neither")
         if value == 0 and kind in (Kind.TWO_NOT_ZERO, Kind.FOUR_NOT_ZERO):

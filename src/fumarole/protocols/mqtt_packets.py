@@ -99,12 +99,16 @@ class Subscribe(NamedTuple):
     packet_id: int
     filters: tuple[Filter, ...]
     properties: Properties
+    is_last: bool = True
+    """A long list comes in parts, since each of its filters is work."""
 
 
 class Unsubscribe(NamedTuple):
     packet_id: int
     filters: tuple[str, ...]
     properties: Properties
+    is_last: bool = True
+    """A long list comes in parts, since each of its filters is work."""
 
 
 class Acknowledged(NamedTuple):

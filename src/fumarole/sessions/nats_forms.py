@@ -52,11 +52,11 @@ def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
         metadata = {} if said is None else json.loads(said)
     except (ValueError, RecursionError):
         raise ReadingError("the header `Metadata` is not JSON") from None
-    value = _value(publication.payload.decode("utf-8", "replace"))
+    value = value_of(publication.payload.decode("utf-8", "replace"))
     return Reading(check_identity(headers.last(block, "Producer")), check_metadata(metadata), value)
 
 
-def _value(text: str) -> int | float | str:
+def value_of(text: str) -> int | float | str:
     """A number, if that is what the text is in JSON."""
     if text.lstrip().startswith(NUMBER_BEGINS):
         try:
