@@ -7,7 +7,7 @@ from fumarole.doors.pump import Pump
 from fumarole.doors.stream import MakeReader, StreamDoor
 from fumarole.exchange.node import Node
 from fumarole.sessions.mqtt import MqttSession, Terms
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 
 
 class MqttDoor(StreamDoor):
@@ -26,8 +26,8 @@ class MqttDoor(StreamDoor):
         super().__init__(node, make_reader, tls, logins)
         self._terms = terms
 
-    def session(self, peer: Peer, now: float, pump: Pump) -> MqttSession:
-        return MqttSession(self._node, peer, now, pump, self._terms)
+    def session(self, remote: RemoteAddress, now: float, pump: Pump) -> MqttSession:
+        return MqttSession(self._node, remote, now, pump, self._terms)
 
     async def drain(self, seconds: float) -> None:
         for pump in list(self._pumps):

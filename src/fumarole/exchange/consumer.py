@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fumarole.core.publication import PRIVATE, Publication
-from fumarole.core.query.index import Standing
+from fumarole.core.query.index import StandingQuery
 from fumarole.exchange.permissions import Permissions
 
 
@@ -24,7 +24,7 @@ class Outlet(Protocol):
         """Takes the message for this consumer. Never waits, never fails: what finds no room is dropped and counted."""
 
 
-class Link(Outlet, Protocol):
+class NodeOutlet(Outlet, Protocol):
     """An outlet that leads to another node."""
 
     def forward(self, courier: Consumer, key: bytes, publication: Publication) -> None:
@@ -92,7 +92,7 @@ class Consumer:
         self.accepted = 0
         """Messages routed to it, those dropped later included."""
         self.dropped = 0
-        self.standing: Standing | None = None
+        self.standing: StandingQuery | None = None
         """The query that its messages' producers must satisfy; None: the pattern decides alone."""
         self.limit = 0
         """Unsubscribed after so many; 0: never."""

@@ -8,7 +8,7 @@ from functools import partial
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
-from fumarole.exchange.exchange import PURE, Exchange, Parts, Watch
+from fumarole.exchange.exchange import PURE, ConsumerChanged, Exchange, Parts
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
 from fumarole.exchange.slices import Slices
@@ -72,7 +72,7 @@ class Namespaces:
         """Does somebody write down what producers say of themselves?"""
         self.slices = Slices()
         """What takes long in any of them."""
-        self._watch: Watch | None = None
+        self._consumer_changed: ConsumerChanged | None = None
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
         self._exchanges: dict[str, Exchange] = {}
@@ -86,15 +86,15 @@ class Namespaces:
         """The exchange of a namespace, if it is there."""
         return self._exchanges.get(name)
 
-    def watch(self, watch: Watch, described: Described, forgotten: Forgotten) -> None:
-        """From now on somebody else knows of every consumer that comes and goes and of what every producer says of
+    def replicate(self, consumer_changed: ConsumerChanged, described: Described, forgotten: Forgotten) -> None:
+        """From now on the cluster knows of every consumer that comes and goes and of what every producer says of
         itself, in every namespace."""
-        self._watch, self._described, self._forgotten = watch, described, forgotten
+        self._consumer_changed, self._described, self._forgotten = consumer_changed, described, forgotten
         for exchange in self:
-            self._let_watch(exchange)
+            self._let_replicate(exchange)
 
-    def _let_watch(self, exchange: Exchange) -> None:
-        exchange.watch = self._watch
+    def _let_replicate(self, exchange: Exchange) -> None:
+        exchange.consumer_changed = self._consumer_changed
         if self._described is not None:
             exchange.producers.changed = partial(self._described, exchange)
         if self._forgotten is not None:
@@ -102,7 +102,7 @@ class Namespaces:
 
     def join(self, name: str) -> Exchange:
         """The exchange that a new connection belongs to. Raises NamespaceError."""
-        exchange = self.restore(name)
+        exchange = self.open(name)
         exchange.connections += 1
         return exchange
 
@@ -111,7 +111,7 @@ class Namespaces:
         exchange.connections -= 1
         self.release(exchange)
 
-    def restore(self, name: str) -> Exchange:
+    def open(self, name: str) -> Exchange:
         """The exchange of a namespace that may have no connection, only producers. Raises NamespaceError."""
         check_name(name)
         if self._allowed is not None and name not in self._allowed and name != DEFAULT:
@@ -139,5 +139,5 @@ class Namespaces:
             limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.slices
         )
         exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)
-        self._let_watch(exchange)
+        self._let_replicate(exchange)
         return exchange

@@ -42,7 +42,7 @@ from fumarole.sessions.mqtt_clients import Key, LastWill, clients_of
 from fumarole.sessions.mqtt_forms import identifiers
 from fumarole.sessions.mqtt_outlet import MqttOutlet, key_of
 from fumarole.sessions.mqtt_speaker import METADATA_TOPIC, Speaker, metadata_of
-from fumarole.sessions.stream import SHOWN_NAME, Claim, Peer, State, StreamSession
+from fumarole.sessions.stream import SHOWN_NAME, Claim, RemoteAddress, State, StreamSession
 
 RECEIVE_MAXIMUM: Final = 1024
 """Messages of QoS 2 that a client may have under way."""
@@ -73,10 +73,10 @@ class MqttSession(StreamSession):
 
     NOT_ADMITTED = "this user and password, or token, are not known here"
 
-    def __init__(self, node: Node, peer: Peer, now: float, owner: Any, terms: Terms) -> None:
+    def __init__(self, node: Node, remote: RemoteAddress, now: float, owner: Any, terms: Terms) -> None:
         protocol = ServerProtocol(node.limits)
         protocol.alias_maximum = ALIASES
-        super().__init__(node, peer, now, owner, protocol)
+        super().__init__(node, remote, now, owner, protocol)
         self._protocol: ServerProtocol = protocol
         self._terms = terms
         self._clients = clients_of(node)
@@ -344,7 +344,7 @@ class MqttSession(StreamSession):
 
     def _subscribe_to(self, asked: Filter, identifier: bytes) -> tuple[int, str]:
         """What the client is told about one filter."""
-        exchange, *_ = self._joined()
+        exchange, _, _, outlet = self._joined()
         try:
             group, text = self._group_of(asked.text)
             texts = patterns_of(text, exchange.grammar)
@@ -360,7 +360,7 @@ class MqttSession(StreamSession):
         qos = min(asked.qos, self._terms.max_qos)
         key = key_of(qos, asked.no_local, asked.as_published, text[0] in "+#", identifier)
         for part, (each, pattern) in enumerate(zip(texts, patterns, strict=True)):
-            consumer: Consumer = exchange.consumer(self.outlet, each, group, key, sees)
+            consumer: Consumer = exchange.consumer(outlet, each, group, key, sees)
             self._consumers[_name(asked.text, part)] = consumer
             exchange.subscribe(consumer, pattern=pattern)
         return qos, ""

@@ -146,7 +146,7 @@ class Speaker:
     ) -> int:
         """How many entities got it. Raises TopicError, Denied or ReadingError."""
         if publication.reading is not None:
-            return exchange.read(publication, plans, now, origin)
+            return exchange.publish_reading(publication, plans, now, origin)
         return exchange.publish(plans.find(publication.topic.encode()), publication, origin)
 
 
