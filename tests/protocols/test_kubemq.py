@@ -3,7 +3,6 @@
 from collections.abc import Callable, MutableMapping
 
 import pytest
-from fumarole.protocols.kubemq_pb2 import DESCRIPTOR, Event, EventReceive, Request, Response
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from fumarole.core import headers
 from fumarole.core.publication import Publication
 from fumarole.protocols import kubemq
 from fumarole.protocols.columns import said
+from fumarole.protocols.kubemq_pb2 import DESCRIPTOR, Event, EventReceive, Request, Response
 
 # Any text that protobuf takes, which is all but halves of surrogate pairs; line ends and blanks more than by chance.
 texts = st.text(st.characters(codec="utf-8")) | st.text("\r\n\0\t :=%*a \u2028\x85", max_size=8)

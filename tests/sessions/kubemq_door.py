@@ -3,11 +3,10 @@
 import itertools
 from typing import Any
 
-from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Request, Response, Subscribe
-
 from fumarole.core.publication import Publication
 from fumarole.exchange.permissions import User
 from fumarole.protocols import kubemq
+from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Request, Response, Subscribe
 from fumarole.sessions.kubemq import KubemqService, KubemqSession
 from tests.desk import Client, Desk
 

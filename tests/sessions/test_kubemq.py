@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
 
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
@@ -12,6 +11,7 @@ from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols.kubemq import Fault
+from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
 from tests.conformance.tables import RECEIVED, RECEIVERS
 from tests.desk import Desk
 from tests.sessions.kubemq_door import (

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from fumarole.protocols.kubemq_pb2 import Response, Subscribe
 
 from fumarole.core.publication import Publication
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols.kubemq import Fault
+from fumarole.protocols.kubemq_pb2 import Response, Subscribe
 from fumarole.sessions.kubemq import MANAGEMENT, KubemqSession
 from tests.desk import Desk
 from tests.sessions.kubemq_door import (

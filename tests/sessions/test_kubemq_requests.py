@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from fumarole.protocols.kubemq_pb2 import Response
 
 from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols.kubemq import Fault
+from fumarole.protocols.kubemq_pb2 import Response
 from tests.desk import Desk
 from tests.sessions.kubemq_door import (
     COMMAND,

@@ -41,6 +41,8 @@ CORRELATION: Final = "Mqtt-Correlation"
 FORMAT: Final = "Mqtt-Format"
 CONTENT_TYPE: Final = "Content-Type"
 ODD: Final = "Mqtt-Property"
+METADATA: Final = "Metadata"
+PRODUCER: Final = b"\r\nProducer:"
 OWN: Final = frozenset({QOS, EXPIRY, CORRELATION, FORMAT, CONTENT_TYPE, ODD})
 """Headers that are no user properties."""
 PLAIN_BLOCKS: Final = tuple(headers.build([(QOS, str(qos))]) if qos else b"" for qos in range(3))
@@ -92,7 +94,9 @@ def properties_of(block: bytes) -> dict[int, Any]:
     found: dict[int, Any] = {}
     users: list[tuple[str, str]] = []
     for name, value in headers.parse(block):
-        if name not in OWN:
+        if name == METADATA and PRODUCER in block:
+            _take_metadata(value, users)
+        elif name not in OWN:
             if _fits(name) and _fits(value):
                 users.append((name, value))
         elif name == ODD:
@@ -134,6 +138,20 @@ def _take_odd(value: str, found: dict[int, Any], users: list[tuple[str, str]]) -
         users.append((values[0], values[1]))
     elif number == Property.CONTENT_TYPE and len(values) == 1:
         found[Property.CONTENT_TYPE] = values[0]
+
+
+def _take_metadata(value: str, users: list[tuple[str, str]]) -> None:
+    """What a reading brings, as user properties: the other way round it is metadata again (Q4)."""
+    try:
+        metadata = json.loads(value)
+    except (ValueError, RecursionError):
+        return
+    said = {name for name, _ in users}
+    if isinstance(metadata, dict):
+        for name, each in metadata.items():
+            text = each if isinstance(each, str) else "" if each is None else json.dumps(each)
+            if name not in said and _is_text(name) and _is_text(text):
+                users.append((name, text))
 
 
 def _is_text(value: str) -> bool:

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 
 import grpc
 import pytest
-from fumarole.protocols.kubemq_pb2 import Request, Subscribe
 
 from fumarole.doors.kubemq import STALE
+from fumarole.protocols.kubemq_pb2 import Request, Subscribe
 from tests.integration.cluster.clients import ask
 from tests.integration.cluster.nodes import Nodes, running
 from tests.integration.kubemq.calls import Calls

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import grpc
+
 from fumarole.protocols.kubemq_pb2 import Empty, Event, EventReceive, PingResult, Request, Response, Result, Subscribe
 
 SECONDS = 10.0

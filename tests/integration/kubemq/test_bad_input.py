@@ -10,8 +10,8 @@ from typing import Any
 
 import grpc
 import pytest
-from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Request, Response, Subscribe
 
+from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Request, Response, Subscribe
 from tests.integration.conftest import Brokers
 from tests.integration.kubemq.calls import SECONDS, SERVICE, Calls, fault_of
 from tests.integration.kubemq.conftest import DOOR, kubemq_port
