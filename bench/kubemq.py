@@ -25,12 +25,12 @@ if __package__ in {None, ""}:
 
 import grpc
 import uvloop
-from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
 
 from bench.effort import Effort
 from bench.figures import Figure, against
 from bench.generator import Load, run_load
 from bench.servers import COMPILED, PLAIN, CannotMeasureError, fumarole
+from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
 from tests.ports import free_port
 
 EVENTS = 4_000

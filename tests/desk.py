@@ -90,7 +90,7 @@ class MqttClient:
         keep_alive, user = options.pop("keep_alive", 0), options.pop("user", None)
         password, clean = options.pop("password", None), options.pop("clean", True)
         users = options.pop("metadata", None)
-        given = {Property[name.upper()]: value for name, value in options.items()}
+        given: dict[int, Any] = {Property[name.upper()]: value for name, value in options.items()}
         given |= {Property.USER: users} if users else {}
         event = Connect(self.version, client_id, clean, keep_alive, user, password, will, given)
         self.send(mqtt_packets.connect(event))
@@ -119,14 +119,14 @@ class MqttClient:
     def publish(self, topic: str, payload: bytes = b"", qos: int = 0, packet_id: int = 1, **more: Any) -> list[Any]:
         """What comes back."""
         retain, dup = more.pop("retain", False), more.pop("dup", False)
-        given = {Property[name.upper()]: value for name, value in more.items()}
+        given: dict[int, Any] = {Property[name.upper()]: value for name, value in more.items()}
         event = mqtt_packets.Publish(topic, payload, qos, retain, dup, packet_id if qos else 0, given)
         return self.asks(mqtt_packets.publish(event, self.version))
 
     def subscribe(self, *filters: str | Filter, identifier: int = 0, qos: int = 0) -> list[Any]:
         """What comes back."""
         asked = tuple([Filter(each, qos) if isinstance(each, str) else each for each in filters])
-        given = {Property.SUBSCRIPTION_IDENTIFIER: identifier} if identifier else {}
+        given: dict[int, Any] = {Property.SUBSCRIPTION_IDENTIFIER: identifier} if identifier else {}
         return self.asks(mqtt_packets.subscribe(mqtt_packets.Subscribe(9, asked, given), self.version))
 
 

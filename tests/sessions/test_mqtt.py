@@ -411,7 +411,7 @@ def test_properties_cross_as_they_were(desk: Desk) -> None:
     publisher, subscriber, old = MqttClient(desk), MqttClient(desk), MqttClient(desk, V3)
     subscriber.subscribe("a")
     old.subscribe("a")
-    given = {
+    given: dict[int, Any] = {
         Property.PAYLOAD_FORMAT: 1,
         Property.MESSAGE_EXPIRY: 60,
         Property.CONTENT_TYPE: "text/plain",

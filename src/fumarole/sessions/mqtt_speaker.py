@@ -138,7 +138,7 @@ class Speaker:
             identity = self.identity
         else:
             return None
-        value = value_of(payload.decode("utf-8", "replace"))
+        value = value_of(payload)
         return Reading(identity, check_metadata(metadata_of(users)), value)
 
     def publish(
