@@ -34,7 +34,7 @@ from fumarole.config.values import (
     Workers,
 )
 from fumarole.core.limits import MIB, Limits, NamespaceQuotas, Quotas
-from fumarole.doors.registry import DOORS, NoSettings
+from fumarole.doors.registry import DOORS, HttpSettings, NoSettings
 from fumarole.exchange.namespaces import DEFAULT, NamespaceRules
 
 
@@ -220,6 +220,11 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     **{
         each.settings: {name: kind for name, kind in DOOR_KINDS.items() if hasattr(each.settings, name)}
         for each in WITH_SETTINGS
+    },
+    HttpSettings: {
+        "origins": tuple[Text, ...],
+        "hosts": tuple[Text, ...],
+        "off": tuple[Literal["console", "metrics", "monitoring", "openapi", "nats", "mqtt"], ...],
     },
 }
 """Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

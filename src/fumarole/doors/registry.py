@@ -57,6 +57,8 @@ class Wiring:
     certificates: Certificates | None = None
     logins: Logins | None = None
     """None where authentication is off."""
+    cookies: Any = None
+    """Makes the cookies of browsers (server/cookies.py); None where authentication is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,24 @@ class MqttSettings:
     """Seconds that a client of version 5 may ask for at most; None: any, and none at all."""
 
 
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """What only the web door has."""
+
+    origins: tuple[str, ...] = ()
+    """Of pages elsewhere that may use it: `https://plots.example.org`."""
+    hosts: tuple[str, ...] = ()
+    """Names by which requests may call it where there are no users, besides localhost."""
+    off: tuple[str, ...] = ()
+    """What it does not offer: some of console, metrics, monitoring, openapi, nats, mqtt."""
+    metrics_open: bool = False
+    """`/metrics` needs no user."""
+    cookie_life: float = 12 * 3600.0
+    """Seconds for which a browser's cookie is good."""
+    streams_per_user: int = 1_000
+    """Streams of events that one user, or without users one address, may have open."""
+
+
 def _nats(wiring: Wiring) -> Listener:
     from fumarole.doors.nats import NatsDoor
 
@@ -144,6 +164,12 @@ def _mqtt(wiring: Wiring) -> Listener:
     settings = wiring.settings
     terms = Terms(settings.namespace, settings.max_qos, settings.max_keep_alive)
     return MqttDoor(wiring.node, wiring.hot_path.mqtt_reader, terms, wiring.tls, wiring.logins)
+
+
+def _http(wiring: Wiring) -> Listener:
+    from fumarole.doors.http import HttpDoor
+
+    return HttpDoor(wiring)
 
 
 DOORS: dict[str, Door] = {}
@@ -197,5 +223,16 @@ add(
         make=_mqtt,
         settings=MqttSettings,
         page="docs/reference/mqtt.md",
+    )
+)
+add(
+    Door(
+        name="http",
+        title="Web",
+        port=8222,
+        help="Listen for HTTP and WebSocket clients here; may be repeated.",
+        make=_http,
+        settings=HttpSettings,
+        page="docs/reference/http.md",
     )
 )
