@@ -24,6 +24,7 @@ HELP = {
     **{f"--{door.name}": door.help for door in DOORS.values()},
     "--data": "Where anything durable goes.",
     "--allowed-namespaces": "Only these namespaces; may be repeated.",
+    "--grammar": "Which topics there may be: strict, or channel (UTF-8 without white space).",
     "--node": "The name of this node in its cluster.",
     "--cluster": "Listen for other nodes here.",
     "--peer": "A node of the cluster to join; may be repeated, one is enough.",
@@ -52,6 +53,7 @@ HELP = {
     "--tls-key": "Its key, PEM.",
     "--tls-client-authority": "Who must have signed clients' certificates, PEM.",
     "--tls-client-certificates": "none, optional or required.",
+    "--tls-handshake-first": "true: at the NATS door, TLS comes before INFO.",
 }
 """What there is to say. A setting without an entry has its line in docs/reference/configuration.md all the same."""
 SIZES = ("control_line", "payload", "outbox")

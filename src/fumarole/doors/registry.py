@@ -57,6 +57,8 @@ class Wiring:
     certificates: Certificates | None = None
     logins: Logins | None = None
     """None where authentication is off."""
+    handshake_first: bool = False
+    """At a door where the server speaks first: TLS begins before that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,9 @@ class KubemqSettings:
 def _nats(wiring: Wiring) -> Listener:
     from fumarole.doors.nats import NatsDoor
 
-    return NatsDoor(wiring.node, wiring.engine.nats_reader, wiring.tls, wiring.logins)
+    door = NatsDoor(wiring.node, wiring.engine.nats_reader, wiring.tls, wiring.logins)
+    door.greets = not wiring.handshake_first
+    return door
 
 
 def _msgpack(wiring: Wiring) -> Listener:

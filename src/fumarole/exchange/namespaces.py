@@ -36,9 +36,9 @@ class NamespaceRules:
     """Seconds without a reading after which a producer is forgotten (M7); None: never."""
 
 
-def default_rules(namespace: str) -> NamespaceRules:
-    """The rules of a namespace of which the configuration says nothing."""
-    return NamespaceRules(grammar=Grammar.CHANNEL) if namespace == KUBEMQ else NamespaceRules()
+def default_rules(namespace: str, grammar: Grammar = Grammar.STRICT) -> NamespaceRules:
+    """The rules of a namespace of which the configuration says nothing; `grammar` is that of most."""
+    return NamespaceRules(grammar=Grammar.CHANNEL if namespace == KUBEMQ else grammar)
 
 
 def check_name(name: str) -> None:
@@ -63,7 +63,9 @@ class Namespaces:
         allowed: frozenset[str] | None = None,
         parts: Parts = PURE,
         are_kept: bool = True,
+        grammar: Grammar = Grammar.STRICT,
     ) -> None:
+        self._grammar = grammar
         self._limits = limits
         self._rules = dict(rules or {})
         self._allowed = allowed
@@ -132,7 +134,7 @@ class Namespaces:
             exchange.end()
 
     def _make(self, name: str) -> Exchange:
-        rules = self._rules.get(name) or default_rules(name)
+        rules = self._rules.get(name) or default_rules(name, self._grammar)
         limits = self._limits
         outbox = limits.outbox if rules.outbox is None else rules.outbox
         producers = Producers(

@@ -23,7 +23,6 @@ from fumarole.fastpath.plans cimport Group, Plan, Plans, fumarole_strict
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
-from fumarole.core.topic import Grammar
 from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
 from fumarole.protocols.nats import PONG as PURE_PONG
 from fumarole.sessions.stream import State
@@ -32,7 +31,6 @@ cdef Py_ssize_t FRAMING = PURE_FRAMING
 cdef bytes PONG = PURE_PONG
 cdef bytes BEFORE_GROUP = PURE_BEFORE_GROUP
 cdef object CLOSED = State.CLOSED
-cdef object STRICT = Grammar.STRICT
 
 cdef extern from *:
     """
@@ -103,7 +101,6 @@ cdef class NatsReader:
         self.echo = session.echo
         if self.plans is not None:
             self.counters = session.exchange.counters
-            self.strict = session.exchange.grammar is STRICT
         return 0
 
     cdef int end_of_waiting(self) except -1:
@@ -240,7 +237,7 @@ cdef class NatsReader:
             while p < line_end and fumarole_strict[<unsigned char>p[0]]:
                 p += 1
             operation.reply_length = p - operation.reply
-            if p[0] != c" " or operation.reply_length == 0 or not self.strict:
+            if p[0] != c" " or operation.reply_length == 0 or operation.reply[0] == c"." or p[-1] == c".":
                 return ODD
             while p[0] == c" ":
                 p += 1
@@ -248,6 +245,8 @@ cdef class NatsReader:
             if not sizes(&p, line_end, headers, operation):
                 return ODD
         length = whole(at, end, line_end, self.payload_limit, operation, &self.needed)
+        if headers and length > 0 and (operation.headers < 8 or memcmp(line_end, b"NATS/1.0", 8) != 0):
+            return ODD
         if headers and length > 0 and memmem(line_end, operation.headers + 2, b"\r\nProducer:", 11) != NULL:
             return ODD  # a reading, and it is the session that knows producers
         return length

@@ -39,12 +39,23 @@ class State(Enum):
     CLOSED = "closed"
 
 
+class KeyProof(NamedTuple):
+    """A signature that only the owner of a key can make."""
+
+    nkey: str
+    """The public key, as NATS writes it: `U…`."""
+    signature: str
+    nonce: str
+    """What was signed."""
+
+
 class Claim(NamedTuple):
     """What a client gave to prove who it is."""
 
     user: str | None
     password: str | None
     token: str | None
+    key: KeyProof | None = None
 
 
 class Peer(NamedTuple):
@@ -54,6 +65,8 @@ class Peer(NamedTuple):
     port: int
     address: str
     secure: bool = False
+    asks: bool = False
+    """Must clients show a certificate?"""
 
 
 class StreamSession(ABC):
