@@ -8,15 +8,15 @@ from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.stream import Claim, KeyProof, Peer
+from fumarole.sessions.stream import Claim, KeyProof, RemoteAddress
 from tests.desk import Client, Desk
 
 
 @pytest.fixture
-def desk(engine: Engine) -> Desk:
-    return Desk(engine)
+def desk(hot_path: HotPath) -> Desk:
+    return Desk(hot_path)
 
 
 # What one client says, and what it hears; CONNECT with verbose false and headers true goes before.
@@ -125,8 +125,8 @@ def test_dialogue(desk: Desk, says: str, hears: str) -> None:
     assert slow.hears().decode() == hears
 
 
-def test_info(engine: Engine) -> None:
-    desk = Desk(engine, Limits(payload=77), authentication=True)
+def test_info(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, Limits(payload=77), authentication=True)
     line = Client(desk).hears()
     assert line.startswith(b"INFO {")
     options = json.loads(line[5:])
@@ -141,9 +141,11 @@ def test_info(engine: Engine) -> None:
     assert options.keys().isdisjoint({"nonce", "tls_required", "tls_verify", "connect_urls"})
 
 
-def test_info_where_clients_show_certificates(engine: Engine) -> None:
+def test_info_where_clients_show_certificates(hot_path: HotPath) -> None:
     """nats-core and Go's client ask for `tls_verify`."""
-    session = NatsSession(Desk(engine).node, Peer("127.0.0.1", 4222, "127.0.0.1", secure=True, asks=True), 0, None)
+    session = NatsSession(
+        Desk(hot_path).node, RemoteAddress("127.0.0.1", 4222, "127.0.0.1", secure=True, asks=True), 0, None
+    )
     options = json.loads(session.outbox.take()[5:])
     assert (options["tls_required"], options["tls_verify"]) == (True, True)
 
@@ -169,8 +171,8 @@ def test_who_am_i(desk: Desk) -> None:
     assert answer["server"]["id"] == desk.node.name
 
 
-def test_who_am_i_with_permissions(engine: Engine) -> None:
-    client = Client(Desk(engine, authentication=True))
+def test_who_am_i_with_permissions(hot_path: HotPath) -> None:
+    client = Client(Desk(hot_path, authentication=True))
     client.say('CONNECT {"verbose":false}\r\n')
     client.hears()
     client.session.admit(User("ann", "lab", Permissions(("a.>",), ("a.no",)), Permissions(None, ("b",))))
@@ -194,8 +196,8 @@ def test_a_request_to_what_is_not_here(desk: Desk, topic: str) -> None:
     assert desk.counters()["dropped"]["no consumer"] == 1
 
 
-def test_jetstream_topics_are_held_to_permissions(engine: Engine) -> None:
-    client = Client(Desk(engine, authentication=True))
+def test_jetstream_topics_are_held_to_permissions(hot_path: HotPath) -> None:
+    client = Client(Desk(hot_path, authentication=True))
     client.say('CONNECT {"verbose":false}\r\n')
     client.hears()
     client.session.admit(User("ann", "lab", Permissions(("a.>",))))
@@ -204,17 +206,17 @@ def test_jetstream_topics_are_held_to_permissions(engine: Engine) -> None:
     )
 
 
-def test_jwt_is_refused_with_a_sentence(engine: Engine) -> None:
-    client = Client(Desk(engine, authentication=True))
+def test_jwt_is_refused_with_a_sentence(hot_path: HotPath) -> None:
+    client = Client(Desk(hot_path, authentication=True))
     client.hears()
     heard = client.asks('CONNECT {"verbose":false,"jwt":"eyJ0","sig":"x"}\r\n')
     assert heard == b"-ERR 'Authorization Violation: JWTs are not offered; use a password, a token or an nkey'\r\n"
     assert client.session.close_expected()
 
 
-def test_an_nkey_is_a_claim(engine: Engine) -> None:
+def test_an_nkey_is_a_claim(hot_path: HotPath) -> None:
     """Signed is the nonce of INFO, which no other connection has."""
-    desk = Desk(engine, authentication=True)
+    desk = Desk(hot_path, authentication=True)
     nonces = iter(["first", "second"])
     desk.node.nonce = lambda: next(nonces)
     client, other = Client(desk), Client(desk)
@@ -222,7 +224,9 @@ def test_an_nkey_is_a_claim(engine: Engine) -> None:
     client.say('CONNECT {"verbose":false,"nkey":"UABC","sig":"c2ln"}\r\n')
     assert client.session.claim == Claim(None, None, None, KeyProof("UABC", "c2ln", "first"))
     assert (
-        Client(Desk(engine, authentication=True)).asks('CONNECT {"nkey":7}\r\n').endswith(b"nkey and sig are text'\r\n")
+        Client(Desk(hot_path, authentication=True))
+        .asks('CONNECT {"nkey":7}\r\n')
+        .endswith(b"nkey and sig are text'\r\n")
     )
 
 
@@ -314,8 +318,8 @@ def test_namespaces(desk: Desk) -> None:
     assert sorted((heard[1] + heard[2]).split(b"MSG ")[1:]) == [b"a 1 1\r\nx\r\n", b"a 1 1\r\nx\r\n", b"a 2 1\r\nx\r\n"]
 
 
-def test_a_namespace_that_is_not_allowed(engine: Engine) -> None:
-    desk = Desk(engine, allowed=frozenset({"lab"}))
+def test_a_namespace_that_is_not_allowed(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, allowed=frozenset({"lab"}))
     client = Client(desk)
     assert b"Authorization Violation" in client.asks('CONNECT {"user":"elsewhere"}\r\n')
     assert client.session.close_expected()
@@ -323,9 +327,9 @@ def test_a_namespace_that_is_not_allowed(engine: Engine) -> None:
     assert not Client(desk).say('CONNECT {"user":"lab"}\r\n').session.close_expected()
 
 
-def test_a_channel_namespace(engine: Engine) -> None:
+def test_a_channel_namespace(hot_path: HotPath) -> None:
     """T2."""
-    desk = Desk(engine, rules={"default": NamespaceRules(grammar=Grammar.CHANNEL)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(grammar=Grammar.CHANNEL)})
     client = desk.connect()
     assert client.asks("SUB Ätna.* 1\r\nPUB Ätna.süd é 1\r\nx\r\n") == "MSG Ätna.süd 1 é 1\r\nx\r\n".encode()
     assert client.asks("PUB a. 1\r\nx\r\n").startswith(
@@ -333,8 +337,8 @@ def test_a_channel_namespace(engine: Engine) -> None:
     )
 
 
-def test_credentials(engine: Engine) -> None:
-    desk = Desk(engine, authentication=True)
+def test_credentials(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
     client = Client(desk)
     client.hears()
     client.say('CONNECT {"verbose":false,"user":"ann","pass":"secret"}\r\nSUB a 1\r\nPUB a 2\r\nhi\r\nPI')
@@ -347,8 +351,8 @@ def test_credentials(engine: Engine) -> None:
     assert client.session.exchange.name == "lab"
 
 
-def test_wrong_credentials(engine: Engine) -> None:
-    desk = Desk(engine, authentication=True)
+def test_wrong_credentials(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
     client = Client(desk)
     client.say('CONNECT {"user":"ann","pass":"wrong"}\r\nPUB a 2\r\nhi\r\n')
     client.session.admit(None)
@@ -358,14 +362,14 @@ def test_wrong_credentials(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("says", ["PUB a 1\r\n", "SUB a 1\r\n", "UNSUB 1\r\n", "HPUB a 1 1\r\n"])
-def test_before_credentials_nothing_is_done(engine: Engine, says: str) -> None:
-    client = Client(Desk(engine, authentication=True))
+def test_before_credentials_nothing_is_done(hot_path: HotPath, says: str) -> None:
+    client = Client(Desk(hot_path, authentication=True))
     assert client.asks(says).endswith(b"-ERR 'Authorization Violation'\r\n")
     assert client.session.close_expected()
 
 
-def test_permissions(engine: Engine) -> None:
-    desk = Desk(engine, authentication=True)
+def test_permissions(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
     client = Client(desk)
     client.say('CONNECT {"verbose":false}\r\n')
     client.hears()
@@ -382,14 +386,14 @@ def test_permissions(engine: Engine) -> None:
     assert desk.counters("lab")["dropped"] == {"no consumer": 1, "outbox full": 0, "refused": 2}
 
 
-def test_too_many_consumers(engine: Engine) -> None:
-    client = Desk(engine, Limits(consumers_per_connection=2)).connect()
+def test_too_many_consumers(hot_path: HotPath) -> None:
+    client = Desk(hot_path, Limits(consumers_per_connection=2)).connect()
     said = client.asks("SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nUNSUB 1\r\nSUB c 3\r\n")
     assert said == b"-ERR 'Permissions Violation for Subscription to \"c\": maximum subscriptions exceeded'\r\n"
 
 
-def test_payload_too_large(engine: Engine) -> None:
-    client = Desk(engine, Limits(payload=5)).connect()
+def test_payload_too_large(hot_path: HotPath) -> None:
+    client = Desk(hot_path, Limits(payload=5)).connect()
     assert client.asks("PUB a 5\r\nhello\r\nPUB a 6\r\n") == b"-ERR 'Maximum Payload Violation'\r\n"
     assert client.session.close_expected()
 
@@ -418,14 +422,14 @@ def test_very_many_consumers_leave_a_part_at_a_time(desk: Desk) -> None:
     other.say("UNSUB 1\r\nPUB a 1\r\nx\r\n")
     assert client.hears() == b""
     assert desk.counters()["dropped"]["outbox full"] == 1
-    assert not client.session.forget()
-    assert client.session.forget()
+    assert not client.session.remove_consumers()
+    assert client.session.remove_consumers()
     assert desk.counters()["consumers"] == 0
     assert desk.counters()["connections"] == 1
 
 
-def test_signs_of_life(engine: Engine) -> None:
-    desk = Desk(engine, Limits(idle=10))
+def test_signs_of_life(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, Limits(idle=10))
     client = desk.connect()
     tick = client.session.tick
     tick(1000)
@@ -445,8 +449,8 @@ def test_signs_of_life(engine: Engine) -> None:
     assert client.session.close_expected()
 
 
-def test_the_handshake_has_a_deadline(engine: Engine) -> None:
-    desk = Desk(engine, Limits(handshake=2))
+def test_the_handshake_has_a_deadline(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, Limits(handshake=2))
     client = Client(desk)
     client.hears()
     client.say("PING\r\nCONN")
@@ -457,9 +461,9 @@ def test_the_handshake_has_a_deadline(engine: Engine) -> None:
     assert client.session.close_expected()
 
 
-def test_a_slow_consumer_gets_the_freshest(engine: Engine) -> None:
+def test_a_slow_consumer_gets_the_freshest(hot_path: HotPath) -> None:
     """D6, L3: the oldest go, whole, and are counted."""
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=100)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=100)})
     slow, sender = desk.connect(), desk.connect()
     slow.say("SUB a 1\r\n")
     for number in range(100):
@@ -470,8 +474,8 @@ def test_a_slow_consumer_gets_the_freshest(engine: Engine) -> None:
     assert desk.counters()["delivered"] == 5
 
 
-def test_a_slow_consumer_may_be_cut_off(engine: Engine) -> None:
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=100, overflow=Overflow.DISCONNECT)})
+def test_a_slow_consumer_may_be_cut_off(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=100, overflow=Overflow.DISCONNECT)})
     slow, sender = desk.connect(), desk.connect()
     slow.say("SUB a 1\r\n")
     sender.say("PUB a 4\r\nxxxx\r\n" * 10)
@@ -479,9 +483,9 @@ def test_a_slow_consumer_may_be_cut_off(engine: Engine) -> None:
     assert slow in desk.node.ready
 
 
-def test_a_group_passes_its_full_members_over(engine: Engine) -> None:
+def test_a_group_passes_its_full_members_over(hot_path: HotPath) -> None:
     """G3."""
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=1000)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=1000)})
     full, well, sender = desk.connect(), desk.connect(), desk.connect()
     for client in (full, well):
         client.say("SUB a g 1\r\n")

@@ -16,6 +16,7 @@ from fumarole.config.values import (
     AmqpAddress,
     AmqpName,
     BrokerAddresses,
+    Bytes,
     Endpoint,
     FilePath,
     LineSize,
@@ -32,7 +33,7 @@ from fumarole.config.values import (
     UserKey,
     Workers,
 )
-from fumarole.core.limits import MIB, Limits
+from fumarole.core.limits import MIB, Limits, NamespaceQuotas, Quotas
 from fumarole.core.topic import Grammar
 from fumarole.doors.registry import DOORS, NoSettings
 from fumarole.exchange.namespaces import DEFAULT, NamespaceRules
@@ -126,6 +127,10 @@ class UserSettings(Struct, frozen=True, kw_only=True):
     namespace: NamespaceName = DEFAULT
     publish: PermissionSettings = PermissionSettings()
     subscribe: PermissionSettings = PermissionSettings()
+    roles: tuple[Literal["admin"], ...] = ()
+    """What the user may do besides: `admin` may see what others do (A4)."""
+    quota: Quotas = Quotas()
+    """What all connections of the user together may hold (A5)."""
 
 
 class BridgeSettings(Struct, frozen=True, kw_only=True):
@@ -199,6 +204,7 @@ else:
     )
 
 
+BYTES_OF_QUOTAS: Final = dict.fromkeys(("metadata_bytes", "retained_bytes", "last_bytes", "bytes_per_second"), Bytes)
 FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     Limits: {
         "control_line": LineSize,
@@ -209,7 +215,10 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
         "query_length": Size,
         "query_depth": QueryDepth,
         "query_pattern": Size,
+        "memory": Bytes,
     },
+    Quotas: BYTES_OF_QUOTAS,
+    NamespaceQuotas: BYTES_OF_QUOTAS,
     NamespaceRules: {"outbox": Size},
     **{each.settings: {"namespace": NamespaceName} for each in WITH_SETTINGS if hasattr(each.settings, "namespace")},
 }

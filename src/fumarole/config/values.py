@@ -280,6 +280,7 @@ def _of(reader: Reader) -> Meta:
 
 
 Size = Annotated[int, _of(size_between(1, 512 * MIB))]
+Bytes = Annotated[int, _of(size_between(1, 1024 * GIB))]
 LineSize = Annotated[int, _of(size_between(256, 1 * MIB))]
 Seconds = Annotated[float, _of(read_seconds)]
 Count = Annotated[int, _of(read_count)]

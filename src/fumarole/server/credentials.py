@@ -134,7 +134,14 @@ class Credentials:
 
 
 def _user(settings: UserSettings) -> User:
-    return User(settings.name, settings.namespace, _permissions(settings.publish), _permissions(settings.subscribe))
+    return User(
+        settings.name,
+        settings.namespace,
+        _permissions(settings.publish),
+        _permissions(settings.subscribe),
+        frozenset(settings.roles),
+        settings.quota,
+    )
 
 
 def _is_signed(proof: KeyProof) -> bool:
