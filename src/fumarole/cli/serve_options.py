@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -95,6 +96,8 @@ def default_text(path: KeyPath) -> str:
         return ",".join(str(item) for item in value if isinstance(item, Address | str))
     if value is None:
         return ""
+    if isinstance(value, Enum):
+        return str(value.value)
     if isinstance(value, float):
         return f"{value:g}s"
     return size_text(value).replace(" ", "") if path[-1] in SIZES else str(value)

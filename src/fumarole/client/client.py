@@ -1,5 +1,5 @@
 """The client: publish, subscribe, request. Everything else is what these stand on."""
-# ruff: noqa: ASYNC109, a timeout of one's own is what everybody expects of a request
+# ruff: noqa: ASYNC109, a request has a timeout parameter
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Client:
     async def publish(
         self, topic: str, payload: Payload = b"", *, headers: Headers | None = None, reply: str = ""
     ) -> None:
-        """Sends a message to whoever is subscribed to the topic; it is not confirmed, see `flush`.
+        """Sends a message to the subscribers of the topic; it is not confirmed, see `flush`.
 
         Disconnected, it is kept for the next connection, up to `pending` bytes; then PendingFullError is raised.
         """
@@ -232,7 +232,7 @@ class Client:
     async def request(
         self, topic: str, payload: Payload = b"", timeout: float = 5.0, *, headers: Headers | None = None
     ) -> Message:
-        """The first reply. Raises NoResponders at once if nobody can hear the request, TimeoutError if none comes."""
+        """The first reply. Raises NoResponders at once if there is no responder, TimeoutError if no reply comes."""
         replies = await self.call(topic, payload, 1, timeout, headers=headers)
         if not replies:
             raise RequestTimeoutError(f"no reply to the request to {topic!r} within {timeout:g} s")
@@ -249,7 +249,7 @@ class Client:
     ) -> list[Message]:
         """The replies: as soon as that many are in, else what arrived when the time is up, perhaps nothing.
 
-        `replies=None` waits for all that come in that time. Raises NoResponders at once if nobody can hear it (R1), and
+        `replies=None` waits for all that come in that time. Raises NoResponders at once if there is none (R1), and
         TimeoutError if it could not even be sent.
         """
         if replies is not None and replies < 1:
@@ -385,7 +385,7 @@ class Client:
 
     async def close(self) -> None:
         """Sends what was published, and closes. Subscriptions end; what has arrived can still be taken from them."""
-        seconds = 0.0  # who is cancelled waits for nobody
+        seconds = 0.0  # a cancelled close waits for nothing
         try:
             if self._reconnecting.connected:
                 # A socket closed with something unread may take back what was just written: read until all is heard.

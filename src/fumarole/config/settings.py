@@ -181,7 +181,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True):
     log: Log = Log()
     namespaces: Mapping[NamespaceName, NamespaceRules] = {}
     users: tuple[UserSettings, ...] | None = None
-    """None: authentication is off. Empty: it is on, and nobody gets in."""
+    """None: authentication is off. Empty: it is on, and no client gets in."""
     bridges: tuple[BridgeSettings, ...] = ()
 
     def door(self, name: str) -> Any:

@@ -172,7 +172,7 @@ def _is_host(name: str | None, v6: str | None) -> bool:
         elif name is not None and not re.search("[A-Za-z_]", name):
             ipaddress.IPv4Address(name)
         elif name is not None:
-            name.encode("idna")  # as whoever looks it up does: it knows the lengths that words of a name may have
+            name.encode("idna")  # as a lookup does: it knows the lengths that words of a name may have
     except ValueError:
         return False
     return True

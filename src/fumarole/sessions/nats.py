@@ -16,6 +16,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import Denied, Plans, decode_topic
+from fumarole.exchange.producers import Producer
 from fumarole.exchange.quotas import QuotaError
 from fumarole.exchange.readings import ReadingError, check_speaks_for, is_identity
 from fumarole.protocols import nats
@@ -39,6 +40,8 @@ WORK_OF_A_PUBLISH = 3
 """What operations take besides the messages that they put into outboxes, in the unit of `WORK_AT_ONCE`."""
 WORK_OF_A_CONTROL = 15
 WORK_OF_A_REPORT = 20_000
+SPOKEN_FOR_KEPT = 131_072
+"""Producers of one client that are remembered; some may be forgotten by the exchange meanwhile."""
 
 
 class NatsSession(StreamSession):
@@ -60,6 +63,9 @@ class NatsSession(StreamSession):
         self._remote = remote
         self._nonce = "" if node.nonce is None else node.nonce()
         self._answers = Answers(node, self.outbox)
+        self.speaks_for: dict[str, Producer] = {}
+        """Producers that this client has published as, and may: of these the compiled reader takes the readings. To be
+        emptied when its permissions change."""
         self.outbox.push(nats.info(self._info(remote)))
 
     def inform(self, lame_duck: bool = False) -> None:
@@ -271,8 +277,13 @@ class NatsSession(StreamSession):
     def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
         publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
-        check_speaks_for(self._user, publication.reading.producer)
-        return exchange.publish_reading(publication, plans, self.now, self, self.account)
+        identity = publication.reading.producer
+        check_speaks_for(self._user, identity)
+        routed = exchange.publish_reading(publication, plans, self.now, self, self.account)
+        if len(self.speaks_for) >= SPOKEN_FOR_KEPT:
+            self.speaks_for.clear()
+        self.speaks_for[identity] = exchange.producers.known[identity]
+        return routed
 
     def _own_topic(self, event: Publish) -> bytes:
         """T9: of the topics that begin with `$`, clients publish to the empty one and to each other's services, and
@@ -364,6 +375,7 @@ class NatsSession(StreamSession):
 
     def close(self) -> None:
         self._answers.close()
+        self.speaks_for.clear()
         super().close()
 
     def _error(self, text: str) -> bytes:
