@@ -128,6 +128,13 @@ def read_count(value: object) -> int:
     return count
 
 
+def read_flag(value: object) -> bool:
+    """Reads true or false."""
+    if not isinstance(value, bool):
+        raise RefusedError(shown(value), "true or false")
+    return value
+
+
 def read_query_depth(value: object) -> int:
     """Reads a count that is at most DEEPEST_QUERY."""
     depth = read_count(value)
@@ -233,15 +240,6 @@ def read_user_key(value: object) -> str:
     except ValueError as error:
         # It may be a seed, by mistake, and that is a secret.
         raise RefusedError(f"a text that is no such key (not shown; {error})", expected) from None
-    return value
-
-
-def read_truth(value: object) -> bool:
-    """Reads `true` or `false`."""
-    if value in ("true", "false"):
-        return value == "true"
-    if not isinstance(value, bool):
-        raise RefusedError(shown(value), "true or false")
     return value
 
 

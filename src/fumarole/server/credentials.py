@@ -78,8 +78,12 @@ class Credentials:
         self._by_token: dict[str, User] = {}
         self._by_key: dict[str, User] = {}
         self._by_name: dict[str, tuple[str, User]] = {}
+        self._named: dict[str, tuple[User, str]] = {}
         for settings in users:
             user = _user(settings)
+            stored = settings.password or settings.token
+            if stored is not None:
+                self._named.setdefault(settings.name, (user, stored.reveal()))
             if settings.token is not None:
                 self._by_token[settings.token.reveal()] = user
             if settings.nkey is not None:
@@ -98,6 +102,10 @@ class Credentials:
         """The user of an nkey, where the signature is right. None: there is none, or it is wrong."""
         user = self._by_key.get(proof.nkey)
         return user if user is not None and _is_signed(proof) else None
+
+    def named(self, name: str) -> tuple[User, str] | None:
+        """The user of this name, and what the configuration has in place of the password or token."""
+        return self._named.get(name)
 
     def digest(self, user: str, password: str) -> bytes:
         """Equal for equal credentials, of no use outside this process."""
