@@ -15,7 +15,7 @@ from fumarole.protocols.mqtt_fields import NONE, Packet, Property
 from fumarole.protocols.mqtt_packets import V3, V5, Acknowledged, Answer, ConnAck, Disconnect, Filter, Publish, Will
 from fumarole.protocols.mqtt_reasons import Reason
 from fumarole.sessions.mqtt import ALIASES, RECEIVE_MAXIMUM, Terms
-from fumarole.sessions.stream import State
+from fumarole.sessions.stream import Claim, State
 from tests.desk import Desk, MqttClient
 from tests.sessions.test_answers import Slow
 
@@ -150,9 +150,9 @@ def test_logins(hot_path: HotPath) -> None:
     """A user and a password; a password or a user alone is a token."""
     desk = Desk(hot_path, authentication=True)
     client = MqttClient(desk, user="ann", password=b"secret")
-    assert client.session.claim == ("ann", "secret", None)
-    assert MqttClient(desk, password=b"token").session.claim == (None, None, "token")
-    assert MqttClient(desk, V3, user="token").session.claim == (None, None, "token")
+    assert client.session.claim == Claim("ann", "secret", None)
+    assert MqttClient(desk, password=b"token").session.claim == Claim(None, None, "token")
+    assert MqttClient(desk, V3, user="token").session.claim == Claim(None, None, "token")
     client.session.admit(None)
     (refused,) = client.hears()
     assert refused.reason == Reason.BAD_LOGIN

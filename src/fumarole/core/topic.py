@@ -112,14 +112,20 @@ OPEN: Final = Grammar.OPEN
 # any script, control characters and halves of surrogate pairs, which are no UTF-8, are out, and wildcards are for
 # patterns.
 _TOPICS = {
-    STRICT: re.compile(r"[-_A-Za-z0-9.]*(?:%[0-9A-F]{2}[-_A-Za-z0-9.]*)*"),
+    STRICT: re.compile(r"(?:\$SRV\.)?[-_A-Za-z0-9.]*(?:%[0-9A-F]{2}[-_A-Za-z0-9.]*)*"),
     CHANNEL: re.compile(r"(?![.])[^\s\x00-\x20\x7f-\x9f\ud800-\udfff*>]+(?<![.])"),
     OPEN: re.compile(r"[^\s\x00-\x20\x7f-\x9f\ud800-\udfff*>]+"),
 }
 _NOT_STRICT = re.compile(r"[^-_A-Za-z0-9.%]|%(?![0-9A-F]{2})")
 _NOT_CHANNEL = re.compile(r"[\s\x00-\x20\x7f-\x9f\ud800-\udfff]")
 _UTF_8 = "UTF-8, no white space, no control characters"
-_ALLOWED = {STRICT: "letters, digits, `-`, `_` and `.`, others as `%` and two digits", CHANNEL: _UTF_8, OPEN: _UTF_8}
+SERVICES: Final = "$SRV."
+"""T9: topics that begin so are for the services of NATS clients. Every grammar has them."""
+_ALLOWED = {
+    STRICT: "letters, digits, `-`, `_` and `.`; with --grammar channel more",
+    CHANNEL: _UTF_8,
+    OPEN: _UTF_8,
+}
 
 
 def check_topic(topic: str, grammar: Grammar = STRICT) -> None:
@@ -166,7 +172,8 @@ def _check_last(words: list[str]) -> None:
 
 
 def _check_characters(text: str, checked: str, grammar: Grammar, error: type[TopicError]) -> None:
-    wrong = (_NOT_STRICT if grammar is STRICT else _NOT_CHANNEL).search(checked)
+    begin = 1 if checked.startswith(SERVICES) else 0
+    wrong = (_NOT_STRICT if grammar is STRICT else _NOT_CHANNEL).search(checked, begin)
     if wrong:
         at = wrong.start()
         raise error(f"{text[at]!r} is not allowed ({_ALLOWED[grammar]})", at)
