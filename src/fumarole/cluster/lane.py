@@ -254,6 +254,8 @@ class Lane:
         except (FumaroleError, UnicodeDecodeError):
             self.count_late(found)
             return
+        assert self.peer is not None
+        publication.node = self.peer.name
         exchange.deliver(plan, publication, groups, self.tire)
 
     def tire(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
@@ -273,7 +275,8 @@ class Lane:
         if found is None:
             return
         try:
-            self.cluster.metadata.deliver(said, *found, self.tire)
+            assert self.peer is not None
+            self.cluster.metadata.deliver(said, *found, self.tire, self.peer.name)
         except FumaroleError:
             self.count_late(found)
 

@@ -4,14 +4,20 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
+from fumarole.exchange import last_values, retained
 from fumarole.exchange.exchange import PURE, Exchange, Parts, Watch
+from fumarole.exchange.fresh_state import FreshState
+from fumarole.exchange.gathering import Gathering
+from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
 from fumarole.exchange.slices import Slices
+from fumarole.exchange.timers import Timers
 
 DEFAULT = "default"
 Described = Callable[[Exchange, str, Collection[str]], None]
@@ -20,6 +26,7 @@ Forgotten = Callable[[Exchange, str, bool], None]
 """This one is about to be forgotten; is it for its silence?"""
 KUBEMQ = "kubemq"
 """Where KubeMQ clients are unless they say otherwise (K2)."""
+Keeps = Literal["retained", "all"]
 _DEFAULTS = Limits()
 _NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 
@@ -34,6 +41,13 @@ class NamespaceRules:
     """Bytes; None: the broker's own limit."""
     producer_ttl: float | None = None
     """Seconds without a reading after which a producer is forgotten (M7); None: never."""
+    last: Keeps = "retained"
+    """Which messages are kept for those who ask for the last ones: the retained, or of every topic the last (F2)."""
+    retained_messages: int = retained.MESSAGES
+    """Retained messages that the namespace may have (F1)."""
+    retained_bytes: int = retained.BYTES
+    last_bytes: int = last_values.BYTES
+    """Bytes of last messages (F2)."""
 
 
 def default_rules(namespace: str) -> NamespaceRules:
@@ -63,6 +77,7 @@ class Namespaces:
         allowed: frozenset[str] | None = None,
         parts: Parts = PURE,
         are_kept: bool = True,
+        clock: HybridClock | None = None,
     ) -> None:
         self._limits = limits
         self._rules = dict(rules or {})
@@ -72,9 +87,14 @@ class Namespaces:
         """Does somebody write down what producers say of themselves?"""
         self.slices = Slices()
         """What takes long in any of them."""
+        self.timers = Timers()
+        """What is to be done later in any of them."""
+        self.clock = HybridClock() if clock is None else clock
         self._watch: Watch | None = None
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
+        self._retains: Callable[[Exchange, retained.Kept], None] | None = None
+        self._ask: Callable[[Gathering], None] | None = None
         self._exchanges: dict[str, Exchange] = {}
         for name in {DEFAULT, *self._rules}:
             self._exchanges[name] = self._make(name)
@@ -93,8 +113,17 @@ class Namespaces:
         for exchange in self:
             self._let_watch(exchange)
 
+    def share(self, retains: Callable[[Exchange, retained.Kept], None], ask: Callable[[Gathering], None]) -> None:
+        """From now on other nodes know what is retained here, and are asked for the last values that they have."""
+        self._retains, self._ask = retains, ask
+        for exchange in self:
+            self._let_watch(exchange)
+
     def _let_watch(self, exchange: Exchange) -> None:
         exchange.watch = self._watch
+        exchange.ask = self._ask
+        if self._retains is not None:
+            exchange.retained.changed = partial(self._retains, exchange)
         if self._described is not None:
             exchange.producers.changed = partial(self._described, exchange)
         if self._forgotten is not None:
@@ -126,7 +155,8 @@ class Namespaces:
         if self._exchanges.get(exchange.name) is not exchange:
             return
         # Producers that are unsaved and not there are still to be forgotten on disk.
-        used = exchange.connections or exchange.producers or exchange.producers.unsaved or exchange.is_used_elsewhere()
+        unsaved = exchange.producers.unsaved or exchange.retained.unsaved
+        used = exchange.connections or exchange.producers or unsaved or exchange.is_used_elsewhere() or exchange.keeps()
         if not used and exchange.name != DEFAULT and exchange.name not in self._rules:
             del self._exchanges[exchange.name]
             exchange.end()
@@ -138,6 +168,13 @@ class Namespaces:
         producers = Producers(
             limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.slices
         )
-        exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)
+        fresh = FreshState(
+            self.clock,
+            self.timers,
+            self.slices,
+            retained.Retained(self.clock, rules.retained_messages, rules.retained_bytes, self._are_kept),
+            self._parts.last_values(self.clock, rules.last_bytes) if rules.last == "all" else None,
+        )
+        exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers, fresh)
         self._let_watch(exchange)
         return exchange

@@ -43,6 +43,14 @@ cdef extern from "<string.h>" nogil:
     void* memmem(const void* text, size_t length, const void* part, size_t part_length)
 
 
+cdef inline bint is_for_the_session(const char* block, Py_ssize_t length) noexcept:
+    """Is it a reading, or a message to be retained? It is the session that knows producers, and the exchange that keeps."""
+    return (
+        memmem(block, length, b"\r\nProducer:", 11) != NULL
+        or memmem(block, length, b"\r\nRetain:", 9) != NULL
+    )
+
+
 cdef inline bint is_subscription(const char* line) noexcept:
     return line[0] == c"S" or line[0] == c"U"
 
@@ -103,6 +111,7 @@ cdef class NatsReader:
         self.echo = session.echo
         if self.plans is not None:
             self.counters = session.exchange.counters
+            self.last = session.exchange.last_values
             self.strict = session.exchange.grammar is STRICT
         return 0
 
@@ -248,8 +257,8 @@ cdef class NatsReader:
             if not sizes(&p, line_end, headers, operation):
                 return ODD
         length = whole(at, end, line_end, self.payload_limit, operation, &self.needed)
-        if headers and length > 0 and memmem(line_end, operation.headers + 2, b"\r\nProducer:", 11) != NULL:
-            return ODD  # a reading, and it is the session that knows producers
+        if headers and length > 0 and is_for_the_session(line_end, operation.headers + 2):
+            return ODD
         return length
 
     cdef int publish(self, Plan plan, Operation* operation) except -1:
@@ -260,9 +269,12 @@ cdef class NatsReader:
         # A plan may be renewed while its messages are handed out; what it was then is what counts.
         cdef tuple consumers = plan.consumers, groups = plan.groups, couriers = plan.couriers
         cdef dict chosen = None     # nodes that serve a group, and the key of the one copy that each gets
+        if self.last is not None:
+            publication = self.publication(operation)
+            self.last.put(publication)
         for each in range(PyTuple_GET_SIZE(consumers)):
             consumer = <Consumer>PyTuple_GET_ITEM(consumers, each)
-            if consumer.outbox is not self.outbox or self.echo:
+            if self.echo or consumer.outlet is not self.session:
                 publication = self.deliver(consumer, consumer.key, operation, publication)
                 routed += 1
         if PyTuple_GET_SIZE(groups):
@@ -327,7 +339,7 @@ cdef class NatsReader:
         if outbox is None or (operation.headers >= 0 and not outbox.takes_headers):
             if publication is None:
                 publication = self.publication(operation)
-            consumer.outlet.accept(consumer, publication)
+            (consumer.outlet if consumer.passes is None else consumer.passes).accept(consumer, publication)
             return publication
         sid_length = PyBytes_GET_SIZE(key)
         length = 6 + operation.topic_length + sid_length + operation.tail_length + (operation.headers >= 0)

@@ -10,6 +10,7 @@ import resource
 import signal
 import ssl
 import sys
+import time
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins
 from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
+from fumarole.doors.timers import TimerRunner
+from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.fastpath import engine
@@ -87,6 +90,7 @@ class Broker:
             allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
             parts=self.engine.parts,
             are_kept=keeps,
+            clock=HybridClock(time.time),
         )
         self.node = Node(
             name=settings.node or made_up_name(),
@@ -96,7 +100,9 @@ class Broker:
             parts=self.engine.parts,
             authentication=settings.users is not None,
         )
+        namespaces.clock.node = self.node.name
         SliceRunner(self.node)
+        TimerRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
         self._logins: Logins | None = None

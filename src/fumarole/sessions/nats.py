@@ -9,14 +9,17 @@ from typing import Any
 
 from fumarole.core import headers
 from fumarole.core.errors import PatternError, TopicError
+from fumarole.core.pattern_options import parse_with_options
 from fumarole.core.publication import Publication
-from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.core.topic import check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Last
 from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import Denied, Plans, decode_topic
 from fumarole.exchange.readings import ReadingError, check_speaks_for, is_identity
+from fumarole.exchange.retained import RetainedFullError
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish
 from fumarole.protocols.stream import End
@@ -27,6 +30,8 @@ from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, Peer, 
 
 PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
+RETAIN = b"\r\nRetain:"
+"""The same: the namespace is to keep the message (F1)."""
 DOLLAR = b"$"
 NATS_VERSION = "2.11.0"
 """Of the nats-server whose client protocol this is. Clients compare it to find out what they may use."""
@@ -171,8 +176,9 @@ class NatsSession(StreamSession):
             return
         try:
             text = decode_topic(event.pattern)
-            pattern_text = "" if text == EMPTY else text
-            pattern = parse_pattern(pattern_text, exchange.grammar)
+            if text == EMPTY or text.endswith(f".{EMPTY}"):
+                text = text.removesuffix(EMPTY)
+            options, pattern_text, pattern = parse_with_options(text, exchange.grammar)
             group = decode_topic(event.group)
             if group:
                 check_topic(group, exchange.grammar)
@@ -190,8 +196,11 @@ class NatsSession(StreamSession):
         else:
             consumer = exchange.consumer(self, pattern_text, group, event.sid, sees)
             self._consumers[event.sid] = consumer
-            exchange.subscribe(consumer, pattern=pattern)
+            last = Last.ALL if options.last else Last.NONE
+            exchange.subscribe(consumer, pattern=pattern, last=last, every=options.every)
             self._ticket = self.node.confirmations.ticket()
+            if options.last:
+                self.node.confirmations.after(self._ticket, lambda: exchange.send_last(consumer))
             self.okay()
 
     def _unsubscribe(self, event: nats.Unsubscribe) -> None:
@@ -215,6 +224,7 @@ class NatsSession(StreamSession):
             topic = self._own_topic(event) if event.topic.startswith(DOLLAR) else event.topic
             plan = plans.find(topic)
             publication = Publication(topic.decode(), event.payload, reply, event.headers)
+            publication.retain = RETAIN in event.headers and headers.last(event.headers, "Retain") == "1"
             if PRODUCER in event.headers and is_identity(headers.last(event.headers, "Producer")):
                 routed = self._read(exchange, plans, publication)
             else:
@@ -222,7 +232,7 @@ class NatsSession(StreamSession):
         except _Served:
             self.okay()
             return WORK_OF_A_REPORT
-        except (Denied, ReadingError, TopicError) as error:
+        except (Denied, ReadingError, RetainedFullError, TopicError) as error:
             exchange.counters.refused += 1
             self._refuse_publish(event, error)
             return 0
@@ -233,12 +243,14 @@ class NatsSession(StreamSession):
 
     # Clients of NATS close for good on every error that does not begin like these two, and so they all do.
 
-    def _refuse_publish(self, event: Publish, error: Denied | ReadingError | TopicError) -> None:
+    def _refuse_publish(self, event: Publish, error: Denied | ReadingError | RetainedFullError | TopicError) -> None:
         topic, reason = _shown(event.topic), f": Invalid Publish Subject: {error}"
         if isinstance(error, Denied):
             topic, reason = _shown(error.topic.encode()), ""
         elif isinstance(error, ReadingError):
             reason = f": Invalid Reading: {error}"
+        elif isinstance(error, RetainedFullError):
+            reason = f": Quota: {error}"
         self._refuse(f'Permissions Violation for Publish to "{topic}"{reason}')
 
     def _refuse_subscribe(self, event: nats.Subscribe, reason: str = "") -> None:
@@ -275,8 +287,9 @@ class NatsSession(StreamSession):
         """Lets the node answer. False: it has no such service."""
         assert self.exchange is not None
         payload = event.payload.decode("utf-8", "replace")
-        request = services.Request(self.node, self.exchange, self._user, payload, self.now, self.client_id)
         reply, confirmations = event.reply.decode(), self.node.confirmations
+        asker = _Asker(self, reply)
+        request = services.Request(self.node, self.exchange, self._user, payload, self.now, self.client_id, asker)
 
         def say(answer: dict[str, Any]) -> None:
             if reply:
@@ -285,13 +298,17 @@ class NatsSession(StreamSession):
 
         return services.answer(_shown(event.topic), request, say)
 
+    def listens_on(self, reply: str) -> Consumer | None:
+        """The consumer of this client that gets an answer; None: there is none, or the client has gone meanwhile."""
+        if self.exchange is None:
+            return None
+        plan = self.exchange.plan(reply)
+        return self._listening(plan.consumers, *[members for _, _, members in plan.groups])
+
     def _answer(self, reply: str, payload: bytes) -> None:
         """An answer of the node's own: to the one who asked, and to nobody else."""
-        if self.exchange is None:
-            return  # the client has gone meanwhile
-        plan = self.exchange.plan(reply)
-        listening = self._listening(plan.consumers, *[members for _, _, members in plan.groups])
-        if listening is None:
+        listening = self.listens_on(reply)
+        if listening is None or self.exchange is None:
             return
         publication = Publication(reply, payload)
         if self.outbox.size + publication.weight() > 2 * self.exchange.outbox_limit:
@@ -345,6 +362,25 @@ class NatsSession(StreamSession):
         if peer.secure:
             options["tls_required"] = True
         return options
+
+
+class _Asker:
+    """A client that has asked the node, and the topic on which it waits for the answer."""
+
+    def __init__(self, session: NatsSession, reply: str) -> None:
+        self._session = session
+        self._reply = reply
+
+    def has_room(self, weight: int) -> bool:
+        return self._session.has_room(weight)
+
+    def hear(self, publication: Publication) -> bool:
+        listening = self._session.listens_on(self._reply)
+        if listening is None:
+            return False
+        publication.topic = self._reply
+        self._session.accept(listening, publication)
+        return True
 
 
 class _Served(Exception):

@@ -6,7 +6,14 @@ import json
 
 from fumarole.core import headers
 from fumarole.core.publication import Publication
-from fumarole.exchange.readings import Reading, ReadingError, check_identity, check_metadata, check_number
+from fumarole.exchange.readings import (
+    Reading,
+    ReadingError,
+    check_identity,
+    check_metadata,
+    reading_block,
+    reading_value,
+)
 from fumarole.protocols import nats
 
 EMPTY = "$EMPTY"
@@ -16,27 +23,18 @@ FORM = object()
 LONGEST_IN_JSON = 16
 """No metadata is so many times as long in JSON as it counts for: a letter can be written as `\\u0061`, and as much may
 be taken back as is new."""
-NUMBER_BEGINS = tuple("-0123456789")
 
 
 def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
     topic, reply = (publication.topic or EMPTY).encode(), publication.reply.encode()
     plain_before, plain_after = nats.message_around_sid(topic, publication.payload, reply)
-    block = publication.headers or _reading_block(publication.reading)
+    block = publication.headers or reading_block(publication.reading)
+    if publication.age is not None:
+        block = headers.added(block, "Last", f"{publication.age:g}")  # F3
     if not block:
         return FORM, plain_before, plain_after, plain_before, plain_after
     before, after = nats.message_around_sid(topic, publication.payload, reply, block)
     return FORM, before, after, plain_before, plain_after
-
-
-def _reading_block(reading: Reading | None) -> bytes:
-    """What a NATS client would have said of a reading that came in through another door: `reading_of`, back."""
-    if reading is None:
-        return b""
-    pairs = [("Producer", reading.producer)]
-    if reading.metadata:
-        pairs.append(("Metadata", json.dumps(dict(reading.metadata))))
-    return headers.build(pairs)
 
 
 def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
@@ -52,15 +50,5 @@ def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
         metadata = {} if said is None else json.loads(said)
     except (ValueError, RecursionError):
         raise ReadingError("the header `Metadata` is not JSON") from None
-    value = _value(publication.payload.decode("utf-8", "replace"))
+    value = reading_value(publication.payload)
     return Reading(check_identity(headers.last(block, "Producer")), check_metadata(metadata), value)
-
-
-def _value(text: str) -> int | float | str:
-    """A number, if that is what the text is in JSON."""
-    if text.lstrip().startswith(NUMBER_BEGINS):
-        try:
-            return check_number(json.loads(text))
-        except (ValueError, ReadingError):
-            pass
-    return text
