@@ -132,7 +132,7 @@ def test_the_example_has_every_setting() -> None:
 def test_what_the_example_has_commented_out_is_right(everything_set: Settings) -> None:
     assert everything_set.tls is not None
     assert everything_set.tls.client_certificates == "required"
-    assert everything_set.namespaces == {"volcanoes": NamespaceRules(outbox=1048576, producer_ttl=86400.0)}
+    assert everything_set.namespaces == {"volcanoes": NamespaceRules(outbox=1048576, producer_ttl=86400.0, last="all")}
     assert everything_set.bridges[0].topics == ("test.#",)
     assert everything_set.users is not None
     assert everything_set.users[0].publish.deny == ("volcanoes.usa.internal.>",)

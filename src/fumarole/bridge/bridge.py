@@ -31,7 +31,7 @@ from fumarole.bridge.operations import BEHIND, DONE, ERROR, MSG, REPLY, Bind, Ca
 from fumarole.bridge.patterns import covers
 from fumarole.bridge.xmq_routes import DIRECT, TOPIC, Routes
 from fumarole.bridge.zeromq import Router, RouterOptions
-from fumarole.fastpath import engine
+from fumarole.fastpath import hot_path
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Bridge:
     def __init__(self, options: BridgeOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
         self.counts = Counts()
-        self.routes = Routes(clock, engine.best().parts.index)
+        self.routes = Routes(clock, hot_path.best().parts.index)
         self.calls = Calls()
         self.listeners: list[Callable[[str, bytes, bytes], None]] = []
         """Told of every message to the topic exchange: key, property list, body."""

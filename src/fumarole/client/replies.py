@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fumarole.client.errors import ClientError, NoResponders, RefusedError
-from fumarole.client.link import Link
 from fumarole.client.message import Message, Publisher
+from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.core import headers
 from fumarole.protocols import nats
 
@@ -51,12 +51,12 @@ class Collector:
 class Replies:
     """The inbox. It subscribes itself with the first request."""
 
-    def __init__(self, link: Link, publisher: Publisher) -> None:
+    def __init__(self, reconnecting: ReconnectingConnection, publisher: Publisher) -> None:
         self._prefix = f"_INBOX.{secrets.token_hex(11)}."
-        self.sid = link.new_sid()
+        self.sid = reconnecting.new_sid()
         self.pattern = f"{self._prefix}*".encode()
         self.group = b""
-        self._link = link
+        self._reconnecting = reconnecting
         self._publisher = publisher
         self._subscribing: asyncio.Task[None] | None = None
         self._collectors: dict[bytes, Collector] = {}
@@ -65,7 +65,7 @@ class Replies:
     async def ready(self) -> None:
         """Returns when replies can arrive. Raises what a subscribe raises."""
         if self._subscribing is None:
-            self._subscribing = asyncio.create_task(self._link.subscribe(self))
+            self._subscribing = asyncio.create_task(self._reconnecting.subscribe(self))
             self._subscribing.add_done_callback(self._subscribed)
         try:
             # Several requests may wait for the same subscribe; the end of one must not be the end of all.
@@ -91,7 +91,7 @@ class Replies:
         finally:
             del self._collectors[key]
 
-    # What the link calls.
+    # What the connection calls.
 
     def remaining(self) -> int:
         return 0

@@ -37,7 +37,18 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
-from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leaving, LinkError, frame, message, slices
+from fumarole.protocols.cluster_protocol import (
+    Changes,
+    ClusterProtocolError,
+    Counts,
+    Doors,
+    Frame,
+    Hello,
+    Leaving,
+    frame,
+    message,
+    slices,
+)
 
 MOST_STRANGERS = 1_000
 """Connections at a time of those who have proved nothing yet; there are two for each node that comes."""
@@ -83,7 +94,7 @@ class Cluster:
         self.own = Own()
         self.peers: dict[str, Peer] = {}
         self.refused = 0
-        self.lost = 0
+        self.evicted = 0
         """Peers that were given up."""
         self._past: Counter[str] = Counter()
         """Messages to and from those who are gone."""
@@ -99,7 +110,7 @@ class Cluster:
         """Lanes of those who have connected and not proved themselves yet."""
         self._strangers_from: Counter[str] = Counter()
         """How many there are, by host."""
-        self._gone: set[str] = set()
+        self._evicted: set[str] = set()
         """Peers that are gone since the last tick."""
         self._leftovers: list[Peer] = []
         """Peers that are gone, and whose consumers are not all forgotten yet."""
@@ -115,7 +126,7 @@ class Cluster:
         self.metadata = Metadata(
             node.namespaces, author(identity.node, identity.incarnation), self._broadcast, node.limits
         )
-        node.namespaces.watch(self._watch, self.metadata.described, self.metadata.forgotten)
+        node.namespaces.replicate(self._consumer_changed, self.metadata.described, self.metadata.forgotten)
         node.namespaces.clock.node = identity.node
         self.fresh_state = FreshState(node.namespaces, self._broadcast, self.peers.values)
         node.confirmations = self
@@ -141,7 +152,7 @@ class Cluster:
         while self._waiting and self._waiting[0][0] <= self._reached:
             heappop(self._waiting)[2]()
 
-    def _watch(self, exchange: Exchange, consumer: Consumer, by: int) -> None:
+    def _consumer_changed(self, exchange: Exchange, consumer: Consumer, by: int) -> None:
         entry = self.own.change(exchange, consumer, by)
         if self._leaving:
             return
@@ -219,24 +230,24 @@ class Cluster:
         self._contacts.fail(address, lane, self.now, why)
 
     def admit(self, lane: Lane) -> None:
-        """The peer has proved that it belongs here. May it have this lane? Raises LinkError."""
+        """The peer has proved that it belongs here. May it have this lane? Raises ClusterProtocolError."""
         hello = lane.other
         assert hello is not None
         if hello.node == self.identity.node:
             if hello.incarnation == self.identity.incarnation:
                 self._contacts.mark_own(lane.address)
-                raise LinkError("this is the same node")
-            raise LinkError("there is another node with the name %r", hello.node)
+                raise ClusterProtocolError("this is the same node")
+            raise ClusterProtocolError("there is another node with the name %r", hello.node)
         peer = self.peers.get(hello.node)
         if peer is None:
             return
         if peer.hello.incarnation != hello.incarnation:
             # Either it was started again, and the old connections will be found dead any moment, or it is another.
             if peer.pulse.silence(self.now) < self.timing.doubt:
-                raise LinkError("there is a live node with the name %r already", hello.node)
-            self.lose(peer, "it was started again")
+                raise ClusterProtocolError("there is a live node with the name %r already", hello.node)
+            self.evict(peer, "it was started again")
         elif (lane.dialed, lane.name) in peer.lanes:
-            self.lose(peer, "it has connected anew")
+            self.evict(peer, "it has connected anew")
 
     def opened(self, lane: Lane, addresses: tuple[str, ...]) -> None:
         """Both have proved themselves."""
@@ -274,25 +285,25 @@ class Cluster:
         if peer.leaving and (lane.dialed or lane.name != DATA):
             del peer.lanes[lane.dialed, lane.name]  # what it has forwarded before it left is still to come
         else:
-            self.lose(peer, "it has left" if peer.leaving else "a connection was lost")
+            self.evict(peer, "it has left" if peer.leaving else "a connection was lost")
 
-    def lose(self, peer: Peer, why: str) -> None:
-        """The peer is gone: its consumers are forgotten, and nobody waits for it."""
+    def evict(self, peer: Peer, why: str) -> None:
+        """Takes the peer out of the cluster: its consumers are removed, and no confirmation waits for it."""
         if self.peers.get(peer.name) is not peer:
             return
         del self.peers[peer.name]
-        self.lost += 1
+        self.evicted += 1
         if peer.is_whole or peer.is_linked() or peer.known is not None:
             self.announce("node %s is gone: %s", ascii(peer.name), why)
         peer.close()
         self._past += peer.traffic()
-        self.forget(peer)
+        self.remove_consumers(peer)
         self.fresh_state.lose(peer.name)
-        self._gone.add(peer.name)
+        self._evicted.add(peer.name)
         self.advance()
         self.changed()
 
-    def forget(self, peer: Peer) -> None:
+    def remove_consumers(self, peer: Peer) -> None:
         """Its consumers are no more. Very many are forgotten a part at a time, and get nothing meanwhile."""
         if not peer.others.clear():
             self._leftovers.append(peer)
@@ -320,8 +331,8 @@ class Cluster:
         self._last_tick = now
         self.node.late_after = now + self.timing.oldest
         for peer in list(self.peers.values()):
-            if peer.pulse.silence(now) > self.timing.gone:
-                self.lose(peer, f"nothing was heard of it for {peer.pulse.silence(now):.1f} s")
+            if peer.pulse.silence(now) > self.timing.eviction:
+                self.evict(peer, f"nothing was heard of it for {peer.pulse.silence(now):.1f} s")
             else:
                 peer.tick(now)
                 peer.advance()
@@ -329,9 +340,9 @@ class Cluster:
             self._next_beat = now + self.timing.beat
             for peer in self.peers.values():
                 peer.beat(now)
-        if self._gone:
-            self._tell_again(self._gone)
-            self._gone = set()
+        if self._evicted:
+            self._tell_again(self._evicted)
+            self._evicted = set()
         self.metadata.tick(now)
         self.fresh_state.tick()
         if self._siblings and now >= self._next_count:
@@ -355,7 +366,7 @@ class Cluster:
         """Something happens at this time; to be called before anything that has come is looked at."""
         self.now = now
         late = now - self._last_tick - self.timing.beat
-        if late > self.timing.gone:
+        if late > self.timing.eviction:
             self._last_tick = now
             self._start_again(late)
 
@@ -364,7 +375,7 @@ class Cluster:
         self.complain("this node stood still for %.1f s, and joins again", late)
         self.identity.incarnation += 1
         for peer in list(self.peers.values()):
-            self.lose(peer, "this node stood still")
+            self.evict(peer, "this node stood still")
         self.stood_still(late)
 
     def meets(self, lane: Lane, node: str) -> None:
@@ -405,7 +416,7 @@ class Cluster:
         """The end."""
         self._leaving = True
         for peer in list(self.peers.values()):
-            self.lose(peer, "this node stops")
+            self.evict(peer, "this node stops")
 
     # For people.
 
@@ -430,7 +441,7 @@ class Cluster:
             "changes": self._ticket,
             "unconfirmed": self._ticket - self._reached,
             "refused": self.refused,
-            "lost": self.lost,
+            "lost": self.evicted,
             **traffic_report(sum((peer.traffic() for peer in self.peers.values()), self._past)),
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
             "missing": [each.report(self.now) for each in sorted(self.missing(), key=lambda each: each.address)],

@@ -22,7 +22,15 @@ from fumarole.exchange.gathering import Gathering, Last, values
 from fumarole.exchange.hybrid_clock import MICROSECONDS
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.retained import Kept
-from fumarole.protocols.link import Frame, KeptMessage, LastAnswered, LastAsked, RetainedMessages, frame, slices
+from fumarole.protocols.cluster_protocol import (
+    Frame,
+    KeptMessage,
+    LastAnswered,
+    LastAsked,
+    RetainedMessages,
+    frame,
+    slices,
+)
 
 if TYPE_CHECKING:
     from fumarole.cluster.peer import Peer
@@ -66,7 +74,7 @@ class FreshState:
 
     def learn(self, said: RetainedMessages) -> None:
         try:
-            exchange = self._namespaces.restore(said.namespace)
+            exchange = self._namespaces.open(said.namespace)
         except FumaroleError:
             return
         for message in said.messages:

@@ -55,11 +55,11 @@ from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
 from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic
-from fumarole.exchange.exchange import Exchange, Tired
+from fumarole.exchange.exchange import Exchange, NearlyFull
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.producers import NEVER, Producer
 from fumarole.exchange.readings import Reading, check_identity, check_metadata
-from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame, slices
+from fumarole.protocols.cluster_protocol import Described, Frame, Heard, Producers, Spoken, frame, slices
 
 GRAVES_KEPT = 100_000
 GRAVE_SECONDS = 600.0
@@ -209,7 +209,7 @@ class Metadata:
 
     def learn(self, said: Producers) -> None:
         try:
-            exchange = self._namespaces.restore(said.namespace)
+            exchange = self._namespaces.open(said.namespace)
         except FumaroleError:
             return
         for described in said.producers:
@@ -264,7 +264,7 @@ class Metadata:
             return
         if producer is None or producer.version <= then:
             self._bury(exchange.name, identity, then, silent)
-            exchange.producers.lose(identity)
+            exchange.producers.forget_here(identity)
             return
         kept = _said_after(then, self._describe(exchange, producer))
         assert kept.metadata is not None
@@ -323,7 +323,9 @@ class Metadata:
             if producer is not None:
                 producer.heard_of = self.now
 
-    def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], tired: Tired, node: str = "") -> None:
+    def deliver(
+        self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], nearly_full: NearlyFull, node: str = ""
+    ) -> None:
         """A reading that was heard at this node, to those who are here. Raises FumaroleError."""
         if said.reply:
             check_topic(said.reply, exchange.grammar)
@@ -337,7 +339,7 @@ class Metadata:
             producer.heard_of = self.now
             producer.take(said.value, said.topic)
             plan = exchange.plan_for_message(publication, producer, topic, plans)
-        exchange.deliver(plan, publication, groups, tired)
+        exchange.deliver(plan, publication, groups, nearly_full)
 
     def _bury(self, namespace: str, identity: str, version: Version, silent: bool) -> Grave:
         if len(self._graves) >= GRAVES_KEPT:

@@ -14,9 +14,10 @@ from fumarole.cluster.registry import Others
 from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.outbox import Outbox, Overflow
-from fumarole.protocols.link import (
+from fumarole.protocols.cluster_protocol import (
     Beat,
     Changes,
+    ClusterProtocolError,
     Counts,
     Doors,
     Echo,
@@ -27,7 +28,6 @@ from fumarole.protocols.link import (
     LastAnswered,
     LastAsked,
     Leaving,
-    LinkError,
     Mark,
     Producers,
     Refusal,
@@ -206,9 +206,9 @@ class Peer:
     # What it says.
 
     def take(self, lane: Lane, said: Frame) -> None:
-        """A frame on an open lane. Raises LinkError."""
+        """A frame on an open lane. Raises ClusterProtocolError."""
         if not isinstance(said, PLACES[lane.dialed, lane.name]):
-            raise LinkError("a frame that has no place here")
+            raise ClusterProtocolError("a frame that has no place here")
         now = self.cluster.now
         match said:
             case Mark(time):
@@ -224,13 +224,13 @@ class Peer:
                 self._answer(lane, ticket)
             case Whole(ticket):
                 if self.is_whole:
-                    raise LinkError("everything was said already")
+                    raise ClusterProtocolError("everything was said already")
                 self.is_whole = True
                 lane.push(Known(ticket))
                 self.cluster.joined(self)
             case Known(ticket):
                 if self.known is None or ticket > self.cluster.ticket():
-                    raise LinkError("an answer to what was not said")
+                    raise ClusterProtocolError("an answer to what was not said")
                 self.has_answered = True
                 before = self.known
                 self.known = max(before, ticket)
@@ -238,9 +238,9 @@ class Peer:
                     self.cluster.advance()
             case Leaving(ticket):
                 if self.leaving:
-                    raise LinkError("it is leaving already")
+                    raise ClusterProtocolError("it is leaving already")
                 self.leaving = self.outbox.doubted = True  # from here on no group chooses it
-                self.cluster.forget(self)
+                self.cluster.remove_consumers(self)
                 self._answer(lane, ticket)
             case Counts(namespace, numbers):
                 if len(self.counted) < MOST_COUNTED or namespace in self.counted:

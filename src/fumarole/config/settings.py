@@ -203,7 +203,7 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
         "query_depth": QueryDepth,
         "query_pattern": Size,
     },
-    NamespaceRules: {"outbox": Size},
+    NamespaceRules: {"outbox": Size, "retained_bytes": Size, "last_bytes": Size},
     **{each.settings: {"namespace": NamespaceName} for each in WITH_SETTINGS if hasattr(each.settings, "namespace")},
 }
 """Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

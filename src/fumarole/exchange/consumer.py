@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fumarole.core.publication import PRIVATE, Publication
-from fumarole.core.query.index import Standing
+from fumarole.core.query.index import StandingQuery
 from fumarole.exchange.permissions import Permissions
 
 
@@ -34,7 +34,7 @@ class Stage(Protocol):
         """The consumer is gone. Twice is harmless."""
 
 
-class Link(Outlet, Protocol):
+class NodeOutlet(Outlet, Protocol):
     """An outlet that leads to another node."""
 
     def forward(self, courier: Consumer, key: bytes, publication: Publication) -> None:
@@ -110,7 +110,7 @@ class Consumer:
         """What its messages pass before the outlet: `last` values go first (F3), or some are replaced (F4)."""
         self.conflation: Stage | None = None
         """The stage that stays."""
-        self.standing: Standing | None = None
+        self.standing: StandingQuery | None = None
         """The query that its messages' producers must satisfy; None: the pattern decides alone."""
         self.limit = 0
         """Unsubscribed after so many; 0: never."""

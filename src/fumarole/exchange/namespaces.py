@@ -10,7 +10,7 @@ from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
 from fumarole.exchange import last_values, retained
-from fumarole.exchange.exchange import PURE, Exchange, Parts, Watch
+from fumarole.exchange.exchange import PURE, ConsumerChanged, Exchange, Parts
 from fumarole.exchange.fresh_state import FreshState
 from fumarole.exchange.gathering import Gathering
 from fumarole.exchange.hybrid_clock import HybridClock
@@ -90,7 +90,7 @@ class Namespaces:
         self.timers = Timers()
         """What is to be done later in any of them."""
         self.clock = HybridClock() if clock is None else clock
-        self._watch: Watch | None = None
+        self._consumer_changed: ConsumerChanged | None = None
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
         self._retains: Callable[[Exchange, retained.Kept], None] | None = None
@@ -106,21 +106,21 @@ class Namespaces:
         """The exchange of a namespace, if it is there."""
         return self._exchanges.get(name)
 
-    def watch(self, watch: Watch, described: Described, forgotten: Forgotten) -> None:
-        """From now on somebody else knows of every consumer that comes and goes and of what every producer says of
+    def replicate(self, consumer_changed: ConsumerChanged, described: Described, forgotten: Forgotten) -> None:
+        """From now on the cluster knows of every consumer that comes and goes and of what every producer says of
         itself, in every namespace."""
-        self._watch, self._described, self._forgotten = watch, described, forgotten
+        self._consumer_changed, self._described, self._forgotten = consumer_changed, described, forgotten
         for exchange in self:
-            self._let_watch(exchange)
+            self._let_replicate(exchange)
 
     def share(self, retains: Callable[[Exchange, retained.Kept], None], ask: Callable[[Gathering], None]) -> None:
         """From now on other nodes know what is retained here, and are asked for the last values that they have."""
         self._retains, self._ask = retains, ask
         for exchange in self:
-            self._let_watch(exchange)
+            self._let_replicate(exchange)
 
-    def _let_watch(self, exchange: Exchange) -> None:
-        exchange.watch = self._watch
+    def _let_replicate(self, exchange: Exchange) -> None:
+        exchange.consumer_changed = self._consumer_changed
         exchange.ask = self._ask
         if self._retains is not None:
             exchange.retained.changed = partial(self._retains, exchange)
@@ -131,7 +131,7 @@ class Namespaces:
 
     def join(self, name: str) -> Exchange:
         """The exchange that a new connection belongs to. Raises NamespaceError."""
-        exchange = self.restore(name)
+        exchange = self.open(name)
         exchange.connections += 1
         return exchange
 
@@ -140,7 +140,7 @@ class Namespaces:
         exchange.connections -= 1
         self.release(exchange)
 
-    def restore(self, name: str) -> Exchange:
+    def open(self, name: str) -> Exchange:
         """The exchange of a namespace that may have no connection, only producers. Raises NamespaceError."""
         check_name(name)
         if self._allowed is not None and name not in self._allowed and name != DEFAULT:
@@ -176,5 +176,5 @@ class Namespaces:
             self._parts.last_values(self.clock, rules.last_bytes) if rules.last == "all" else None,
         )
         exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers, fresh)
-        self._let_watch(exchange)
+        self._let_replicate(exchange)
         return exchange

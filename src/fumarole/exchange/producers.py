@@ -23,7 +23,7 @@ from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
-from fumarole.core.query.index import QueryIndex, Standing
+from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.topic import Pattern, fits, split
 from fumarole.exchange.consumer import Consumer, Watcher
@@ -74,7 +74,7 @@ class Producer:
         """Greater than those of all that were known here before it, and never given again."""
         self.metadata: dict[str, Value] = {}
         """Replaced when it changes, never altered: whoever holds on to it has it as it was."""
-        self.standings: dict[Standing, None] = {}
+        self.standings: dict[StandingQuery, None] = {}
         """The queries whose set it is in."""
         self.heard = -inf
         """When it last published here."""
@@ -114,7 +114,7 @@ class Filling:
 
     __slots__ = ("_early", "_last", "reached", "standing", "whole")
 
-    def __init__(self, standing: Standing, last: int) -> None:
+    def __init__(self, standing: StandingQuery, last: int) -> None:
         self.standing = standing
         self.reached = 0
         """The number of the last producer that was looked at in its turn."""
@@ -150,10 +150,10 @@ class Producers:
         """How many have been known."""
         self.queries = QueryIndex()
         """Those that stand. Others only look."""
-        self._members: dict[Standing, dict[Producer, None]] = {}
-        self._watches: dict[Standing, dict[Consumer, Pattern]] = {}
+        self._members: dict[StandingQuery, dict[Producer, None]] = {}
+        self._subscribed: dict[StandingQuery, dict[Consumer, Pattern]] = {}
         self._slices = Slices() if slices is None else slices
-        self.filling: dict[Standing, Filling] = {}
+        self.filling: dict[StandingQuery, Filling] = {}
         """Queries whose sets are not whole yet. While there are any, a producer has to `settle` before it is asked in
         which sets it is."""
         self._most_keys = most_keys
@@ -174,7 +174,7 @@ class Producers:
         """Who else must know what producers here say of themselves; None: nobody, there is no cluster."""
         self.forgotten: Callable[[str, bool], None] | None = None
         """And that one is about to be forgotten, and whether for its silence."""
-        self.farewell: Callable[[Producer], None] | None = None
+        self.publish_forgotten: Callable[[Producer], None] | None = None
         """Tells those who keep a history that one has been forgotten here."""
 
     def __len__(self) -> int:
@@ -236,13 +236,13 @@ class Producers:
             return False
         if self.forgotten is not None:
             self.forgotten(identity, is_silent)
-        self.lose(identity)
-        if self.farewell is not None:
-            self.farewell(producer)
+        self.forget_here(identity)
+        if self.publish_forgotten is not None:
+            self.publish_forgotten(producer)
         return True
 
-    def lose(self, identity: str) -> bool:
-        """The same, where those who must know of it do already."""
+    def forget_here(self, identity: str) -> bool:
+        """The same, without telling other nodes and consumers of `_FORGOTTEN`."""
         producer = self.known.pop(identity, None)
         if producer is None:
             return False
@@ -324,18 +324,18 @@ class Producers:
         self._tell(entered, left, producer.identity)
         return True
 
-    def _enter(self, producer: Producer, standings: Iterable[Standing]) -> None:
+    def _enter(self, producer: Producer, standings: Iterable[StandingQuery]) -> None:
         for standing in standings:
             producer.standings[standing] = None
             self._members[standing][producer] = None
 
-    def _tell(self, entered: Iterable[Standing], left: Iterable[Standing], identity: str) -> None:
+    def _tell(self, entered: Iterable[StandingQuery], left: Iterable[StandingQuery], identity: str) -> None:
         for standings, new, gone in ((entered, (identity,), ()), (left, (), (identity,))):
             for standing in standings:
                 if standing in self.filling:
                     continue
                 # Whoever is told may be found too slow and be gone.
-                for consumer in list(self._watches.get(standing, ())):
+                for consumer in list(self._subscribed.get(standing, ())):
                     cast(Watcher, consumer.outlet).tell(consumer, new, gone)
                     self.told += 1
 
@@ -360,14 +360,14 @@ class Producers:
 
     # Queries.
 
-    def watch(self, consumer: Consumer, pattern: Pattern, query: Query) -> None:
+    def subscribe(self, consumer: Consumer, pattern: Pattern, query: Query) -> None:
         """The consumer stands on the query from now on. When its set is whole, `when_whole` says."""
         standing = self.queries.add(query)
         is_new = standing not in self._members
         if is_new:
             self._members[standing] = {}
-            self._watches[standing] = {}
-        self._watches[standing][consumer] = pattern
+            self._subscribed[standing] = {}
+        self._subscribed[standing][consumer] = pattern
         consumer.standing = standing
         self.generation += 1
         if is_new:
@@ -398,7 +398,7 @@ class Producers:
             if filling.take_early(producer):
                 self._look_at(producer, filling.standing)
 
-    def _look_at(self, producer: Producer, standing: Standing) -> None:
+    def _look_at(self, producer: Producer, standing: StandingQuery) -> None:
         if standing not in producer.standings and standing.selects(producer.metadata):
             producer.plan = None
             self._enter(producer, (standing,))
@@ -415,16 +415,16 @@ class Producers:
         else:
             self.filling[standing].whole.append(call)
 
-    def unwatch(self, consumer: Consumer) -> None:
+    def unsubscribe(self, consumer: Consumer) -> None:
         """The consumer stands on its query no more."""
         standing = consumer.standing
         assert standing is not None
         consumer.standing = None
-        del self._watches[standing][consumer]
+        del self._subscribed[standing][consumer]
         self.generation += 1
         if self.queries.remove(standing):
             self.filling.pop(standing, None)
-            del self._watches[standing]
+            del self._subscribed[standing]
             for producer in self._members.pop(standing):
                 del producer.standings[standing]
 
@@ -433,11 +433,11 @@ class Producers:
         assert consumer.standing is not None
         return (producer.identity for producer in self._members[consumer.standing])
 
-    def watching(self, producer: Producer, topic: str) -> Iterator[Consumer]:
+    def subscribed(self, producer: Producer, topic: str) -> Iterator[Consumer]:
         """The consumers in whose set the producer is and whose pattern matches the topic."""
         words = split(topic)
         for standing in producer.standings:
-            for consumer, pattern in self._watches[standing].items():
+            for consumer, pattern in self._subscribed[standing].items():
                 if consumer.pattern == ">" or fits(pattern, words):
                     yield consumer
 

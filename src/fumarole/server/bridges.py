@@ -13,7 +13,7 @@ from pathlib import Path
 from fumarole import __version__
 from fumarole.bridge.bridge import Bridge, BridgeOptions
 from fumarole.bridge.errors import CannotBridgeError
-from fumarole.bridge.link import ExchangeLink
+from fumarole.bridge.exchange_link import ExchangeLink
 from fumarole.bridge.zeromq import RouterOptions
 from fumarole.config.settings import BridgeSettings
 

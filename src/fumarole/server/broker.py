@@ -31,7 +31,7 @@ from fumarole.doors.timers import TimerRunner
 from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
-from fumarole.fastpath import engine
+from fumarole.fastpath import hot_path
 from fumarole.server.clustering import Clustering
 from fumarole.server.credentials import Credentials
 from fumarole.store.keeper import Keeper
@@ -76,7 +76,7 @@ class Broker:
     def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
         self._settings = settings
         self._worker = worker
-        self.engine = engine.best()
+        self.hot_path = hot_path.best()
         rules = dict(settings.namespaces)
         for door in DOORS.values():
             if door.keeps_namespace and settings.doors.of(door.name):
@@ -88,7 +88,7 @@ class Broker:
             limits=settings.limits,
             rules=rules,
             allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
-            parts=self.engine.parts,
+            parts=self.hot_path.parts,
             are_kept=keeps,
             clock=HybridClock(time.time),
         )
@@ -97,7 +97,7 @@ class Broker:
             version=__version__,
             limits=settings.limits,
             namespaces=namespaces,
-            parts=self.engine.parts,
+            parts=self.hot_path.parts,
             authentication=settings.users is not None,
         )
         namespaces.clock.node = self.node.name
@@ -108,7 +108,7 @@ class Broker:
         self._logins: Logins | None = None
         self._clustering = None
         if settings.cluster is not None or worker is not None:
-            self._clustering = Clustering(settings, self.node, self.engine, worker)
+            self._clustering = Clustering(settings, self.node, self.hot_path, worker)
 
     async def start(self) -> None:
         """Opens every door. Raises CannotServeError, with none of them left open."""
@@ -120,7 +120,9 @@ class Broker:
         if self._clustering is not None:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
-            wiring = Wiring(self.node, self.engine, settings.door(name), tls, _certificates(settings.tls), self._logins)
+            wiring = Wiring(
+                self.node, self.hot_path, settings.door(name), tls, _certificates(settings.tls), self._logins
+            )
             await self._open(DOORS[name], wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
@@ -192,7 +194,7 @@ async def serve(
     await broker.start()
     # What is here now stays. It is not searched once more: others may have told of a million consumers.
     gc.freeze()
-    log.info("fumarole %s, hot path: %s", __version__, broker.engine.name)
+    log.info("fumarole %s, hot path: %s", __version__, broker.hot_path.name)
     if settings.bridges:
         log.info("[[bridges]] of the configuration are not run here: fumarole bridge --config FILE runs them")
     if started is not None:

@@ -19,7 +19,7 @@ from fumarole.config.values import Address
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.registry import Listener
 from fumarole.exchange.node import Node
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 
 if TYPE_CHECKING:
     from fumarole.server.workers import Worker
@@ -35,10 +35,10 @@ FAREWELL = 0.5
 class Clustering:
     """`start` before the doors are open, `opened` when they are, `leave` before they close, `close` in the end."""
 
-    def __init__(self, settings: Settings, node: Node, engine: Engine, worker: Worker | None = None) -> None:
+    def __init__(self, settings: Settings, node: Node, hot_path: HotPath, worker: Worker | None = None) -> None:
         self._settings = settings
         self._node = node
-        self._appoint_heir = engine.appoint_heir
+        self._appoint_heir = hot_path.appoint_heir
         self._address, self._peers = _addresses(settings, worker)
         links = settings.links
         self._reached_at = "" if links.address is None else str(_next(links.address, worker))
@@ -50,7 +50,7 @@ class Clustering:
         secret = b"" if links.secret_file is None else first_line(links.secret_file)
         timing = Timing(links.silence)
         self._link = PeerLink(
-            node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings, links.outbox
+            node, identity, secret, timing, hot_path.peer_link_reader, server_tls, client_tls, siblings, links.outbox
         )
         self._link.on_change = self._change
         self._link.cluster.stood_still = self._stand_still

@@ -63,7 +63,7 @@ def serve_with_workers(settings: Settings, run: Run, announce: Callable[[Broker]
         with _held(settings.doors) as doors:
             settings = msgspec.structs.replace(settings, doors=doors, node=settings.node or made_up_name())
             with contextlib.closing(Placement(worker_count(settings.workers))) as placement:
-                _Watch(settings, folder, placement, run, announce).watch()
+                _Supervisor(settings, folder, placement, run, announce).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -95,7 +95,7 @@ def _held(doors: DoorAddresses) -> Iterator[DoorAddresses]:
             holder.close()
 
 
-class _Watch:
+class _Supervisor:
     def __init__(
         self,
         settings: Settings,
@@ -118,7 +118,7 @@ class _Watch:
         self._ended, self._open = os.pipe()
         """Open at this end as long as this process is there. So workers see that it is gone, however it went."""
 
-    def watch(self) -> None:
+    def run(self) -> None:
         for each in self._signals:
             signal.signal(each, self._stop)
         for worker in range(self._count):

@@ -46,7 +46,7 @@ from fumarole.exchange.readings import (
 )
 from fumarole.protocols.msgpack import Bounds, Event, Stream, Value, error, pack
 from fumarole.protocols.stream import End
-from fumarole.sessions.stream import Claim, Peer, State, StreamSession
+from fumarole.sessions.stream import Claim, RemoteAddress, State, StreamSession
 
 SUBSCRIPTION = frozenset({"where", "topic", "group", "last", "every"})
 READING = frozenset({"id", "metadata", "value", "topic", "retain"})
@@ -68,9 +68,9 @@ class MsgPackSession(StreamSession):
     """The compiled reader may write readings straight into its outbox, unless diffs are late."""
     NOT_ADMITTED = "this token, or user and password, are not known here"
 
-    def __init__(self, node: Node, peer: Peer, now: float, owner: Any, namespace: str) -> None:
+    def __init__(self, node: Node, remote: RemoteAddress, now: float, owner: Any, namespace: str) -> None:
         protocol = Stream(Bounds(length=node.limits.msgpack_value, depth=node.limits.msgpack_depth))
-        super().__init__(node, peer, now, owner, protocol)
+        super().__init__(node, remote, now, owner, protocol)
         self._namespace = namespace
         self.publishes = False
         """It has said a reading, and may go on with more of them."""
@@ -285,7 +285,7 @@ class MsgPackSession(StreamSession):
                 if topic.startswith("$"):  # T9
                     raise TopicError("topics that begin with `$` are the server's own", 0)
                 check_speaks_for(self._user, name)
-            routed = self.exchange.read(publication, self.plans, self.now, self)
+            routed = self.exchange.publish_reading(publication, self.plans, self.now, self)
         except (Denied, TopicError):
             self.exchange.counters.refused += 1
             raise

@@ -26,7 +26,7 @@ from fumarole.protocols.stream import End
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
 from fumarole.sessions.nats_forms import EMPTY, FORM, form_of, reading_of
-from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, Peer, State, StreamSession
+from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, RemoteAddress, State, StreamSession
 
 PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
@@ -50,23 +50,23 @@ class NatsSession(StreamSession):
     """The compiled reader may write MSG and HMSG straight into its outbox."""
     NOT_ADMITTED = "Authorization Violation"
 
-    def __init__(self, node: Node, peer: Peer, now: float, owner: Any) -> None:
+    def __init__(self, node: Node, remote: RemoteAddress, now: float, owner: Any) -> None:
         protocol = nats.ServerProtocol(node.limits)
-        super().__init__(node, peer, now, owner, protocol)
+        super().__init__(node, remote, now, owner, protocol)
         self._protocol: nats.ServerProtocol = protocol
         self._protocol.greeted = not node.authentication
         self.verbose = True
         self._no_responders = False
         self._quiet_since = now
         self._pings = 0
-        self._peer = peer
+        self._remote = remote
         self._answers = Answers(node, self.outbox)
-        self.outbox.push(nats.info(self._info(peer)))
+        self.outbox.push(nats.info(self._info(remote)))
 
     def inform(self, lame_duck: bool = False) -> None:
         """Where the client may go from here has changed, or it should go there now."""
         if self.state is State.OPEN:
-            options = self._info(self._peer)
+            options = self._info(self._remote)
             if lame_duck:
                 options["ldm"] = True
             self.outbox.push(nats.info(options))
@@ -261,7 +261,7 @@ class NatsSession(StreamSession):
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
         publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
         check_speaks_for(self._user, publication.reading.producer)
-        return exchange.read(publication, plans, self.now, self)
+        return exchange.publish_reading(publication, plans, self.now, self)
 
     def _own_topic(self, event: Publish) -> bytes:
         """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""
@@ -340,7 +340,7 @@ class NatsSession(StreamSession):
     def _error(self, text: str) -> bytes:
         return nats.error(text)
 
-    def _info(self, peer: Peer) -> dict[str, Any]:
+    def _info(self, remote: RemoteAddress) -> dict[str, Any]:
         options: dict[str, Any] = {
             "server_id": self.node.name,
             "server_name": self.node.name,
@@ -348,18 +348,18 @@ class NatsSession(StreamSession):
             "fumarole": self.node.version,
             "go": "none, this is Fumarole",
             "proto": 1,
-            "host": peer.host,
-            "port": peer.port,
+            "host": remote.host,
+            "port": remote.port,
             "headers": True,
             "max_payload": self.node.limits.payload,
             "client_id": self.client_id,
-            "client_ip": peer.address,
+            "client_ip": remote.address,
         }
         if self.node.reachable:
             options["connect_urls"] = self.node.reachable
         if self.node.authentication:
             options["auth_required"] = True
-        if peer.secure:
+        if remote.secure:
             options["tls_required"] = True
         return options
 

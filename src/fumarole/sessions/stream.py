@@ -47,7 +47,7 @@ class Claim(NamedTuple):
     token: str | None
 
 
-class Peer(NamedTuple):
+class RemoteAddress(NamedTuple):
     """The two ends of a connection."""
 
     host: str
@@ -65,7 +65,9 @@ class StreamSession(ABC):
     NOT_ADMITTED: ClassVar[str]
     """What a client is told whose claim is wrong."""
 
-    def __init__(self, node: Node, peer: Peer, now: float, owner: Any, protocol: StreamProtocol[Any]) -> None:
+    def __init__(
+        self, node: Node, remote: RemoteAddress, now: float, owner: Any, protocol: StreamProtocol[Any]
+    ) -> None:
         self.node = node
         self._protocol = protocol
         self.state = State.START
@@ -85,7 +87,7 @@ class StreamSession(ABC):
         self._ticket = 0
         """Of the latest change that this client has made."""
         self._consumers: dict[bytes, Consumer] = {}
-        self._deadline = now + (node.limits.tls_handshake if peer.secure else node.limits.handshake)
+        self._deadline = now + (node.limits.tls_handshake if remote.secure else node.limits.handshake)
         self.outbox = node.parts.outbox(BEFORE_JOINING, Overflow.DISCONNECT, node.parts.counters(), node.ready, owner)
 
     def receive_data(self, data: Data) -> None:
@@ -182,10 +184,10 @@ class StreamSession(ABC):
         self.claim = None
         if self.exchange is not None:
             self.outbox.govern(0, Overflow.DROP_NEWEST, self.exchange.counters)
-        self.forget()
+        self.remove_consumers()
         self.node.ready.append(self.outbox.owner)
 
-    def forget(self, most: int = CONSUMERS_AT_ONCE) -> bool:
+    def remove_consumers(self, most: int = CONSUMERS_AT_ONCE) -> bool:
         """Takes the consumers of a closed session out of the exchange, so many at a time. True: none is left.
 
         Until then they are still found, but have no room: groups pass them over, and what they miss is counted.

@@ -186,7 +186,7 @@ class Keeper:
         for namespace, identity, metadata in rows:
             if namespace not in found:
                 try:
-                    found[namespace] = self._namespaces.restore(namespace).producers
+                    found[namespace] = self._namespaces.open(namespace).producers
                 except NamespaceError:
                     found[namespace] = None
             producers = found[namespace]

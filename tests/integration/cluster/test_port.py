@@ -16,7 +16,17 @@ import pytest
 import trustme
 
 from fumarole.cluster.identity import NONCE_BYTES, Identity, prove
-from fumarole.protocols.link import AnyFrame, Changes, Entry, Frame, Hello, LinkProtocol, Proof, Refusal, frame
+from fumarole.protocols.cluster_protocol import (
+    AnyFrame,
+    Changes,
+    Entry,
+    Frame,
+    Hello,
+    LinkProtocol,
+    Proof,
+    Refusal,
+    frame,
+)
 from tests.integration.cluster.clients import Client, ask
 from tests.integration.cluster.nodes import Network, NodeProcess, Nodes, running
 from tests.ports import free_port

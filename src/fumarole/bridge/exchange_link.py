@@ -32,7 +32,7 @@ from fumarole.bridge.messages import to_amqp
 from fumarole.bridge.operations import Send
 from fumarole.bridge.patterns import all_native
 from fumarole.client import Client, ClientError, Message, Notice, Refused, Subscription, connect
-from fumarole.client.link import log_notice
+from fumarole.client.reconnect import log_notice
 from fumarole.core.errors import FumaroleError
 from fumarole.core.index import Index
 from fumarole.core.topic import matches, parse_amqp, parse_wildcards, split, split_amqp

@@ -49,7 +49,7 @@ EMPTY = b"$EMPTY"
 Thing = TypeVar("Thing")
 
 
-class LinkError(FumaroleError):
+class ClusterProtocolError(FumaroleError):
     """A peer said what cannot be; the text says what. `kind` is the same without what this peer said, `details`."""
 
     def __init__(self, kind: str, *details: object) -> None:
@@ -346,15 +346,15 @@ class LinkProtocol:
         return rest
 
     def next_event(self) -> Event | None:
-        """The next whole frame; None: it has not come yet. Raises LinkError."""
+        """The next whole frame; None: it has not come yet. Raises ClusterProtocolError."""
         end = self._data.find(b"\n", 0, LINE_BYTES)
         self._wanted = 0
         if end < 0:
             if len(self._data) >= (LINE_BYTES if self.trusted else STRANGER_BYTES):
-                raise LinkError("a line without end")
+                raise ClusterProtocolError("a line without end")
             return None
         if end == 0 or self._data[end - 1] != 13:
-            raise LinkError("a line that does not end as lines do here")
+            raise ClusterProtocolError("a line that does not end as lines do here")
         words = bytes(self._data[: end - 1]).split(b" ")
         sizes = self._sizes(words)
         total = end + 1 + sizes[-1] + 2
@@ -363,7 +363,7 @@ class LinkProtocol:
             return None
         whole = bytes(self._data[end + 1 : total])
         if whole[-2:] != b"\r\n":
-            raise LinkError("a frame that is longer than it said")
+            raise ClusterProtocolError("a frame that is longer than it said")
         del self._data[:total]
         return self._event(words, sizes, whole[:-2])
 
@@ -376,16 +376,16 @@ class LinkProtocol:
         if self.trusted and kind == b"HMSG" and count in (5, 6):
             headers, total = _size(words[-2], self._largest), _size(words[-1], self._largest)
             if headers > total:
-                raise LinkError("headers longer than their message")
+                raise ClusterProtocolError("headers longer than their message")
             return headers, total
-        raise LinkError("not a frame of this protocol")
+        raise ClusterProtocolError("not a frame of this protocol")
 
     def _event(self, words: list[bytes], sizes: tuple[int, ...], body: bytes) -> Event:
         if words[0] == b"CTL":
             try:
                 decoded: Any = _decoder.decode(body)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                raise LinkError("a control frame that makes no sense") from None
+                raise ClusterProtocolError("a control frame that makes no sense") from None
             assert isinstance(decoded, Frame)
             return decoded
         topic = b"" if words[1] == EMPTY else words[1]
@@ -396,5 +396,5 @@ class LinkProtocol:
 
 def _size(text: bytes, most: int) -> int:
     if not (text.isdigit() and len(text) <= 9 and int(text) <= most):
-        raise LinkError("a size that is none, or too large")
+        raise ClusterProtocolError("a size that is none, or too large")
     return int(text)
