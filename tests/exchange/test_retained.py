@@ -5,9 +5,11 @@ from itertools import permutations
 
 import pytest
 
+from fumarole.core.limits import Quotas
 from fumarole.core.publication import Publication
 from fumarole.exchange.hybrid_clock import MICROSECONDS, HybridClock
-from fumarole.exchange.retained import MARK_SECONDS, Kept, Retained, RetainedFullError
+from fumarole.exchange.quotas import QuotaError, Usage
+from fumarole.exchange.retained import MARK_SECONDS, Kept, Retained
 
 
 class Wall:
@@ -44,7 +46,7 @@ def test_an_empty_payload_removes_and_leaves_a_mark_for_a_day() -> None:
     retain(retained, "never there", b"")
     assert known(retained) == {}
     assert [kept.topic for kept in retained] == ["a"]
-    assert (len(retained), retained.bytes) == (0, 0)
+    assert len(retained) == 0
     wall.seconds += MARK_SECONDS
     retained.expire()
     assert not retained.is_empty()
@@ -74,24 +76,25 @@ def test_a_time_is_never_behind_one_that_was_seen_and_far_ahead_is_refused() -> 
 
 
 def test_a_namespace_has_its_quota_and_replacing_is_within_it() -> None:
-    retained = Retained(most=2, most_bytes=1_000)
-    retain(retained, "a", b"1")
-    retain(retained, "b", b"1")
-    with pytest.raises(RetainedFullError, match="retains 2 messages"):
+    usage = Usage("namespace plant", Quotas(retained_bytes=1_000))
+    retained = Retained(usage=usage)
+    for topic in "ab":
+        retain(retained, topic, b"1" * 400)
+    with pytest.raises(QuotaError, match="namespace plant may have 1000 retained"):
         retain(retained, "c", b"1")
-    retain(retained, "a", b"2" * 500)
-    with pytest.raises(RetainedFullError, match="bytes"):
+    retain(retained, "a", b"2" * 399)
+    with pytest.raises(QuotaError):
         retain(retained, "b", b"2" * 500)
-    assert retained.refused == 2
     retain(retained, "a", b"")
     retain(retained, "c", b"1")
-    assert known(retained) == {"b": b"1", "c": b"1"}
+    assert known(retained) == {"b": b"1" * 400, "c": b"1"}
 
 
 def test_put_and_removed_at_random_nothing_is_left() -> None:
     chance = random.Random(1)
     wall = Wall()
-    retained = Retained(HybridClock(wall))
+    usage = Usage("", Quotas())
+    retained = Retained(HybridClock(wall), usage)
     topics = [f"t{number}" for number in range(20)]
     for _ in range(2_000):
         retain(retained, chance.choice(topics), b"x" * chance.randrange(5))
@@ -100,4 +103,4 @@ def test_put_and_removed_at_random_nothing_is_left() -> None:
     wall.seconds += MARK_SECONDS + 1
     retained.expire()
     assert retained.is_empty()
-    assert (len(retained), retained.bytes, retained.topics()) == (0, 0, [])
+    assert (len(retained), usage.used, retained.topics()) == (0, {}, [])

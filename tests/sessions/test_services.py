@@ -269,12 +269,12 @@ def test_who_speaks_for_a_producer(
     assert other.asks("PING\r\n") == b"PONG\r\n"
 
 
-def user(desk: Desk, subscribe: Permissions | None) -> Client:
+def user(desk: Desk, subscribe: Permissions | None, roles: frozenset[str] = frozenset()) -> Client:
     """A client that may publish everything, and receive this."""
     client = Client(desk)
     client.say('CONNECT {"verbose":false,"headers":true}\r\n')
     client.hears()
-    client.session.admit(User("ann", "lab", None, subscribe))
+    client.session.admit(User("ann", "lab", None, subscribe, roles))
     return client
 
 
@@ -285,21 +285,34 @@ def user(desk: Desk, subscribe: Permissions | None) -> Client:
         ("secret.x", Permissions(("answers",)), False),
         ("secret.x", Permissions(("answers", "secret.*")), True),
         ("secret.x", Permissions(deny=("secret.>",)), False),
-        ("secret.x", Permissions(deny=("readings.>",)), True),
+        ("secret.x", Permissions(deny=("readings.>",)), False),
+        ("secret.x", Permissions(("answers", "readings.*")), True),
+        ("secret.x", Permissions(("answers", "readings.*"), ("secret.>",)), False),
         (f"readings.{PRODUCER}", Permissions(("answers", "readings.*")), True),
         (f"readings.{PRODUCER}", Permissions(deny=("readings.>",)), False),
     ],
-    ids=["all", "nothing", "allowed", "denied", "its own topic denied", "its own topic", "its own topic alone"],
+    ids=[
+        "all",
+        "nothing",
+        "allowed",
+        "denied",
+        "its own topic denied",
+        "its own topic allowed",
+        "its own topic allowed, the other denied",
+        "its own topic",
+        "its own topic alone",
+    ],
 )
 def test_who_may_not_receive_readings_is_not_told_them(
     hot_path: HotPath, topic: str, subscribe: Permissions | None, is_told: bool
 ) -> None:
-    """What decides is the topic of the latest reading, as it does on its way (hazard 4)."""
+    """A3: its own topic or that of its latest reading is allowed, and neither is denied."""
     desk = Desk(hot_path, authentication=True)
     sensor, asking = user(desk, None), user(desk, subscribe)
     sensor.say(reading("open.y", "7", '{"Room": "vault"}') + reading(topic, "42"))
     told = {"id": PRODUCER, "metadata": {"Room": "vault"}, "value": 42, "age": 0.0}
-    answer = {"total": 1, "next": None, "producers": [told] if is_told else []}
+    total = 1 if subscribe is None else None
+    answer = {"total": total, "next": None, "producers": [told] if is_told else []}
     for query in ("", "Room = 'vault'"):
         assert ask(asking, "producers", query) == answer
 
@@ -313,7 +326,7 @@ def test_who_may_know_few_of_many_producers_finds_all_of_those(hot_path: HotPath
     ids = [f"{number:08}-0000-4000-8000-000000000000" for number in range(2_500)]
     for number, identity in enumerate(ids):
         lab.producers.hear(Reading(identity, {}, number), 0.0, "open.x" if number % 900 == 0 else "secret.x")
-    assert [[each["id"] for each in page] for page in pages(asking)] == [[ids[0], ids[900]], [ids[1800]], []]
+    assert [[each["id"] for each in page] for page in pages(asking)] == [[ids[0], ids[900], ids[1800]]]
 
 
 def pages(client: Client, query: str = "") -> Iterator[list[dict[str, Any]]]:
@@ -372,7 +385,8 @@ def test_where_a_producer_was_heard_last_is_what_counts(hot_path: HotPath) -> No
     desk = Desk(hot_path, authentication=True)
     sensor = MsgPackClient(desk).say({"token": "x"})
     sensor.session.admit(User("bob", "lab"))
-    own, secret = user(desk, Permissions(("answers", "readings.>"))), user(desk, Permissions(("answers", "secret.>")))
+    own = user(desk, Permissions(("answers", "readings.>"), ("secret.>",)))
+    secret = user(desk, Permissions(("answers", "secret.>")))
 
     def values() -> list[Any]:
         return [[each["value"] for each in ask(client, "producers")["producers"]] for client in (own, secret)]
@@ -562,9 +576,20 @@ def test_where_is_for_who_asked(hot_path: HotPath) -> None:
     assert denied.hears() == b""
     desk.node.tick(desk.now + 11)
     assert [relay.topic for relay in desk.node.relays] == topics[:1]
-    patterns = [each["pattern"] for each in ask(denied, "consumers")["worst"]]
+    admin = user(desk, None, frozenset({"admin"}))
+    patterns = [each["pattern"] for each in ask(admin, "consumers")["worst"]]
     assert f"{topics[0][:11]}…" in patterns
     assert topics[0] not in patterns
+
+
+@pytest.mark.parametrize("service", ["stats", "consumers", "cluster"])
+def test_what_shows_others_is_for_admins(hot_path: HotPath, service: str) -> None:
+    """A4: with users those who have the role, without users everybody on loopback."""
+    desk = Desk(hot_path, authentication=True)
+    refused = {"error": f"$FUM.{service} shows what others do, and is for users with the role admin"}
+    assert ask(user(desk, None), service) == refused
+    assert "error" not in ask(user(desk, None, frozenset({"admin"})), service)
+    assert "error" not in ask(Desk(hot_path).connect(), service)
 
 
 def test_how_many_where(hot_path: HotPath) -> None:

@@ -77,7 +77,7 @@ class Counts:
     """Operations answered with an error."""
     no_route: int = 0
     unreadable: int = 0
-    """Messages from AMQP whose properties nobody can read."""
+    """Messages from AMQP with unreadable properties."""
     too_large: int = 0
     late_replies: int = 0
 
@@ -229,7 +229,7 @@ class Bridge:
         """The clients wait a little for a broker that is behind, by not being read; then they are refused."""
         if self.amqp.full:
             if self._pausing is not None:
-                # Nobody is read during a pause, so it is over, and there is still no room.
+                # No client is read during a pause, so it is over, and there is still no room.
                 raise BridgeRefusedError(BEHIND)
             self.router.pause()
             self._pausing = asyncio.create_task(self._pause())

@@ -140,7 +140,7 @@ class ExchangeLink:
         told = ""
         while True:
             try:
-                # A name without a password is a namespace, where nobody has to log in (N3); else the address has both.
+                # A name without a password is a namespace, where authentication is off (N3); else the address has both.
                 user = None if "@" in self._servers else self._namespace
                 name = f"bridge {self._bridge.options.name}"
                 async with connect(self._servers, user=user, name=name, on_notice=self._noticed) as client:

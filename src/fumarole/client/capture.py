@@ -1,6 +1,6 @@
 """A capture: a subscription whose messages become columns, not objects. For those who want very many of them.
 
-There is at most one on a client. When whoever takes the columns is too slow, the socket is not read for a while, and
+There is at most one on a client. When the taker of the columns is too slow, the socket is not read for a while, and
 the broker's policy decides (D6): nothing is dropped here.
 """
 
@@ -89,7 +89,7 @@ class Farewells:
         return 0
 
     def deliver(self, messages: list[nats.Message]) -> None:
-        """Before there is a sieve, and when it is gone, they are nobody's."""
+        """Before there is a sieve, and when it is gone, they are dropped."""
 
     def end(self, error: ClientError | None) -> None:
         """The capture goes on without."""

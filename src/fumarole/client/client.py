@@ -1,5 +1,5 @@
 """The client: publish, subscribe, request. Everything else is what these stand on."""
-# ruff: noqa: ASYNC109, a timeout of one's own is what everybody expects of a request
+# ruff: noqa: ASYNC109, a request has a timeout parameter
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Client:
         reply: str = "",
         retain: bool = False,
     ) -> None:
-        """Sends a message to whoever is subscribed to the topic; it is not confirmed, see `flush`.
+        """Sends a message to the subscribers of the topic; it is not confirmed, see `flush`.
 
         With `retain` the broker keeps it as the newest of its topic, for those who subscribe later and ask for `last`;
         with an empty payload it removes what is kept. Disconnected, the message is kept for the next connection, up to
@@ -275,7 +275,7 @@ class Client:
     async def request(
         self, topic: str, payload: Payload = b"", timeout: float = 5.0, *, headers: Headers | None = None
     ) -> Message:
-        """The first reply. Raises NoResponders at once if nobody can hear the request, TimeoutError if none comes."""
+        """The first reply. Raises NoResponders at once if there is no responder, TimeoutError if no reply comes."""
         replies = await self.call(topic, payload, 1, timeout, headers=headers)
         if not replies:
             raise RequestTimeoutError(f"no reply to the request to {topic!r} within {timeout:g} s")
@@ -292,7 +292,7 @@ class Client:
     ) -> list[Message]:
         """The replies: as soon as that many are in, else what arrived when the time is up, perhaps nothing.
 
-        `replies=None` waits for all that come in that time. Raises NoResponders at once if nobody can hear it (R1), and
+        `replies=None` waits for all that come in that time. Raises NoResponders at once if there is none (R1), and
         TimeoutError if it could not even be sent.
         """
         if replies is not None and replies < 1:
@@ -430,7 +430,7 @@ class Client:
 
     async def close(self) -> None:
         """Sends what was published, and closes. Subscriptions end; what has arrived can still be taken from them."""
-        seconds = 0.0  # who is cancelled waits for nobody
+        seconds = 0.0  # a cancelled close waits for nothing
         try:
             if self._reconnecting.connected:
                 # A socket closed with something unread may take back what was just written: read until all is heard.

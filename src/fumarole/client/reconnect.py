@@ -101,13 +101,13 @@ class Subscriber(Protocol):
 
 
 class Capturing(Subscriber, Protocol):
-    """A subscription that takes its messages out of the bytes before anybody else sees them."""
+    """A subscription that takes its messages out of the bytes before the protocol sees them."""
 
     def begin(self, connection: Connection) -> None: ...
 
 
 class Follower(Protocol):
-    """Whoever has something of its own to do when the connection is lost, and when there is one again."""
+    """A part with work of its own when the connection is lost, and when there is one again."""
 
     def lost(self) -> None: ...
 
@@ -124,7 +124,7 @@ class ReconnectingConnection:
         self.options = options
         self.sender = Sender(options.pending)
         self.refusals: list[str] = []
-        """Publications refused since somebody last asked, the first few."""
+        """Publications refused since the last question, the first few."""
         self.connection: Connection | None = None
         self.max_payload = MIB
         self.losses = 0
@@ -152,7 +152,7 @@ class ReconnectingConnection:
     async def stop(self, seconds: float) -> None:
         """Ends the connection. What was written gets this long to leave."""
         connection, self.connection = self.connection, None
-        # Whoever comes while the socket closes finds the end already.
+        # A caller that comes while the socket closes finds the end already.
         self._end(CLOSED, None)
         if connection is not None:
             await connection.close(seconds)

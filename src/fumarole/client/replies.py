@@ -1,7 +1,7 @@
 """Requests and their replies: one private inbox for all requests of a client (R1).
 
 The inbox is the pattern `_INBOX.<random>.*`; each request gets a topic of its own in it, `_INBOX.<random>.<number>`, by
-which its replies are told apart. The server answers a request that nobody can hear with an empty message of status 503.
+which its replies are told apart. The server answers a request without a responder with an empty message of status 503.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Replies:
             raise RefusedError(f"this user may not hear answers, and needs `_INBOX.>` for that ({error})") from None
 
     def _subscribed(self, subscribing: asyncio.Task[None]) -> None:
-        # Nobody may be waiting for it any more, and that is no fault. Who comes next tries anew.
+        # The waiter may have gone, which is no fault. The next one tries again.
         failed = subscribing.cancelled() or subscribing.exception() is not None
         if failed and self._subscribing is subscribing:
             self._subscribing = None

@@ -48,7 +48,7 @@ class Subscription:
         self._error: ClientError | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._settled = 0
-        """Messages that were taken when somebody last came for one that was not there."""
+        """Messages taken when the buffer was last found empty."""
         self._settling: asyncio.Future[None] | None = None
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -94,7 +94,7 @@ class Subscription:
             self.end(None)
 
     async def finished(self) -> None:
-        """Waits until everything that arrived was taken, and whoever took it has come back for more."""
+        """Waits until everything that arrived was taken, and the taker has asked for more."""
         while self._settled != self.received - self.dropped:
             self._settling = asyncio.get_running_loop().create_future()
             await self._settling

@@ -1,9 +1,9 @@
 """Readings of the producers that a query selects, and the changes of that set, in the order in which they happened.
 
 The broker is asked (`$FUM.where`) and answers with the set and two topics, one for readings and one for changes. Both
-are subscribed to, into one buffer. A broker keeps these topics only while somebody listens, so when the connection was
-lost it is asked again, and the difference between the two sets is one change. Who wants to hear of producers that are
-forgotten has a third subscription, into the same buffer.
+are subscribed to, into one buffer. A broker keeps these topics only while they have a subscriber, so when the
+connection was lost it is asked again, and the difference between the two sets is one change. Producers that are
+forgotten come on a third subscription, into the same buffer.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Readings:
         self._error: ClientError | None = None
         self._arrived = asyncio.Event()
         self._settled = asyncio.Event()
-        """Nothing has come since somebody last came for more and found nothing."""
+        """Nothing has come since the buffer was last found empty."""
         self._settled.set()
 
     @property
@@ -173,7 +173,7 @@ class Readings:
             self.end(None)
 
     async def finished(self) -> None:
-        """Waits until everything that arrived was taken, and whoever took it has come back for more."""
+        """Waits until everything that arrived was taken, and the taker has asked for more."""
         await self._settled.wait()
 
     async def _ask(self) -> None:

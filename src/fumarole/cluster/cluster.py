@@ -13,8 +13,8 @@ that speaks of its own consumers, and counts are told as they are and not as dif
                 both have answered
           ◀──   PONG
 
-Joining needs one address. Whoever is dialed says in its proof whom else it knows, and a node dials everybody it has
-heard of; whoever is dialed dials back.
+Joining needs one address. The dialed node says in its proof which others it knows, and a node dials every one it has
+heard of; the dialed node dials back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from fumarole.protocols.cluster_protocol import (
 MOST_STRANGERS = 1_000
 """Connections at a time of those who have proved nothing yet; there are two for each node that comes."""
 MOST_OF_A_HOST = 250
-"""The same of one address, so that nobody alone can keep the others out."""
+"""The same of one address, so that one address cannot keep the others out."""
 LINK_OUTBOX = 16 * 1024 * 1024
 COUNT_EVERY = 0.25
 
@@ -181,7 +181,7 @@ class Cluster:
         return self.identity.hello(lane, self._nonce())
 
     def contact(self, address: str, given: bool = False) -> None:
-        """Somebody may be reached there."""
+        """A node may be reached there."""
         if address != self.identity.address:
             self._contacts.add(address, self.now, given)
 
@@ -209,7 +209,7 @@ class Cluster:
         return Lane(self, owner, dialed=address, lane=lane)
 
     def accepted(self, owner: Any, host: str = "", trusted: bool = True) -> Lane:
-        """Somebody has connected, from this host; empty: by a local socket."""
+        """A peer has connected, from this host; empty: by a local socket."""
         lane = Lane(self, owner, host=host, trusted=trusted)
         self._strangers.add(lane)
         self._strangers_from[host] += 1
@@ -226,7 +226,7 @@ class Cluster:
                 del self._strangers_from[lane.remote_host]
 
     def unreachable(self, address: str, lane: str, why: str = "") -> None:
-        """Nobody answered there."""
+        """No node answered there."""
         self._contacts.fail(address, lane, self.now, why)
 
     def admit(self, lane: Lane) -> None:
@@ -298,7 +298,7 @@ class Cluster:
         peer.close()
         self._past += peer.traffic()
         self.remove_consumers(peer)
-        self.fresh_state.lose(peer.name)
+        self.fresh_state.evict(peer.name)
         self._evicted.add(peer.name)
         self.advance()
         self.changed()
@@ -314,7 +314,7 @@ class Cluster:
         self.changed()
 
     def is_settled(self) -> bool:
-        """Was everybody tried, and is there nobody who was reached and has not told everything yet?"""
+        """Was every contact tried, and has every node that was reached told everything?"""
         return self._contacts.are_settled() and all(
             peer.is_linked() and peer.is_settled() for peer in self.peers.values()
         )
@@ -391,7 +391,7 @@ class Cluster:
     # Messages.
 
     def exchange(self, name: bytes) -> Exchange | None:
-        """The exchange of a namespace; None: there is none such here, and so nobody in it."""
+        """The exchange of a namespace; None: there is none such here, and so no consumer in it."""
         return self.node.namespaces.get(name.decode("utf-8", "replace"))
 
     def encode(self, key: bytes, publication: Publication) -> bytes:
@@ -421,7 +421,7 @@ class Cluster:
     # For people.
 
     def missing(self) -> list[Contact]:
-        """Those who are looked for: known nodes that are gone, and addresses where nobody was found yet."""
+        """What is looked for: known nodes that are gone, and addresses where no node was found yet."""
         return self._contacts.missing(self.peers)
 
     def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:

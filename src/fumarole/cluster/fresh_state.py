@@ -135,7 +135,7 @@ class FreshState:
         if said.is_all:
             gathering.answered(peer)
 
-    def lose(self, peer: str) -> None:
+    def evict(self, peer: str) -> None:
         """This node is gone: nobody waits for its values."""
         for token, gathering in list(self._asked.items()):
             gathering.answered(peer)

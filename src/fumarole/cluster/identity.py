@@ -3,7 +3,7 @@
 Both ends of a new connection say hello, each with a number that was never used before. Then the one who dialed proves
 that it knows the secret: by a digest, keyed with the secret, over both hellos. If that is right, the other does the
 same, with another word in front. The secret itself is never sent; a proof is good for these two hellos only, so to have
-overheard one is of no use; and whoever only listens is shown nothing by the one who was dialed.
+overheard one is of no use; and an eavesdropper sees nothing of the dialed node.
 """
 
 from __future__ import annotations

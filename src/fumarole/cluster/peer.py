@@ -45,11 +45,11 @@ SAID_AHEAD = 1024 * 1024
 """Bytes of a snapshot that wait in the outbox; the rest waits where it is."""
 
 
-class Nobody:
+class NoOwner:
     """The owner of an outbox that no connection empties yet."""
 
     def flush(self) -> None:
-        """There is nobody to send anything to."""
+        """There is no connection to send on."""
 
 
 class Peer:
@@ -74,7 +74,7 @@ class Peer:
         self.counters = node.parts.counters()
         """What its outbox had no room for."""
         self.outbox: Outbox = node.parts.outbox(
-            cluster.link_limit, Overflow.DROP_OLDEST, self.counters, node.ready, Nobody()
+            cluster.link_limit, Overflow.DROP_OLDEST, self.counters, node.ready, NoOwner()
         )
         self.outbox.takes_headers = True
         self.outbox.doubted = True
@@ -105,7 +105,7 @@ class Peer:
         return self.outbox.has_room(weight)
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:  # noqa: ARG002
-        """Nobody is handed a message for a consumer elsewhere: couriers are."""
+        """A consumer elsewhere is never given a message here: its courier is."""
         raise AssertionError(consumer.pattern)
 
     def forward(self, courier: Consumer, key: bytes, publication: Publication) -> None:
@@ -197,7 +197,7 @@ class Peer:
         for lane in list(self.lanes.values()):
             lane.close()
         self.lanes.clear()
-        self.outbox.owner = Nobody()
+        self.outbox.owner = NoOwner()
         self.outbox.doubted = True
         self.outbox.govern(0, Overflow.DROP_NEWEST, self.counters)
         self.unsent += self.outbox.messages()

@@ -142,7 +142,7 @@ class Others:
             if exchange is None:
                 exchange = self._namespaces.open(entry.namespace)
         except NamespaceError:
-            return  # nobody can publish there on this node
+            return  # no client can publish there on this node
         except FumaroleError as error:
             self._complain(
                 "a consumer of node %s makes no sense here, and gets nothing that is published here: %s",
@@ -175,7 +175,7 @@ class Others:
 
     def _exchange(self, key: Key) -> Exchange:
         exchange = self._namespaces.get(key[0])
-        assert exchange is not None  # it does not end while somebody is in it
+        assert exchange is not None  # it does not end while it has a consumer
         return exchange
 
     def _courier(self, exchange: Exchange) -> Consumer:

@@ -13,7 +13,7 @@ through the trie word by word, all the levels it can be at moving together, so n
 A MANY level (`#`) stays where it is at every word, and is entered without taking one. The levels form a set at each
 step, so the cost of a topic is at most its words times the levels, however many `#` there are (T7), and recursion
 never comes into it. What it was is counted in `looked_at`: patterns can be so made that one topic runs along very many,
-and whoever has many new topics must not keep others waiting.
+and a client with many new topics must not keep others waiting.
 
 Words with `*` inside are found by what is fixed about them: `Globs` keeps them by their prefix, their suffix and an
 anchor between, so that `sensor-1*` … `sensor-99999*` are one look-up, and `*-1-*` … `*-99999-*` one for each place in
@@ -167,7 +167,7 @@ class Index:
         self.version = 0
         """Grows with every change."""
         self.looked_at = 0
-        """Grows with every match, by the levels that it looked at; and by values, where somebody goes through those."""
+        """Grows with every match, by the levels that it looked at; and by values, where a caller goes through those."""
 
     def __len__(self) -> int:
         return self._size

@@ -6,7 +6,7 @@ are kept together, and many are spread:
     the first process has few, and is not busy        it takes the connection
     otherwise                                         the one with the fewest does
 
-Whoever was given a connection by the kernel sees in memory that all share how the others stand, and hands the socket
+The process that the kernel gave a connection reads the load of the others in shared memory, and hands the socket
 over, before a byte was read from it. Each number has one writer, so nothing has to be locked: what was handed to a
 process and what it has taken in are counted apart, and the difference is on its way.
 """
@@ -68,7 +68,7 @@ class Placement:
             for end in way:
                 end.setblocking(False)
         self._own: int | None = None
-        """None until `begin`: what is said before concerns nobody, least of all another process."""
+        """None until `begin`: before it, no other process needs the figures."""
         self._doors: list[Callable[[socket.socket], None]] = []
         self._busy_since = 0.0, 0.0
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from fumarole.core.publication import PRIVATE, Publication
 from fumarole.core.query.index import StandingQuery
 from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.quotas import Account
 
 
 class Outlet(Protocol):
@@ -67,7 +68,7 @@ def _shown(pattern: str) -> str:
 
 def hand_over(consumer: Consumer, publication: Publication) -> None:
     """Gives a consumer its message."""
-    (consumer.stage or consumer.outlet).accept(consumer, publication)
+    (consumer.outlet if consumer.stage is None else consumer.stage).accept(consumer, publication)
 
 
 class Consumer:
@@ -78,6 +79,7 @@ class Consumer:
 
     __slots__ = (
         "accepted",
+        "account",
         "conflated",
         "conflation",
         "count",
@@ -119,5 +121,7 @@ class Consumer:
         key of such a one is that of a message which is for no other group."""
         self.count = 1
         """How many it stands for."""
+        self.account: Account | None = None
+        """What it counts against (A5); None: it is the server's own, or another node's."""
         self.resting = False
         """On another node, and none of them has room there just now (G3)."""

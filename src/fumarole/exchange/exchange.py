@@ -28,6 +28,7 @@ from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
 from fumarole.exchange.producers import Producer, Producers
+from fumarole.exchange.quotas import Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class Exchange:
         self.counters = parts.counters()
         self.producers = Producers() if producers is None else producers
         self.producers.publish_forgotten = self._publish_forgotten
+        self.usage = self.producers.usage
+        """What the namespace holds, of its quota (A5)."""
         fresh = FreshState() if fresh is None else fresh
         self.clock, self.timers, self.slices = fresh.clock, fresh.timers, fresh.slices
         self.retained = fresh.retained
@@ -121,10 +124,18 @@ class Exchange:
         return bool(self.elsewhere or self.queried_elsewhere)
 
     def consumer(
-        self, outlet: Outlet, pattern: str, group: str, key: bytes, sees: Permissions | None = None
+        self,
+        outlet: Outlet,
+        pattern: str,
+        group: str,
+        key: bytes,
+        sees: Permissions | None = None,
+        account: Account | None = None,
     ) -> Consumer:
         """A new subscription, not yet in force."""
-        return self._parts.consumer(outlet, pattern, group, key, sees)
+        consumer = self._parts.consumer(outlet, pattern, group, key, sees)
+        consumer.account = account
+        return consumer
 
     def subscribe(
         self,
@@ -139,10 +150,12 @@ class Exchange:
 
         Which these are, `producers.when_whole` says. `pattern` is the consumer's, if it was parsed already. With `last`
         `send_last` has to be called as well (F3). With `every` it gets at most one message of a topic in so many
-        seconds (F4).
+        seconds (F4). Raises QuotaError, and then nothing has changed.
         """
         if pattern is None:
             pattern = parse_pattern(consumer.pattern, self.grammar)
+        if consumer.account is not None:
+            consumer.account.take("consumers")
         if every is not None and consumer.courier is None:
             consumer.stage = consumer.conflation = Conflation(self, consumer, every)
         gathering: Gathering | None = None
@@ -200,6 +213,8 @@ class Exchange:
             self._age()
         else:
             return
+        if consumer.account is not None:
+            consumer.account.give_back("consumers")
         if consumer.group:
             group = self._groups[consumer.group]
             group.size -= 1
@@ -249,14 +264,21 @@ class Exchange:
             plan.version = version
         return True
 
-    def publish_reading(self, publication: Publication, plans: Plans, now: float, origin: Outlet | None = None) -> int:
+    def publish_reading(
+        self,
+        publication: Publication,
+        plans: Plans,
+        now: float,
+        origin: Outlet | None = None,
+        account: Account | None = None,
+    ) -> int:
         """Takes a publication with a reading: metadata merged, diffs told, then forwarded under the new sets (M5).
 
-        How many entities got it. Raises TopicError, Denied or ReadingError, and then nothing has happened.
+        How many entities got it. Raises TopicError, Denied, ReadingError or QuotaError, and then nothing has happened.
         """
         topic = publication.topic.encode()
         plans.find(topic)
-        producer = self.producers.hear(publication.reading, now, publication.topic)
+        producer = self.producers.hear(publication.reading, now, publication.topic, account)
         return self.publish(self.plan_for_message(publication, producer, topic, plans), publication, origin)
 
     def plan_for(self, producer: Producer, topic: bytes, plans: Plans) -> Plan:

@@ -200,7 +200,8 @@ class Gathering:
         self._hand_over(consumer, publication)
 
     def _hand_over(self, consumer: Consumer, publication: Publication) -> None:
-        (consumer.conflation or consumer.outlet).accept(consumer, publication)
+        following = consumer.conflation
+        (consumer.outlet if following is None else following).accept(consumer, publication)
 
     def _key(self, publication: Publication) -> str:
         reading = publication.reading

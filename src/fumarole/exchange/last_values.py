@@ -12,7 +12,7 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.readings import reading_block
 
-BYTES: Final = 256 * 1024 * 1024
+WITHOUT_END: Final = 1 << 62
 ENTRY_BYTES: Final = 96
 """What an entry takes besides its topic, headers and payload."""
 NOT_KEPT: Final = ("_", "$")
@@ -25,9 +25,9 @@ Value = tuple[str, int, bytes, bytes]
 class LastValues:
     """By topic. What is over the namespace's quota is not kept, and is counted."""
 
-    def __init__(self, clock: HybridClock, most_bytes: int = BYTES) -> None:
+    def __init__(self, clock: HybridClock, most_bytes: int | None = None) -> None:
         self._clock = clock
-        self._most_bytes = most_bytes
+        self._most_bytes = WITHOUT_END if most_bytes is None else most_bytes
         self._places: dict[str, int] = {}
         self._values: list[Value] = []
         self.bytes = 0

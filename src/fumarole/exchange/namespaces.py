@@ -2,20 +2,21 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
 from fumarole.core.errors import NamespaceError
-from fumarole.core.limits import Limits
+from fumarole.core.limits import Limits, Quotas
 from fumarole.core.topic import Grammar
-from fumarole.exchange import last_values, retained
 from fumarole.exchange.exchange import PURE, ConsumerChanged, Exchange, Parts
 from fumarole.exchange.fresh_state import FreshState
 from fumarole.exchange.gathering import Gathering
 from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
+from fumarole.exchange.quotas import QuotaError, Usage, Watermark
+from fumarole.exchange.retained import Kept, Retained
 from fumarole.exchange.slices import Slices
 from fumarole.exchange.timers import Timers
 
@@ -43,11 +44,8 @@ class NamespaceRules:
     """Seconds without a reading after which a producer is forgotten (M7); None: never."""
     last: Keeps = "retained"
     """Which messages are kept for those who ask for the last ones: the retained, or of every topic the last (F2)."""
-    retained_messages: int = retained.MESSAGES
-    """Retained messages that the namespace may have (F1)."""
-    retained_bytes: int = retained.BYTES
-    last_bytes: int = last_values.BYTES
-    """Bytes of last messages (F2)."""
+    quota: Quotas = field(default_factory=Quotas)
+    """What it may hold (A5), where that is not `limits.quota`."""
 
 
 def default_rules(namespace: str) -> NamespaceRules:
@@ -85,6 +83,10 @@ class Namespaces:
         self._parts = parts
         self._are_kept = are_kept
         """Does somebody write down what producers say of themselves?"""
+        self.memory = Watermark()
+        """Is memory short (A10)?"""
+        self.refused = 0
+        """Namespaces that were one too many."""
         self.slices = Slices()
         """What takes long in any of them."""
         self.timers = Timers()
@@ -93,7 +95,7 @@ class Namespaces:
         self._consumer_changed: ConsumerChanged | None = None
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
-        self._retains: Callable[[Exchange, retained.Kept], None] | None = None
+        self._retains: Callable[[Exchange, Kept], None] | None = None
         self._ask: Callable[[Gathering], None] | None = None
         self._exchanges: dict[str, Exchange] = {}
         for name in {DEFAULT, *self._rules}:
@@ -113,7 +115,7 @@ class Namespaces:
         for exchange in self:
             self._let_replicate(exchange)
 
-    def share(self, retains: Callable[[Exchange, retained.Kept], None], ask: Callable[[Gathering], None]) -> None:
+    def share(self, retains: Callable[[Exchange, Kept], None], ask: Callable[[Gathering], None]) -> None:
         """From now on other nodes know what is retained here, and are asked for the last values that they have."""
         self._retains, self._ask = retains, ask
         for exchange in self:
@@ -130,7 +132,7 @@ class Namespaces:
             exchange.producers.forgotten = partial(self._forgotten, exchange)
 
     def join(self, name: str) -> Exchange:
-        """The exchange that a new connection belongs to. Raises NamespaceError."""
+        """The exchange that a new connection belongs to. Raises NamespaceError or QuotaError."""
         exchange = self.open(name)
         exchange.connections += 1
         return exchange
@@ -141,14 +143,25 @@ class Namespaces:
         self.release(exchange)
 
     def open(self, name: str) -> Exchange:
-        """The exchange of a namespace that may have no connection, only producers. Raises NamespaceError."""
+        """The exchange of a namespace that may have no connection, only producers.
+
+        Raises NamespaceError, or QuotaError where it would be one too many.
+        """
         check_name(name)
         if self._allowed is not None and name not in self._allowed and name != DEFAULT:
             raise NamespaceError("this namespace is not one of the allowed ones")
         exchange = self._exchanges.get(name)
         if exchange is None:
+            self._check_another()
             exchange = self._exchanges[name] = self._make(name)
         return exchange
+
+    def _check_another(self) -> None:
+        """May there be one more? Raises QuotaError."""
+        self.memory.check("namespaces")
+        if len(self._exchanges) >= self._limits.namespaces:
+            self.refused += 1
+            raise QuotaError(f"there are {len(self._exchanges)} namespaces already, as many as may be")
 
     def release(self, exchange: Exchange) -> None:
         """Ends the namespace, unless it was configured, or connections or producers (M7) are there, or it has ended."""
@@ -165,15 +178,17 @@ class Namespaces:
         rules = self._rules.get(name) or default_rules(name)
         limits = self._limits
         outbox = limits.outbox if rules.outbox is None else rules.outbox
+        quota = rules.quota.or_else(limits.quota)
+        usage = Usage(f"namespace {name}", quota, self.memory)
         producers = Producers(
-            limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.slices
+            limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.slices, usage
         )
         fresh = FreshState(
             self.clock,
             self.timers,
             self.slices,
-            retained.Retained(self.clock, rules.retained_messages, rules.retained_bytes, self._are_kept),
-            self._parts.last_values(self.clock, rules.last_bytes) if rules.last == "all" else None,
+            Retained(self.clock, usage, self._are_kept),
+            self._parts.last_values(self.clock, quota.last_bytes) if rules.last == "all" else None,
         )
         exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers, fresh)
         self._let_replicate(exchange)

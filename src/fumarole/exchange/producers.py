@@ -23,11 +23,13 @@ from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
+from fumarole.core.limits import Quotas
 from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.topic import Pattern, fits, split
 from fumarole.exchange.consumer import Consumer, Watcher
-from fumarole.exchange.permissions import User
+from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.quotas import Account, Usage
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
 
@@ -52,6 +54,11 @@ class Elsewhere(NamedTuple):
     value: int | float | str
 
 
+def kept(value: float | str) -> int | float | str:
+    """What is remembered of a value."""
+    return f"{value[:TEXT_KEPT]}…" if isinstance(value, str) and len(value) > TEXT_KEPT else value
+
+
 class Producer:
     """One source of readings."""
 
@@ -61,7 +68,9 @@ class Producer:
         "identity",
         "metadata",
         "number",
+        "owner",
         "plan",
+        "said",
         "since",
         "standings",
         "value",
@@ -84,15 +93,23 @@ class Producer:
         """Its latest reading; a number alone, as the compiled reader writes it, was published on its own topic."""
         self.plan: Any = None
         """Who gets its readings, as last worked out; the exchange's own."""
+        self.said: tuple[bytes, dict[str, Value]] | None = None
+        """What was merged into the metadata last, as it was written, and the metadata that came of it. While it has
+        that metadata, the same again is nothing new. Only the compiled reader uses it."""
         self.version: tuple[int, str] = 0, ""
         """How often the metadata has changed, and on which node last (C6)."""
+        self.owner: Usage | None = None
+        """What the user holds who published as it first (A5); None: no user, or it came from a disk or another node."""
         self.since: tuple[int, str] = NEVER
         """The version at which it was last forgotten: all that it says of itself was said after that."""
 
+    def size(self) -> int:
+        """Bytes of its metadata."""
+        return size_of(self.metadata)
+
     def take(self, value: float | str, topic: str | None) -> None:
         """This is its latest reading, on this topic; None: on its own. Of a long text only the beginning is kept."""
-        if isinstance(value, str) and len(value) > TEXT_KEPT:
-            value = f"{value[:TEXT_KEPT]}…"
+        value = kept(value)
         self.value = value if topic is None or topic == reading_topic(self.identity) else Elsewhere(topic, value)
 
     def last_heard(self) -> float:
@@ -104,9 +121,10 @@ class Producer:
         return self.value if isinstance(self.value, Elsewhere) else (reading_topic(self.identity), self.value)
 
 
-def may_know(user: User | None, producer: Producer) -> bool:
-    """Is it shown to this user? Who may not receive its readings is not told what it says of itself either."""
-    return user is None or user.subscribe is None or user.subscribe.allows(producer.latest()[0])
+def may_receive(permissions: Permissions | None, producer: Producer) -> bool:
+    """May a user with these permissions to subscribe receive this producer (A3)? Only then a set, a diff, a view, a
+    list or a count shows it: the rules allow its own topic or that of its last reading, and deny neither."""
+    return permissions is None or permissions.shows(reading_topic(producer.identity), producer.latest()[0])
 
 
 class Filling:
@@ -143,7 +161,10 @@ class Producers:
         ttl: float | None = None,
         is_kept: bool = True,
         slices: Slices | None = None,
+        usage: Usage | None = None,
     ) -> None:
+        self.usage = Usage("this namespace", Quotas()) if usage is None else usage
+        """What the namespace holds, of its quota (A5)."""
         self.known: dict[str, Producer] = {}
         """By identity, in the order of their numbers. Others only look."""
         self._appeared = 0
@@ -188,24 +209,31 @@ class Producers:
 
     # Readings.
 
-    def hear(self, reading: Reading, now: float, topic: str | None = None) -> Producer:
+    def hear(self, reading: Reading, now: float, topic: str | None = None, account: Account | None = None) -> Producer:
         """Merges what the reading brings, and tells those whose set changes. The producer as it is then.
 
-        It was published on this topic; None: on the producer's own.
+        It was published on this topic; None: on the producer's own. Raises ReadingError or QuotaError, and then nothing
+        has changed.
         """
-        producer = self.describe(reading.producer, reading.metadata, now)
+        producer = self.describe(reading.producer, reading.metadata, now, account)
         producer.take(reading.value, topic)
         return producer
 
-    def describe(self, identity: str, metadata: Mapping[str, Value | None], now: float) -> Producer:
+    def describe(
+        self, identity: str, metadata: Mapping[str, Value | None], now: float, account: Account | None = None
+    ) -> Producer:
         """The same without a value: this is new about the producer."""
         producer = self.known.get(identity)
         is_news = producer is None
         if producer is None:
-            producer = self._appear(identity, self._merged({}, metadata), now)
+            merged = self._merged({}, metadata)
+            self._check_quotas(1, size_of(merged), (self.usage,) if account is None else account.usages)
+            producer = self._appear(identity, merged, now, None if account is None else account.user)
             self._note(identity)
         elif metadata:
-            is_news = self._change(producer, self._merged(producer.metadata, metadata), metadata)
+            merged = self._merged(producer.metadata, metadata)
+            self._check_quotas(0, size_of(merged) - producer.size(), self._usages(producer))
+            is_news = self._change(producer, merged, metadata)
         if is_news and self.changed is not None:
             self.changed(identity, metadata.keys())
         producer.heard = now
@@ -247,6 +275,7 @@ class Producers:
         if producer is None:
             return False
         self._note(identity)
+        self._count(producer, -1, -producer.size())
         for standing in producer.standings:
             del self._members[standing][producer]
         self._tell((), producer.standings, identity)
@@ -292,10 +321,29 @@ class Producers:
         if self._is_kept:
             self.unsaved[identity] = None
 
-    def _appear(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
+    def _usages(self, producer: Producer) -> tuple[Usage, ...]:
+        """What the producer counts against: its namespace, and the user who published as it first."""
+        return (self.usage,) if producer.owner is None else (self.usage, producer.owner)
+
+    def _check_quotas(self, producers: int, size: int, usages: tuple[Usage, ...]) -> None:
+        """May there be so much more? Raises QuotaError."""
+        for usage in usages:
+            if producers:
+                usage.check("producers", producers)
+            if size > 0:
+                usage.check("metadata_bytes", size)
+
+    def _count(self, producer: Producer, producers: int, size: int) -> None:
+        for usage in self._usages(producer):
+            usage.force("producers", producers)
+            usage.force("metadata_bytes", size)
+
+    def _appear(self, identity: str, metadata: dict[str, Value], now: float, owner: Usage | None = None) -> Producer:
         self._appeared += 1
         producer = Producer(identity, self._appeared)
         producer.metadata = metadata
+        producer.owner = owner
+        self._count(producer, 1, producer.size())
         self.known[identity] = producer
         if self._ttl is not None and identity not in self._awaited:
             self._awaited.add(identity)
@@ -314,10 +362,14 @@ class Producers:
         if not changed:
             return False
         producer.metadata = after
+        self._count(producer, 0, producer.size() - size_of(before))
         self._note(producer.identity)
+        if not self.queries:
+            return True
         entered, left = self.queries.change(before, after, changed)
-        if left or entered:
-            producer.plan = None
+        if not (entered or left):
+            return True
+        producer.plan = None
         for standing in left:
             del producer.standings[standing], self._members[standing][producer]
         self._enter(producer, entered)
@@ -348,8 +400,7 @@ class Producers:
                 after[key] = value
         if len(after) > self._most_keys:
             raise ReadingError(f"more than {self._most_keys} metadata keys")
-        size = sum(map(_size, after)) + sum(map(_size, after.values()))
-        if size > self._most_bytes:
+        if size_of(after) > self._most_bytes:
             raise ReadingError(f"more than {self._most_bytes} bytes of metadata")
         return after
 
@@ -442,8 +493,15 @@ class Producers:
                     yield consumer
 
 
+def size_of(metadata: Mapping[str, Value]) -> int:
+    """Bytes of keys and values."""
+    return sum([_size(key) + _size(value) for key, value in metadata.items()])
+
+
 def _size(value: Value) -> int:
-    return len(value.encode()) if isinstance(value, str) else NUMBER_BYTES
+    if not isinstance(value, str):
+        return NUMBER_BYTES
+    return len(value) if value.isascii() else len(value.encode())
 
 
 def _same(one: Value | None, other: Value | None) -> bool:

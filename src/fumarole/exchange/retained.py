@@ -16,20 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from fumarole.core.errors import FumaroleError
+from fumarole.core.limits import Quotas
 from fumarole.core.publication import Publication
 from fumarole.exchange.hybrid_clock import MICROSECONDS, HybridClock
+from fumarole.exchange.quotas import Usage
 from fumarole.exchange.readings import reading_block, reading_in
 
 MARK_SECONDS: Final = 86_400
-MESSAGES: Final = 100_000
-BYTES: Final = 64 * 1024 * 1024
 FRAMING: Final = 64
 """Bytes that a message counts for besides its own."""
-
-
-class RetainedFullError(FumaroleError):
-    """The namespace has as many retained messages as it may have."""
 
 
 class Kept(NamedTuple):
@@ -65,20 +60,15 @@ class Retained:
     def __init__(
         self,
         clock: HybridClock | None = None,
-        most: int = MESSAGES,
-        most_bytes: int = BYTES,
+        usage: Usage | None = None,
         is_kept: bool = True,
     ) -> None:
         self.clock = HybridClock() if clock is None else clock
-        self._most = most
-        self._most_bytes = most_bytes
+        self._usage = Usage("this namespace", Quotas()) if usage is None else usage
         self._known: dict[str, Kept] = {}
         """By topic; removal marks too."""
         self._marks: dict[str, None] = {}
         """The topics of those, the oldest first."""
-        self.bytes = 0
-        self.refused = 0
-        """Publications that found no room."""
         self._is_kept = is_kept
         self.unsaved: dict[str, None] = {}
         """Topics whose message is not on disk as it is here; none where nobody writes it down."""
@@ -105,19 +95,13 @@ class Retained:
         return list(self._known)
 
     def check_room(self, publication: Publication) -> None:
-        """Raises RetainedFullError where this message would be more than the namespace may keep."""
-        if not publication.payload:
-            return
-        before = self._known.get(publication.topic)
-        is_there = before is not None and before.payload
-        size = self.bytes + FRAMING + len(publication.topic) + publication.size()
-        size -= before.size() if before is not None and is_there else 0
-        if (len(self) >= self._most and not is_there) or size > self._most_bytes:
-            self.refused += 1
-            raise RetainedFullError(
-                f"this namespace retains {len(self)} messages of {self.bytes} bytes, and may retain {self._most} "
-                f"of {self._most_bytes}: publish without `retain`, or remove some with an empty payload"
-            )
+        """Raises QuotaError where this message would be more than the namespace may keep."""
+        if publication.payload:
+            before = self._known.get(publication.topic)
+            size = FRAMING + len(publication.topic) + publication.size()
+            grows = size - (before.size() if before is not None and before.payload else 0)
+            if grows > 0:
+                self._usage.check("retained_bytes", grows)
 
     def keep(self, publication: Publication) -> None:
         """A message was published here that is to be retained, or removes the one that is."""
@@ -147,11 +131,11 @@ class Retained:
     def _take(self, kept: Kept) -> None:
         before = self._known.pop(kept.topic, None)
         if before is not None and before.payload:
-            self.bytes -= before.size()
+            self._usage.force("retained_bytes", -before.size())
         self._marks.pop(kept.topic, None)
         self._known[kept.topic] = kept
         if kept.payload:
-            self.bytes += kept.size()
+            self._usage.force("retained_bytes", kept.size())
         else:
             self._marks[kept.topic] = None
         if self._is_kept:

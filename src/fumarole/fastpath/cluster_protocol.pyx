@@ -63,7 +63,7 @@ cdef class PeerLinkReader(NatsReader):
 
     cdef int refresh(self) except -1:
         self.closed = self.session.state is CLOSED
-        # Of somebody who has proved nothing, no more is kept than the lane would take.
+        # Of a peer without proof, no more is kept than the lane would take.
         self.control_line = STRANGER_BYTES if self.session.peer is None else LINE_BYTES
         self.stale = self.session.is_stale()
         self.key = b""          # the namespace may be another one of the same name by now

@@ -26,7 +26,7 @@ from fumarole.protocols.stream import Data
 PROTOCOL = 2
 """Nodes that speak another one are refused."""
 STRANGER_BYTES = 16 * 1024
-"""Of a frame of somebody who has not proved anything yet."""
+"""Of a frame of a peer that has not proved anything yet."""
 LINE_BYTES = 16 * 1024 * 1024
 """Of the first line of a message: a topic, a reply topic, and the names of the groups it is for. Clients choose those,
 so whatever fits the outbox of a link (its default is the same) has to be taken."""
@@ -72,7 +72,7 @@ class Hello(Frame, tag="hello"):
     incarnation: int
     """Another one each time that a node is started, or comes back from having been given up."""
     address: str
-    """Where others reach it, as it says itself; empty: nobody can."""
+    """Where others reach it, as it says itself; empty: they cannot."""
     clients: tuple[str, ...]
     """Where NATS clients reach it."""
     lane: str
@@ -180,7 +180,7 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     since: tuple[int, str] = (-1, "")
     """The version at which it was last forgotten."""
     silent: bool = False
-    """It was forgotten for its silence, and not because somebody said so."""
+    """It was forgotten for its silence, and not by a request."""
 
 
 class Producers(Frame, tag="producers"):
@@ -191,7 +191,7 @@ class Producers(Frame, tag="producers"):
 
 
 class Heard(Frame, tag="heard"):
-    """These producers have published to the speaker lately: nobody is to forget them for their silence (M7)."""
+    """These producers have published to the speaker lately: no node is to forget them for their silence (M7)."""
 
     namespace: str
     identities: tuple[str, ...]

@@ -141,7 +141,7 @@ class Broker:
         self._keeper.start()
 
     async def _join(self, clustering: Clustering) -> None:
-        """Before any client is let in: what it asks for must be known everywhere, and it must find everybody (C2)."""
+        """Before any client is let in: its consumers must be known everywhere, and it must find all others (C2)."""
         try:
             await clustering.start()
         except OSError as error:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 30.0
-"""A snapshot of a million consumers takes a while; nobody is let in before."""
+"""A snapshot of a million consumers takes a while. No client is accepted before."""
 FAREWELL = 0.5
 """Seconds for clients to leave by themselves when they are told that this node stops."""
 
@@ -83,7 +83,7 @@ class Clustering:
             log.warning("not all of the cluster could be heard in %g s; going on without", JOIN_SECONDS)
         if settings.peer and not self._link.cluster.peers:
             tried = (f"{each.address} ({each.why})" for each in self._link.cluster.missing())
-            log.warning("joined nobody: %s; tried again all the time", ", ".join(tried) or "no peer but itself")
+            log.warning("joined no node: %s; still trying", ", ".join(tried) or "no peer but itself")
 
     def opened(self, doors: Sequence[Listener]) -> None:
         """Clients of other nodes may come here, should theirs go away."""
@@ -92,7 +92,7 @@ class Clustering:
         self._change()
 
     def _stand_still(self, seconds: float) -> None:
-        """C4: what clients said before may be older than anybody should hear. They come again, here or elsewhere."""
+        """C4: messages that clients sent before may be too old to deliver. Clients reconnect, here or elsewhere."""
         if seconds > self._link.cluster.timing.oldest - self._link.cluster.timing.beat:
             for door in self._doors:
                 door.cut_off()

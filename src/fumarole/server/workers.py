@@ -81,7 +81,7 @@ def _held(doors: DoorAddresses) -> Iterator[DoorAddresses]:
                 holder = socket.socket(family, socket.SOCK_STREAM)
                 held.append(holder)
                 # Workers have SO_REUSEPORT too, and so share the port. With that, this would share it with workers of
-                # another broker; without, it is refused where anybody listens.
+                # another broker; without, it is refused where another process listens.
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     holder.bind((address.host, address.port))
@@ -132,7 +132,7 @@ class _Supervisor:
                 time.sleep(LOOK)
                 continue
             number = self._workers.pop(process, None)
-            if number is None:  # a child that was there before the broker, or in a container anybody's orphan
+            if number is None:  # a child that was there before the broker, or in a container any process's orphan
                 continue
             code = os.waitstatus_to_exitcode(status)
             if not self._stopping and not self._ready(number).exists():
@@ -195,7 +195,7 @@ class _Supervisor:
         return self._folder / f"ready-{number}"
 
     def _go_too(self) -> None:
-        """Nobody would start this worker again, or stop it, and it would share the ports with those who come next."""
+        """Without its supervisor the worker is not restarted or stopped, and shares its ports with the next broker."""
         asyncio.get_running_loop().remove_reader(self._ended)
         log.error("the process that watches the workers is gone")
         os.kill(os.getpid(), signal.SIGTERM)

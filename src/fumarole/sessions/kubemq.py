@@ -29,6 +29,7 @@ from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.exchange.plans import Denied
+from fumarole.exchange.quotas import Account, QuotaError
 from fumarole.protocols import kubemq
 from fumarole.protocols.kubemq import Fault, Kind, NameOf
 from fumarole.protocols.kubemq_pb2 import Event, PingResult, Request, Response, Result, Subscribe
@@ -72,9 +73,15 @@ class KubemqService:
         namespace = user.namespace if user is not None else token or self.namespace
         try:
             exchange = self.node.namespaces.join(namespace)
-        except NamespaceError as error:
+        except (NamespaceError, QuotaError) as error:
             raise Fault(kubemq.NOT_AUTHENTICATED + str(error), kubemq.UNAUTHENTICATED) from None
-        return KubemqSession(self, exchange, user)
+        account = self.node.account(exchange, user)
+        try:
+            account.take("connections")
+        except QuotaError as error:
+            self.node.namespaces.leave(exchange)
+            raise Fault(str(error), kubemq.EXHAUSTED) from None
+        return KubemqSession(self, exchange, user, account)
 
     def name_of(self, publication: Publication) -> str:
         """An id for a publication of another door. Its receivers ask one after another, before the next one comes."""
@@ -98,8 +105,9 @@ class KubemqService:
 class KubemqSession:
     """One call."""
 
-    def __init__(self, service: KubemqService, exchange: Exchange, user: User | None) -> None:
+    def __init__(self, service: KubemqService, exchange: Exchange, user: User | None, account: Account) -> None:
         self.echo = True
+        self._account = account
         self.label = ""
         self.outbox: Outbox | None = None
         """What waits for the receiver, one frame per message, once it has subscribed."""
@@ -121,6 +129,7 @@ class KubemqSession:
             self._exchange.unsubscribe(self._consumer)
             self._consumer = None
         self._forget_question()
+        self._account.give_back("connections")
         self._service.node.namespaces.leave(self._exchange)
 
     # Sending.
@@ -259,10 +268,12 @@ class KubemqSession:
         self._form = form
         # Not node.parts.outbox: that one is for frames that are joined and cut anywhere.
         self.outbox = Outbox(exchange.outbox_limit, exchange.overflow, exchange.counters, node.ready, owner)
-        self._consumer = exchange.consumer(self, channel, request.Group, b"", sees)
-        last = Last.ALL if options.last else Last.NONE
-        consumer = self._consumer
-        exchange.subscribe(consumer, last=last, every=options.every)
+        consumer = self._consumer = exchange.consumer(self, channel, request.Group, b"", sees, self._account)
+        try:
+            exchange.subscribe(consumer, last=Last.ALL if options.last else Last.NONE, every=options.every)
+        except QuotaError as error:
+            self._consumer = None
+            raise Fault(str(error), kubemq.EXHAUSTED) from None
         if options.last:
             node.confirmations.after(node.confirmations.ticket(), lambda: exchange.send_last(consumer))
 

@@ -35,6 +35,7 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
+from fumarole.exchange.quotas import QuotaError
 from fumarole.exchange.readings import (
     Reading,
     ReadingError,
@@ -184,6 +185,8 @@ class MsgPackSession(StreamSession):
             self.outbox.push(pack({"Error": str(error), **place}))
         except (PatternError, TopicError) as error:
             self.outbox.push(pack({"Error": str(error), "Position": error.position}))
+        except QuotaError as refused:
+            self.outbox.push(self._error(str(refused)))
         except FumaroleError as error:
             self.fail(str(error))
         return 0
@@ -230,10 +233,10 @@ class MsgPackSession(StreamSession):
         sees = self._user.subscribe if self._user else None
         if sees is not None and not sees.allows_pattern(parsed):
             raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
-        consumer = self.exchange.consumer(self, pattern, group or "", KEY, sees)
-        self._consumers[KEY] = consumer
-        self.outbox.late = True
+        consumer = self.exchange.consumer(self, pattern, group or "", KEY, sees, self.account)
         self.exchange.subscribe(consumer, query, pattern=parsed, last=last, every=every)
+        self.outbox.late = True
+        self._consumers[KEY] = consumer
         confirmations, producers = self.node.confirmations, self.exchange.producers
         is_whole = partial(producers.when_whole, consumer, lambda: self._confirm(consumer))
         confirmations.after(confirmations.ticket(), is_whole)
@@ -285,8 +288,8 @@ class MsgPackSession(StreamSession):
                 if topic.startswith("$"):  # T9
                     raise TopicError("topics that begin with `$` are the server's own", 0)
                 check_speaks_for(self._user, name)
-            routed = self.exchange.publish_reading(publication, self.plans, self.now, self)
-        except (Denied, TopicError):
+            routed = self.exchange.publish_reading(publication, self.plans, self.now, self, self.account)
+        except (Denied, QuotaError, TopicError):
             self.exchange.counters.refused += 1
             raise
         return routed + (producers.told - told) * WORK_OF_A_DIFF + index.looked_at - looked_at

@@ -18,8 +18,9 @@ from fumarole.exchange.gathering import Last
 from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import Denied, Plans, decode_topic
+from fumarole.exchange.producers import Producer
+from fumarole.exchange.quotas import QuotaError
 from fumarole.exchange.readings import ReadingError, check_speaks_for, is_identity
-from fumarole.exchange.retained import RetainedFullError
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish
 from fumarole.protocols.stream import End
@@ -41,6 +42,8 @@ WORK_OF_A_PUBLISH = 3
 """What operations take besides the messages that they put into outboxes, in the unit of `WORK_AT_ONCE`."""
 WORK_OF_A_CONTROL = 15
 WORK_OF_A_REPORT = 20_000
+SPOKEN_FOR_KEPT = 131_072
+"""Producers of one client that are remembered; some may be forgotten by the exchange meanwhile."""
 
 
 class NatsSession(StreamSession):
@@ -61,6 +64,9 @@ class NatsSession(StreamSession):
         self._pings = 0
         self._remote = remote
         self._answers = Answers(node, self.outbox)
+        self.speaks_for: dict[str, Producer] = {}
+        """Producers that this client has published as, and may: of these the compiled reader takes the readings. To be
+        emptied when its permissions change."""
         self.outbox.push(nats.info(self._info(remote)))
 
     def inform(self, lame_duck: bool = False) -> None:
@@ -194,10 +200,15 @@ class NatsSession(StreamSession):
         elif len(self._consumers) >= self.node.limits.consumers_per_connection:
             self._refuse("maximum subscriptions exceeded")
         else:
-            consumer = exchange.consumer(self, pattern_text, group, event.sid, sees)
+            consumer = exchange.consumer(self, pattern_text, group, event.sid, sees, self.account)
+            try:
+                exchange.subscribe(
+                    consumer, pattern=pattern, last=Last.ALL if options.last else Last.NONE, every=options.every
+                )
+            except QuotaError as error:
+                self._refuse_subscribe(event, f": {error}")
+                return
             self._consumers[event.sid] = consumer
-            last = Last.ALL if options.last else Last.NONE
-            exchange.subscribe(consumer, pattern=pattern, last=last, every=options.every)
             self._ticket = self.node.confirmations.ticket()
             if options.last:
                 self.node.confirmations.after(self._ticket, lambda: exchange.send_last(consumer))
@@ -232,7 +243,7 @@ class NatsSession(StreamSession):
         except _Served:
             self.okay()
             return WORK_OF_A_REPORT
-        except (Denied, ReadingError, RetainedFullError, TopicError) as error:
+        except (Denied, QuotaError, ReadingError, TopicError) as error:
             exchange.counters.refused += 1
             self._refuse_publish(event, error)
             return 0
@@ -243,14 +254,14 @@ class NatsSession(StreamSession):
 
     # Clients of NATS close for good on every error that does not begin like these two, and so they all do.
 
-    def _refuse_publish(self, event: Publish, error: Denied | ReadingError | RetainedFullError | TopicError) -> None:
+    def _refuse_publish(self, event: Publish, error: Denied | QuotaError | ReadingError | TopicError) -> None:
         topic, reason = _shown(event.topic), f": Invalid Publish Subject: {error}"
         if isinstance(error, Denied):
             topic, reason = _shown(error.topic.encode()), ""
+        elif isinstance(error, QuotaError):
+            reason = f": Over Quota: {error}"
         elif isinstance(error, ReadingError):
             reason = f": Invalid Reading: {error}"
-        elif isinstance(error, RetainedFullError):
-            reason = f": Quota: {error}"
         self._refuse(f'Permissions Violation for Publish to "{topic}"{reason}')
 
     def _refuse_subscribe(self, event: nats.Subscribe, reason: str = "") -> None:
@@ -260,8 +271,13 @@ class NatsSession(StreamSession):
     def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
         publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
-        check_speaks_for(self._user, publication.reading.producer)
-        return exchange.publish_reading(publication, plans, self.now, self)
+        identity = publication.reading.producer
+        check_speaks_for(self._user, identity)
+        routed = exchange.publish_reading(publication, plans, self.now, self, self.account)
+        if len(self.speaks_for) >= SPOKEN_FOR_KEPT:
+            self.speaks_for.clear()
+        self.speaks_for[identity] = exchange.producers.known[identity]
+        return routed
 
     def _own_topic(self, event: Publish) -> bytes:
         """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""
@@ -287,9 +303,11 @@ class NatsSession(StreamSession):
         """Lets the node answer. False: it has no such service."""
         assert self.exchange is not None
         payload = event.payload.decode("utf-8", "replace")
+        asker = _Asker(self, event.reply.decode())
+        request = services.Request(
+            self.node, self.exchange, self._user, payload, self.now, self.client_id, self.account, self.is_admin, asker
+        )
         reply, confirmations = event.reply.decode(), self.node.confirmations
-        asker = _Asker(self, reply)
-        request = services.Request(self.node, self.exchange, self._user, payload, self.now, self.client_id, asker)
 
         def say(answer: dict[str, Any]) -> None:
             if reply:
@@ -335,6 +353,7 @@ class NatsSession(StreamSession):
 
     def close(self) -> None:
         self._answers.close()
+        self.speaks_for.clear()
         super().close()
 
     def _error(self, text: str) -> bytes:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from fumarole.core import headers
 from fumarole.core.publication import Publication
+from fumarole.core.query.tree import Value
 from fumarole.exchange.readings import (
     Reading,
     ReadingError,
@@ -43,12 +45,18 @@ def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
     The message may be large, and most of it none of our business: nothing is parsed that cannot be right.
     """
     block = publication.headers
-    said, longest = headers.last(block, "Metadata"), LONGEST_IN_JSON * metadata_bytes
-    if said is not None and len(said) > longest:
+    said = headers.last(block, "Metadata")
+    metadata = {} if said is None else metadata_said(said, metadata_bytes)
+    return Reading(check_identity(headers.last(block, "Producer")), metadata, reading_value(publication.payload))
+
+
+def metadata_said(said: str, metadata_bytes: int) -> Mapping[str, Value | None]:
+    """What the header `Metadata` brings, in a namespace where a producer has so many bytes. Raises ReadingError."""
+    longest = LONGEST_IN_JSON * metadata_bytes
+    if len(said) > longest:
         raise ReadingError(f"the header `Metadata` is longer than {longest} characters")
     try:
-        metadata = {} if said is None else json.loads(said)
+        metadata = json.loads(said)
     except (ValueError, RecursionError):
         raise ReadingError("the header `Metadata` is not JSON") from None
-    value = reading_value(publication.payload)
-    return Reading(check_identity(headers.last(block, "Producer")), check_metadata(metadata), value)
+    return check_metadata(metadata)

@@ -17,6 +17,7 @@ from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Plans
+from fumarole.exchange.quotas import Account, QuotaError
 from fumarole.protocols.stream import Data, StreamProtocol
 
 BEFORE_JOINING = 16 * 1024
@@ -84,6 +85,11 @@ class StreamSession(ABC):
         self.client_id = node.client_id()
         self.label = str(self.client_id)
         self._user: User | None = None
+        self.account = Account()
+        """What the client holds counts here (A5)."""
+        self.is_admin = False
+        """May it see what others do (A4)?"""
+        self._address = remote.address
         self._ticket = 0
         """Of the latest change that this client has made."""
         self._consumers: dict[bytes, Consumer] = {}
@@ -200,6 +206,7 @@ class StreamSession(ABC):
             most -= 1 + len(consumer.pattern) // LONG_PATTERN
         if self._consumers:
             return False
+        self.account.give_back("connections")
         self.node.namespaces.leave(self.exchange)
         self.exchange = None
         return True
@@ -215,10 +222,18 @@ class StreamSession(ABC):
         """Becomes part of the namespace. False: it may not, and the session has ended."""
         try:
             exchange = self.node.namespaces.join(namespace)
-        except NamespaceError as error:
+        except (NamespaceError, QuotaError) as error:
             self.fail(f"Authorization Violation: {error}")
             return False
-        self.exchange = exchange
+        account = self.node.account(exchange, self._user)
+        try:
+            account.take("connections")
+        except QuotaError as error:
+            self.node.namespaces.leave(exchange)
+            self.fail(f"maximum connections exceeded: {error}")
+            return False
+        self.exchange, self.account = exchange, account
+        self.is_admin = self.node.is_admin(self._user, self._address)
         self.plans = exchange.plans(self._user.publish if self._user else None)
         self.outbox.govern(exchange.outbox_limit, exchange.overflow, exchange.counters)
         self.state = State.OPEN

@@ -40,7 +40,7 @@ def spark_session(spark_options: SparkOptions, name: str, part: Part | None = No
             finally:
                 spark.stop()
         except FAILURES:
-            raise  # what Spark had to say is kept, for whoever wants to know more
+            raise  # Spark's own output is kept, for details
         except BaseException:
             shutil.rmtree(folder)
             raise

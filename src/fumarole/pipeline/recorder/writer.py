@@ -180,7 +180,7 @@ class Writer:
         try:
             while self._step():
                 pass
-        except BaseException as error:  # noqa: BLE001 (it is raised where somebody waits for this thread)
+        except BaseException as error:  # noqa: BLE001 (it is raised in the thread that waits for this one)
             self._error = error
 
     def _step(self) -> bool:
