@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fumarole.config.settings import PermissionSettings, UserSettings
 from fumarole.config.values import Secret
 from fumarole.exchange.permissions import User
+from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import (
     LONGEST_SECRET,
     Credentials,
@@ -249,3 +250,54 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     credentials.recall(digests[0])
     credentials.remember(digests[2], users[2])
     assert [credentials.recall(digest) for digest in digests] == [users[0], None, users[2]]
+
+
+# Cookies of browsers (server/cookies.py).
+
+
+def cookies(users: list[UserSettings], secret: bytes = b"s", now: float = 1000.0) -> SignedCookies:
+    found = Credentials(users)
+    return SignedCookies(lambda: found, secret, lambda: now)
+
+
+LAB = UserSettings(name="lab ä", namespace="lab", token=Secret(token_digest("t")))
+
+
+def test_a_cookie_is_good_on_every_node() -> None:
+    """H5."""
+    user = Credentials([LAB]).by_token("t")
+    assert user is not None
+    cookie = cookies([LAB]).give(user, 60.0)
+    found = cookies([LAB], now=1059.0).user_of(cookie)
+    assert found is not None
+    assert found.name == "lab ä"
+
+
+def test_cookies_that_are_not_good() -> None:
+    user = Credentials([LAB]).by_token("t")
+    assert user is not None
+    cookie = cookies([LAB]).give(user, 60.0)
+    assert cookies([LAB], now=1060.0).user_of(cookie) is None  # it has ended
+    assert cookies([LAB], secret=b"x").user_of(cookie) is None
+    assert cookies([]).user_of(cookie) is None
+    changed = UserSettings(name="lab ä", namespace="lab", token=Secret(token_digest("other")))
+    assert cookies([changed]).user_of(cookie) is None
+    name, end, digest = cookie.split(".")
+    for forged in (
+        f"{name}.99999999999.{digest}",
+        f"{name}.{end}.{digest[:-1]}",
+        f"{name}.{end}.",
+        f"{name}..{digest}",
+    ):
+        assert cookies([LAB]).user_of(forged) is None
+    for odd in (
+        "",
+        ".",
+        "..",
+        "a.b.c",
+        f"%.{end}.{digest}",
+        f"ä.{end}.{digest}",
+        f"{name}.{end}.ä",
+        f"{name}.-1.{digest}",
+    ):
+        assert cookies([LAB]).user_of(odd) is None

@@ -33,7 +33,7 @@ from fumarole.config.values import (
     Workers,
 )
 from fumarole.core.limits import MIB, Limits, NamespaceQuotas, Quotas
-from fumarole.doors.registry import DOORS, NoSettings
+from fumarole.doors.registry import DOORS, HttpSettings, NoSettings
 from fumarole.exchange.namespaces import DEFAULT, NamespaceRules
 
 
@@ -213,6 +213,11 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     Quotas: BYTES_OF_QUOTAS,
     NamespaceQuotas: BYTES_OF_QUOTAS,
     NamespaceRules: {"outbox": Size},
+    HttpSettings: {
+        "origins": tuple[Text, ...],
+        "hosts": tuple[Text, ...],
+        "off": tuple[Literal["console", "metrics", "monitoring", "openapi", "nats", "mqtt"], ...],
+    },
     **{each.settings: {"namespace": NamespaceName} for each in WITH_SETTINGS if hasattr(each.settings, "namespace")},
 }
 """Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

@@ -127,6 +127,13 @@ def read_count(value: object) -> int:
     return count
 
 
+def read_flag(value: object) -> bool:
+    """Reads true or false."""
+    if not isinstance(value, bool):
+        raise RefusedError(shown(value), "true or false")
+    return value
+
+
 def read_query_depth(value: object) -> int:
     """Reads a count that is at most DEEPEST_QUERY."""
     depth = read_count(value)

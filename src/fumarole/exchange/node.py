@@ -40,6 +40,8 @@ class Node:
     """What `cluster status` is asked of; None: there is no cluster."""
     reachable: list[str] = field(default_factory=list)
     """Where NATS clients find the other nodes, HOST:PORT, should this one go away."""
+    reachable_web: list[str] = field(default_factory=list)
+    """Where their web doors are: http://HOST:PORT."""
     ready: list[Any] = field(default_factory=list)
     """Owners of outboxes that something has entered since the last flush."""
     connections: int = 0

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import resource
+import secrets
 import signal
 import ssl
 import sys
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fumarole import __version__
+from fumarole.config.consistency import first_line
 from fumarole.config.settings import Settings, StandardDoors, Tls
 from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
@@ -33,6 +35,7 @@ from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.fastpath import hot_path
 from fumarole.server.clustering import Clustering
+from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import Credentials
 from fumarole.store.keeper import Keeper
 from fumarole.store.producers import StoreError
@@ -115,19 +118,29 @@ class Broker:
         _allow_many_files()
         settings = self._settings
         tls = None if settings.tls is None else _tls_context(settings.tls)
-        self._logins = None if settings.users is None else Logins(Credentials(settings.users))
+        cookies = None
+        if settings.users is not None:
+            credentials = Credentials(settings.users)
+            self._logins = Logins(credentials)
+            cookies = SignedCookies(lambda: credentials, self._cookie_secret(), time.time)
         await self._recall()
         if self._clustering is not None:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
-            wiring = Wiring(
-                self.node, self.hot_path, settings.door(name), tls, _certificates(settings.tls), self._logins
-            )
+            certificates = _certificates(settings.tls)
+            wiring = Wiring(self.node, self.hot_path, settings.door(name), tls, certificates, self._logins, cookies)
             await self._open(DOORS[name], wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
         if self._clustering is not None:
             self._clustering.opened(self.doors)
+
+    def _cookie_secret(self) -> bytes:
+        """The same on every node of a cluster that has a secret, and in all workers of a node."""
+        path = self._settings.links.secret_file
+        if path is not None:
+            return first_line(path)
+        return secrets.token_bytes(32) if self._worker is None else self._worker.secret
 
     async def _recall(self) -> None:
         """What producers said of themselves before the broker was started (M3)."""

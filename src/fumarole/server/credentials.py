@@ -62,8 +62,12 @@ class Credentials:
         self._verify = verify
         self._by_token: dict[str, User] = {}
         self._by_name: dict[str, tuple[str, User]] = {}
+        self._named: dict[str, tuple[User, str]] = {}
         for settings in users:
             user = _user(settings)
+            stored = settings.password or settings.token
+            if stored is not None:
+                self._named.setdefault(settings.name, (user, stored.reveal()))
             if settings.token is not None:
                 self._by_token[settings.token.reveal()] = user
             if settings.password is not None:
@@ -75,6 +79,10 @@ class Credentials:
     def by_token(self, token: str) -> User | None:
         """The user of a token; None: there is none."""
         return self._by_token.get(token_digest(token)) if len(token) <= LONGEST_SECRET else None
+
+    def named(self, name: str) -> tuple[User, str] | None:
+        """The user of this name, and what the configuration has in place of the password or token."""
+        return self._named.get(name)
 
     def digest(self, user: str, password: str) -> bytes:
         """Equal for equal credentials, of no use outside this process."""

@@ -329,8 +329,12 @@ class Diff:
         """Bytes of the frame, at most."""
         return IDENTITY_BYTES * (len(self._new) + len(self._gone)) + DIFF_BYTES
 
+    def told(self) -> dict[str, list[str]]:
+        """As it is said (M4)."""
+        return {"New": list(self._new), "Del": list(self._gone)}
+
     def frame(self) -> bytes:
-        return pack({"New": list(self._new), "Del": list(self._gone)})
+        return pack(self.told())
 
     def clear(self) -> None:
         self._new.clear()

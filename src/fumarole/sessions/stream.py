@@ -78,6 +78,7 @@ class StreamSession(ABC):
         self.claim: Claim | None = None
         """Set while somebody has to look at it; then `admit` goes on."""
         self.heard = False
+        self.waits_for_room = False
         self.unfinished = False
         self.spent = 0
         self.now = now
@@ -170,6 +171,10 @@ class StreamSession(ABC):
     @abstractmethod
     def _error(self, text: str) -> bytes:
         """An error in the words of the protocol."""
+
+    def refill(self) -> None:
+        """The outbox is empty, and this session was waiting for that."""
+        raise NotImplementedError
 
     def close_expected(self) -> bool:
         """Once the outbox is empty, the connection is over."""
