@@ -81,7 +81,7 @@ def test_a_namespace_has_its_quota_and_replacing_is_within_it() -> None:
     for topic in "ab":
         retain(retained, topic, b"1" * 400)
     with pytest.raises(QuotaError, match="namespace plant may have 1000 retained"):
-        retain(retained, "c", b"1")
+        retain(retained, "c", b"1" * 9)
     retain(retained, "a", b"2" * 399)
     with pytest.raises(QuotaError):
         retain(retained, "b", b"2" * 500)
