@@ -35,6 +35,7 @@ TESTED_IN = {
     "cli/last": "cli/test_messages.py",
     "cli/message_lines": "cli/test_messages.py",
     "cli/options": "cli/test_main.py",
+    "cli/nkey": "cli/test_main.py",
     "cli/password": "cli/test_main.py",
     "cli/pipeline/balance": "pipeline/test_commands.py",
     "cli/pipeline/compact": "pipeline/test_commands.py",

@@ -30,7 +30,7 @@ from fumarole.core.publication import Publication
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Query
-from fumarole.core.topic import check_length, check_topic
+from fumarole.core.topic import Grammar, check_length, check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.node import Node
@@ -229,7 +229,7 @@ class MsgPackSession(StreamSession):
         options, pattern, parsed = parse_with_options(pattern, self.exchange.grammar)
         last, every = _options(asked, options)
         if group:
-            check_topic(group, self.exchange.grammar)
+            check_topic(group, Grammar.CHANNEL)
         sees = self._user.subscribe if self._user else None
         if sees is not None and not sees.allows_pattern(parsed):
             raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
