@@ -1,7 +1,7 @@
-"""A gRPC client that is not the limit: frames of HTTP/2 made in advance, one system call for many, nothing parsed but lengths.
+"""A gRPC client that is not the limit: frames of HTTP/2 made in advance, one system call for many, only lengths parsed.
 
-It publishes through SendEventsStream, one message to a DATA frame as most gRPC libraries do, and counts what a subscription on
-another connection receives. So many events are under way at most; none may be lost.
+It publishes through SendEventsStream, one message to a DATA frame as most gRPC libraries do, and counts what a
+subscription on another connection receives. So many events are under way at most; none may be lost.
 
     python bench/grpc_load.py PORT COUNT [SIZE]     prints the seconds that so many events took
 """
@@ -134,7 +134,9 @@ def load(port: int, count: int, size: int) -> float:
     while receiver.received < count * each:
         bytes_out = len(out) * BATCH
         while (
-            sent < count and sent - receiver.received // each <= UNDER_WAY - BATCH and min(sender.windows.values()) > bytes_out
+            sent < count
+            and sent - receiver.received // each <= UNDER_WAY - BATCH
+            and min(sender.windows.values()) > bytes_out
         ):
             sender.socket.sendall(batch)
             sent += BATCH

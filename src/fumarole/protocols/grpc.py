@@ -1,7 +1,8 @@
 """gRPC, the server's end: calls and their messages, in frames of HTTP/2. Bytes in, events out; no meaning.
 
-HTTP/2's states, its headers and the windows of what leaves are h2's (docs/decisions/h2.md). One path is ours, because nearly
-all bytes take it: DATA frames of calls that are open. They are not shown to h2, which would make several objects of each.
+HTTP/2's states, its headers and the windows of what leaves are h2's (docs/decisions/h2.md). One path is ours, because
+nearly all bytes take it: DATA frames of calls that are open. They are not shown to h2, which would make several
+objects of each.
 
     client                                   events
     HEADERS 1  POST /kubemq.kubemq/…         Call(1, "/kubemq.kubemq/…", {"authorization": …})
@@ -9,13 +10,13 @@ all bytes take it: DATA frames of calls that are open. They are not shown to h2,
     DATA 1     (END_STREAM)                  Ended(1)
     RST_STREAM 1                             Cancelled(1)
 
-What h2 does not see it does not count: to h2 the windows of what arrives stay full, and this module gives back by itself
-what it has taken, as soon as that is half of a window. A client that sends more than its windows allow gains nothing: what
-is kept of its data is bounded by itself.
+What h2 does not see it does not count: to h2 the windows of what arrives stay full, and this module gives back by
+itself what it has taken, as soon as that is half of a window. A client that sends more than its windows allow gains
+nothing: what is kept of its data is bounded by itself.
 
-Bounds: a message, all messages half received, header bytes, calls at once (each a limit); and frames that cost the server
-more than the client (PING, SETTINGS, RST_STREAM, PRIORITY, empty DATA) are paid from an allowance that grows with time. A
-client that overdraws it is told ENHANCE_YOUR_CALM. CONTINUATION frames are bounded by h2.
+Bounds: a message, all messages half received, header bytes, calls at once (each a limit); and frames that cost the
+server more than the client (PING, SETTINGS, RST_STREAM, PRIORITY, empty DATA) are paid from an allowance that grows
+with time. A client that overdraws it is told ENHANCE_YOUR_CALM. CONTINUATION frames are bounded by h2.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ _SPACE: Final = re.compile(r"\s")
 
 
 def check_event(event: Event, is_sender_known: bool = False) -> None:
-    """What KubeMQ asks of an event, in its order. Of a client and channel that passed before, nothing is asked again."""
+    """What KubeMQ asks of an event, in its order. Of a client and channel that passed before nothing is asked."""
     if not is_sender_known:
         _check_sender(event.ClientID, event.Channel)
     if not event.Body and not event.Metadata:

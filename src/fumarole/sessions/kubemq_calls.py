@@ -1,7 +1,7 @@
 """The calls of a KubeMQ client: each method of the service as gRPC speaks it, from its first message to its status.
 
-What a call means to the exchange, its session says (sessions/kubemq.py). A call waits for room (what its client reads of
-it), for a confirmation (C2) or for an answer, and says what there is to say as soon as it may:
+What a call means to the exchange, its session says (sessions/kubemq.py). A call waits for room (what its client reads
+of it), for a confirmation (C2) or for an answer, and says what there is to say as soon as it may:
 
     SendEvent           message ──► result ──► OK
     SendEventsStream    messages ──► a result for each fault ──► OK after the client's last

@@ -1,7 +1,7 @@
 """One connection of a KubeMQ client: its calls, and how what they have to say shares the way out.
 
-A connection carries any number of calls, each with its own token and its own meaning (sessions/kubemq_calls.py). None of
-them holds up another.
+A connection carries any number of calls, each with its own token and its own meaning (sessions/kubemq_calls.py). None
+of them holds up another.
 
     a subscription's outbox ──► a piece of 64 KiB ──► frames ──► the socket
     bounded by the namespace    while the call        `Outgoing`
