@@ -151,4 +151,8 @@ def load(port: int, count: int, size: int) -> float:
 
 
 if __name__ == "__main__":
-    print(load(int(sys.argv[1]), int(sys.argv[2]) // BATCH * BATCH, int(sys.argv[3]) if len(sys.argv) > 3 else 128))
+    print(
+        load(
+            int(sys.argv[1]), max(int(sys.argv[2]) // BATCH, 1) * BATCH, int(sys.argv[3]) if len(sys.argv) > 3 else 128
+        )
+    )
