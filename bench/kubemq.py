@@ -2,7 +2,7 @@
 
 Once from a client that is not the limit (bench/grpc_load.py), beside the rate that is wanted. And once from a Python
 client of grpc.aio, which is the limit, beside a bare grpc.aio echo of the same messages to the same client, both on
-uvloop. All clients wait for what they have sent once so many events are under way: none is lost. The processes of its own:
+uvloop. All clients wait for what they have sent once so many events are under way: none is lost. Its processes:
 
     python bench/kubemq.py echo                          prints its port, and echoes until it is ended
     python bench/kubemq.py load PORT echo|broker COUNT   prints the seconds that so many events took
