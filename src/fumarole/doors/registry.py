@@ -11,7 +11,7 @@ No door's module is imported before the door opens: what it needs may not be ins
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,6 +48,8 @@ class Wiring:
     """At a door where the server speaks first: TLS begins before that."""
     cookies: Any = None
     """Makes the cookies of browsers (server/cookies.py); None where authentication is off."""
+    opened: Sequence[Listener] = ()
+    """The doors of this node that are open, this one included once it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,7 @@ class Broker:
                 tls=None if settings.tls is None else _tls_context(settings.tls, door.alpn),
                 logins=self._logins,
                 cookies=cookies,
+                opened=self.doors,
                 handshake_first=settings.tls is not None and settings.tls.handshake_first,
             )
             await self._open(door, wiring, address)
