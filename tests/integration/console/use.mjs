@@ -5,7 +5,7 @@ const [address, pictures] = process.argv.slice(2)
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 const PATIENCE = 20000
 
-const id = (number) => `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`
+const id = (number) => `${(((number + 1) * 2654435761) % 2 ** 32).toString(16).padStart(8, "0")}-0000-4000-8000-${String(number).padStart(12, "0")}`
 
 async function send(method, path, body, headers = {}) {
   const response = await fetch(address + path, { method, body, headers })
