@@ -94,6 +94,20 @@ class Engine:
     ] = None
 
 
+@dataclass(frozen=True, slots=True)
+class WarmEngine(Engine):
+    """The same, for a question, which the warm session may answer."""
+
+    cold: Annotated[
+        bool,
+        typer.Option("--cold", rich_help_panel="Spark", help="Start Spark for this command alone; no warm session."),
+    ] = False
+    remote: Annotated[
+        str | None,
+        typer.Option(metavar="URL", rich_help_panel="Spark", help="Ask a Spark Connect server: sc://HOST:15002."),
+    ] = None
+
+
 def declarations(file: Path | None) -> Payloads:
     """The declarations of a file. A mistake in it ends the command, with its line."""
     from fumarole.config.load import ConfigurationError
