@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Every, Shown, WarmEngine
+from fumarole.cli.pipeline.options import Chosen, Every, Shown, WarmSparkOptions
 from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.core.packages import need
 
@@ -16,14 +16,14 @@ from fumarole.core.packages import need
     """,
 )
 @in_warm_session
-def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, engine: WarmEngine) -> None:
+def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, spark_options: WarmSparkOptions) -> None:
     """See how evenly the recorders of a group were served."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
     from fumarole.pipeline.transforms.traffic import balance as served
 
     run_batch(
-        engine,
+        spark_options,
         Table(
             "balance",
             chosen.part,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Shown, WarmEngine
+from fumarole.cli.pipeline.options import Chosen, Shown, WarmSparkOptions
 from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.core.packages import need
 
@@ -16,11 +16,11 @@ from fumarole.core.packages import need
     """,
 )
 @in_warm_session
-def enrich(chosen: Chosen, shown: Shown, engine: WarmEngine) -> None:
+def enrich(chosen: Chosen, shown: Shown, spark_options: WarmSparkOptions) -> None:
     """Add to each message the metadata that held at its time."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
 
     part = chosen.part
     hidden = ["payload", "headers", "changes", "epoch", "sequence", "event_time", "wrong_clock"]
-    run_batch(engine, Table("enrich", part, part.enriched, "time", ["time"], hidden, "value"), shown)
+    run_batch(spark_options, Table("enrich", part, part.enriched, "time", ["time"], hidden, "value"), shown)

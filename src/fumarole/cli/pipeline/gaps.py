@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Shown, WarmEngine
+from fumarole.cli.pipeline.options import Chosen, Shown, WarmSparkOptions
 from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.cli.terminal import MISUSED, fail, finite
 from fumarole.core.packages import need
@@ -30,7 +30,7 @@ def gaps(
     least: Annotated[str, typer.Option(metavar="DURATION", help="Nothing shorter is a gap.")] = "1 s",
     by: Annotated[str, typer.Option(metavar="NAME", help="Whose silences: producer, or topic.")] = "producer",
     shown: Shown,
-    engine: WarmEngine,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Find out when producers were silent for longer than is their habit."""
     need("pipeline", "pyspark")
@@ -53,4 +53,4 @@ def gaps(
         ["since", by],
         largest="seconds",
     )
-    run_batch(engine, table, shown)
+    run_batch(spark_options, table, shown)

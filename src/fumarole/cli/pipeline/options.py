@@ -81,7 +81,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class SparkOptions:
     """Where and how Spark runs."""
 
     master: Annotated[
@@ -95,7 +95,7 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True)
-class WarmEngine(Engine):
+class WarmSparkOptions(SparkOptions):
     """The same, for a question, which the warm session may answer."""
 
     cold: Annotated[

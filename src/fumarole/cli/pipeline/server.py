@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Engine
+from fumarole.cli.pipeline.options import SparkOptions
 from fumarole.cli.pipeline.warm import (
     NoSessionError,
     Place,
@@ -45,13 +45,13 @@ def server(
     action: Annotated[Action, typer.Argument(help="What to do.")],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="status: a JSON object on stdout for each session.")] = False,
-    engine: Engine,
+    spark_options: SparkOptions,
 ) -> None:
     """Start, look at or stop the warm Spark session, which answers questions at once."""
     try:
         match action:
             case Action.START:
-                _start(engine)
+                _start(spark_options)
             case Action.STATUS:
                 _show_status(as_json)
             case Action.STOP:
@@ -60,14 +60,14 @@ def server(
         fail(f"the warm session: {error}")
 
 
-def _start(engine: Engine) -> None:
+def _start(spark_options: SparkOptions) -> None:
     from fumarole.cli.pipeline.spark import told
     from fumarole.pipeline.jobs.spark import check_java, check_master
 
     with told():
-        check_master(engine.master)
+        check_master(spark_options.master)
         check_java()
-    place = Place(engine.master, engine.conf or [])
+    place = Place(spark_options.master, spark_options.conf or [])
     running = connect(place)
     if running is not None:
         running.close()

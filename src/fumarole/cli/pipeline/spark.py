@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 from pyspark.sql import SparkSession
 
-from fumarole.cli.pipeline.options import Engine, WarmEngine
+from fumarole.cli.pipeline.options import SparkOptions, WarmSparkOptions
 from fumarole.cli.pipeline.warm import NoSessionError, hand_over
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import INTERRUPTED, MISUSED, fail, trouble_text
@@ -27,9 +27,9 @@ resident: Callable[[str], SparkSession] | None = None
 
 
 @contextmanager
-def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterator[SparkSession]:
+def spark_session(spark_options: SparkOptions, name: str, part: Part | None = None) -> Iterator[SparkSession]:
     """A session for a command, on a part of an archive; what goes wrong in it becomes one line."""
-    settings = dict(_setting(text) for text in engine.conf or [])
+    settings = dict(_setting(text) for text in spark_options.conf or [])
     if part is not None:
         with told():
             part.check()  # whatever can be known without Spark, whose start takes a while
@@ -37,13 +37,13 @@ def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterat
         with told():
             yield resident(f"fumarole {name}")
         return
-    remote = engine.remote if isinstance(engine, WarmEngine) else None
+    remote = spark_options.remote if isinstance(spark_options, WarmSparkOptions) else None
     if remote is not None:
         with told(), _stopped(remote_session(remote, settings)) as spark:
             yield spark
         return
     with told():
-        check_master(engine.master)
+        check_master(spark_options.master)
         check_java()
     if (ask := hand_over.get()) is not None:
         with suppress(NoSessionError):
@@ -53,11 +53,11 @@ def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterat
     with told(complaints):
         try:
             with waiting("starting Spark"):
-                spark = session(f"fumarole {name}", engine.master, settings, complaints)
+                spark = session(f"fumarole {name}", spark_options.master, settings, complaints)
             with _stopped(spark):
                 yield spark
         except FAILURES:
-            raise  # what Spark had to say is kept, for whoever wants to know more
+            raise  # Spark's own output is kept, for details
         except BaseException:
             shutil.rmtree(folder)
             raise

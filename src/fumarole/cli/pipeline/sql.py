@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Archive, Declared, Namespace, Shown, WarmEngine, declarations
+from fumarole.cli.pipeline.options import Archive, Declared, Namespace, Shown, WarmSparkOptions, declarations
 from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.core.packages import need
 
@@ -31,7 +31,7 @@ def sql(
     ] = None,
     payloads: Declared = None,
     shown: Shown,
-    engine: WarmEngine,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Ask in SQL, of readings with their fields and metadata, of metadata, and of rollups."""
     need("pipeline", "pyspark")
@@ -47,4 +47,4 @@ def sql(
         views(spark, archive, tables, declared, namespace)
         return spark.sql(query)
 
-    run_batch(engine, Table("sql", Part(archive, namespace), answered, None, []), shown)
+    run_batch(spark_options, Table("sql", Part(archive, namespace), answered, None, []), shown)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Shown, WarmEngine
+from fumarole.cli.pipeline.options import Chosen, Shown, WarmSparkOptions
 from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.core.packages import need
 
@@ -25,7 +25,7 @@ def traffic(
     *,
     depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="So many words deep. Left out: all.")] = None,
     shown: Shown,
-    engine: WarmEngine,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Count messages and bytes by subtree of topics."""
     need("pipeline", "pyspark")
@@ -41,4 +41,4 @@ def traffic(
         ["-messages", "depth", "subtree"],
         largest="messages",
     )
-    run_batch(engine, table, shown)
+    run_batch(spark_options, table, shown)

@@ -105,17 +105,17 @@ def _umask() -> int:
 def in_warm_session(command: Callable[..., None]) -> Callable[..., None]:
     """The same command, run by a warm session where it comes from a command line and is not to be run cold.
 
-    It has an option `engine`, a WarmEngine.
+    It has an option `spark_options`, a WarmSparkOptions.
     """
 
     @functools.wraps(command)
     def run(*given: Any, **options: Any) -> None:
-        arguments, engine = ARGUMENTS.get(), options["engine"]
-        if arguments is None or engine.cold or engine.remote is not None or os.environ.get(COLD):
+        arguments, spark_options = ARGUMENTS.get(), options["spark_options"]
+        if arguments is None or spark_options.cold or spark_options.remote is not None or os.environ.get(COLD):
             command(*given, **options)
             return
         with suppress(NoSessionError):
-            place = Place(engine.master, engine.conf or [])
+            place = Place(spark_options.master, spark_options.conf or [])
             if (running := connect(place)) is not None:
                 running.close()
                 raise typer.Exit(ask(place, arguments))
