@@ -43,6 +43,7 @@ TESTED_IN = {
     "cli/pipeline/options": "pipeline/test_commands.py",
     "cli/pipeline/replay": "pipeline/test_commands.py",
     "cli/pipeline/report": "pipeline/test_commands.py",
+    "cli/pipeline/resident": "pipeline/warm/test_resident.py",
     "cli/pipeline/rollup": "pipeline/test_commands.py",
     "cli/pipeline/run": "pipeline/test_commands.py",
     "cli/pipeline/spark": "pipeline/test_commands.py",

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 LOG: Final = "_delta_log"
 CHECKPOINT_EVERY: Final = 20
 """Commits. A reader reads the last checkpoint and what came after it."""
+HOUR: Final = "hour"
+"""Written with two digits in the names of folders; a number in the table."""
 KEPT: Final = timedelta(hours=1)
 """How long files stay that were removed, for those who are reading them."""
 CONFIGURATION: Final = {
@@ -89,7 +91,7 @@ class Published:
         if table is None:
             return 0
         hours = int(kept.total_seconds() // 3600)
-        return len(table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False))
+        return len(table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True))
 
     def _write(
         self,
@@ -126,7 +128,7 @@ class Published:
     def _values(self, path: str) -> dict[str, str | None]:
         """The columns by which the table is laid out, as the file's folder says."""
         found = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
-        return {name: unquote(found[name]) for name in self._partition_by}
+        return {name: str(int(found[name])) if name == HOUR else unquote(found[name]) for name in self._partition_by}
 
     def _open(self) -> DeltaTable | None:
         from deltalake import DeltaTable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,18 @@ Every = Annotated[str, typer.Option("--every", metavar="DURATION", help="The len
 Zone = Annotated[
     str | None,
     typer.Option("--zone", metavar="NAME", help="Days and weeks by the calendar of this zone: Europe/Rome. Else UTC."),
+]
+
+
+class Form(StrEnum):
+    """As what an archive is published."""
+
+    DELTA = "delta"
+
+
+Publish = Annotated[
+    Form | None,
+    typer.Option("--publish", help="Publish the archive as a Delta table as well: a log over the same files."),
 ]
 Declared = Annotated[
     Path | None, typer.Option("--payloads", metavar="FILE", help="What payloads mean: [[payloads]] in TOML.")

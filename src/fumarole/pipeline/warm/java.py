@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -108,6 +109,7 @@ def attach(name: str) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    logging.root.addHandler(logging.NullHandler())  # py4j logs there that it was interrupted
     # It finds Java by the environment.
     gateway = launch_gateway()  # type: ignore[no-untyped-call]
     jvm = gateway.jvm

@@ -88,7 +88,7 @@ class Resident:
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._listener, selectors.EVENT_READ)
             while not self._stopping and self._java.is_alive:
-                if waiting.select(LOOK_SECONDS if not self._children else 0.5):
+                if waiting.select(0.5 if self._children else min(LOOK_SECONDS, self._idle)):
                     self._accept()
                 self._reap()
                 if not self._children and time.monotonic() - self._used > self._idle:
@@ -151,7 +151,10 @@ class Resident:
         """In a child: one request, and the answer to it."""
         self._listener.close()
         connection.settimeout(REQUEST_SECONDS)
-        asked, streams = receive(connection)
+        try:
+            asked, streams = receive(connection)
+        except (OSError, ValueError):
+            return FAILED  # it hung up, or is no command of ours
         connection.settimeout(None)
         match asked.get("ask"):
             case "status":
