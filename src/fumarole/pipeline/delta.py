@@ -58,6 +58,11 @@ class Published:
         table = self._open()
         return None if table is None else table.transaction_version(job)
 
+    def columns(self) -> list[str]:
+        """Of the table as it is; none where it is not there."""
+        table = self._open()
+        return [] if table is None else [field.name for field in table.schema().fields]
+
     def files(self) -> set[str]:
         """The files that the table has now, relative to its folder."""
         table = self._open()

@@ -5,10 +5,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from fumarole import pipeline
 from fumarole.pipeline.delta import Published
+from fumarole.pipeline.jobs.own_tables import table as own_table
 from fumarole.pipeline.jobs.standing import StandingJob
 from tests.pipeline.archives import Recorder, change, message
 from tests.pipeline.jobs.checks import check_exact
@@ -71,3 +72,30 @@ def test_an_output_of_an_older_version_has_tables_when_it_is_gone_on_with(spark:
     catch_up(spark, archive, out)
     check(spark, archive, out)
     assert len(table(out, "readings")) == 10
+
+
+def test_a_table_of_ones_own_has_one_row_for_each_key(spark: SparkSession, tmp_path: Path) -> None:
+    """Calibration: readings whose metadata is sealed late are made again. A table that is added has all readings."""
+
+    @own_table("calibrated", key=["recorder", "epoch", "sequence"])
+    def calibrated(readings: DataFrame) -> DataFrame:
+        columns = ["time", "recorder", "epoch", "sequence", "value * metadata.gain.number AS celsius"]
+        return readings.selectExpr(*columns)
+
+    archive, out = tmp_path / "archive", tmp_path / "out"
+    recorder = Recorder(archive)
+    recorder.seal([message(0, "a", "p", 1.0)])
+    catch_up(spark, archive, out, open_tables=False)
+    for begin in (10, 86_400):
+        recorder.seal([message(begin, "a", "p", 2.0)])
+        recorder.seal(change(begin - 5, "p", {"gain": begin}), "changes")
+        for _ in StandingJob(spark, archive, out, own=[calibrated]).catch_up():
+            pass
+    recorder.seal(change(-5, "p", {"gain": 7}), "changes")
+    for _ in StandingJob(spark, archive, out, own=[calibrated]).catch_up():
+        pass
+    assert sorted((row["sequence"], row["celsius"]) for row in table(out, "calibrated")) == [
+        (0, 7.0),
+        (1, 20.0),
+        (2, 172_800.0),
+    ]

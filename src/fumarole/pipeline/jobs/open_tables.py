@@ -26,8 +26,9 @@ from pyspark.sql import functions as sf
 
 from fumarole.pipeline.columns.time import utc_date, utc_hour
 from fumarole.pipeline.delta import Published
-from fumarole.pipeline.jobs.log import Entry, Job, Log, State
-from fumarole.pipeline.jobs.output import PARTS_SCHEMA, READINGS, output, readings_schema, rollup_table
+from fumarole.pipeline.jobs.log import Entry, Job, JobError, Log, State
+from fumarole.pipeline.jobs.output import PARTS_SCHEMA, READINGS, folders, output, readings_schema, rollup_table
+from fumarole.pipeline.jobs.own_tables import TIMES, OwnTable
 from fumarole.pipeline.reading import read_files, spark_path
 from fumarole.pipeline.tables import VALUE_TEXT
 from fumarole.pipeline.times import duration
@@ -67,19 +68,35 @@ class Behind:
         """Those of its batches, in force or not."""
         return [each.path for entry in self.entries or () for each in entry.folders if each.table == table]
 
+    def replaced(self, table: str) -> set[str]:
+        """What was in force before its batches, and is no longer."""
+        out = {path for entry in self.entries or () for path in entry.replaces if path.startswith(f"{table}/")}
+        return out - set(self.new_folders(table))
+
+    def folders(self, table: str, state: State) -> list[str]:
+        """What is new and in force."""
+        in_force = [each.path for each in state.of(table)]
+        if self.entries is None:
+            return in_force
+        new = set(self.new_folders(table))
+        return [path for path in in_force if path in new]
+
 
 class OpenTables:
     """The Delta tables of one standing job."""
 
-    def __init__(self, spark: SparkSession, log: Log, job: Job) -> None:
+    def __init__(self, spark: SparkSession, log: Log, job: Job, own: Sequence[OwnTable] = ()) -> None:
         self._spark = spark
         self._log = log
+        self._own = tuple(own)
+        self._schema = readings_schema(job.fields)
         self._windows = job.windows
         self._vacuumed = datetime.now(UTC)
+        readings = types.StructType([*self._schema.fields, types.StructField(TEXT, _TEXTS)])
         self._readings = Published(
             log.root,
             READINGS,
-            _schema(readings_schema(job.fields).add(TEXT, _TEXTS), by_hour=True),
+            _schema(readings, by_hour=True),
             ("date", "hour"),
             "Messages with the metadata that held at their time.",
         )
@@ -101,6 +118,8 @@ class OpenTables:
         self._take_in_readings(state)
         for window in self._windows:
             self._take_in_rollup(window, state)
+        for own in self._own:
+            self._take_in_own(own, state)
 
     def settle(self, state: State) -> None:
         """What is made of everything, when there is nothing new for the moment: gaps. Old files are deleted."""
@@ -127,15 +146,13 @@ class OpenTables:
         behind = self._behind(table, state)
         if behind is None:
             return
+        new = behind.folders(READINGS, state)
+        add = {file for path in new for file in self._files(READINGS, path)}
         if behind.entries is None:
-            have, in_force = table.files(), {each.path for each in state.of(READINGS)}
-            want = {file for path in in_force for file in self._files(READINGS, path)}
-            add, remove = want - have, have - want
+            have = table.files()
+            add, remove = add - have, have - add
         else:
-            new = set(behind.new_folders(READINGS))
-            out = {path for entry in behind.entries for path in entry.replaces if path.startswith(f"{READINGS}/")}
-            add = {file for path in new - out for file in self._files(READINGS, path)}
-            gone = {path.removeprefix(f"{READINGS}/") for path in out - new}
+            gone = {path.removeprefix(f"{READINGS}/") for path in behind.replaced(READINGS)}
             remove = {file for file in table.files() if file.partition("/")[0] in gone} if gone else set()
         table.commit(JOB, behind.number, sorted(add), sorted(remove), same_rows=behind.same_rows)
 
@@ -148,14 +165,14 @@ class OpenTables:
             table.commit(JOB, behind.number, ())
             return
         short = _is_short(window)
-        folders = [each.path for each in state.of(parts)]
+        paths = [each.path for each in state.of(parts)]
         if behind.entries is None:
             touched = None
-            shares = read_files(self._spark, [self._log.root.uri(path) for path in folders], PARTS_SCHEMA, **_ALL)
+            shares = read_files(self._spark, [self._log.root.uri(path) for path in paths], PARTS_SCHEMA, **_ALL)
             remove = table.files()
         else:
             touched = self._touched(behind.new_folders(parts), short)
-            shares = self._shares(folders, touched)
+            shares = self._shares(paths, touched)
             remove = {file for file in table.files() if _hours([file], short) & touched}
         made = rollup.finished(rollup.merged(shares))
         layout = {"date": utc_date(sf.col("start"))} | ({"hour": utc_hour(sf.col("start"))} if short else {})
@@ -163,10 +180,45 @@ class OpenTables:
         add = self._written(rows, f"rollup_{window}", tuple(layout)) if touched != set() else []
         table.commit(JOB, behind.number, add, sorted(remove))
 
-    def _shares(self, folders: Iterable[str], touched: Hours) -> DataFrame:
+    def _take_in_own(self, own: OwnTable, state: State) -> None:
+        """New rows, and of the dates that they are in those old ones that have another key."""
+        log = self._log
+        made = own(folders(self._spark, log, state, READINGS, self._schema, []))  # for its columns
+        time = next((name for name in TIMES if name in made.columns), None)
+        layout = () if time is None else ("date",)
+        fields = [field for field in made.schema.fields if field.name not in layout]
+        if missing := [name for name in own.key if name not in made.columns]:
+            raise JobError(f"the table {own.name} has no column {missing[0]!r}, by which its rows are to be told apart")
+        table = Published(log.root, own.name, _schema(types.StructType(fields), time is not None, False), layout)
+        if (known := table.columns()) and known != (asked := [*(field.name for field in fields), *layout]):
+            raise JobError(f"the table {own.name} has the columns {', '.join(known)}, not {', '.join(asked)}")
+        behind = self._behind(table, state)
+        if behind is None:
+            return
+        new = [] if behind.same_rows else behind.folders(READINGS, state)
+        if not new:
+            table.commit(JOB, behind.number, ())
+            return
+        rows = own(folders(self._spark, log, state, READINGS, self._schema, new)).dropDuplicates(list(own.key))
+        rows = rows if time is None else rows.withColumn("date", utc_date(sf.col(time)))
+        add = self._written(rows, own.name, layout)
+        touched = {file.partition("/")[2].rpartition("/")[0] for file in add}
+        old = {file for file in table.files() if file.partition("/")[2].rpartition("/")[0] in touched}
+        if old and behind.entries is not None:
+            schema = types.StructType(fields)
+            before = read_files(self._spark, [log.root.uri(own.name, file) for file in sorted(old)], schema, **_ALL)
+            fresh = read_files(self._spark, [log.root.uri(own.name, file) for file in add], schema, **_ALL)
+            kept = before.join(fresh.select(*own.key), list(own.key), "left_anti")
+            kept = kept if time is None else kept.withColumn("date", utc_date(sf.col(time)))
+            add += self._written(kept.select(*[field.name for field in fields], *layout), own.name, layout)
+        elif behind.entries is None:
+            old = table.files()
+        table.commit(JOB, behind.number, add, sorted(old))
+
+    def _shares(self, paths: Iterable[str], touched: Hours) -> DataFrame:
         """The parts of windows in these hours: only the folders of their dates are looked into."""
         dates = sorted({each[0] for each in touched})
-        places = [f"{path}/date={day}" for path in folders for day in dates]
+        places = [f"{path}/date={day}" for path in paths for day in dates]
         uris = [self._log.root.uri(place) for place in places if self._log.root.exists(place)]
         shares = read_files(self._spark, uris, PARTS_SCHEMA, **_ALL)
         begins = [_begin(each) for each in touched]
@@ -177,9 +229,9 @@ class OpenTables:
         hour = sf.concat_ws(" ", utc_date(sf.col("start")), utc_hour(sf.col("start")))
         return near.where(hour.isin(*[" ".join(each) for each in touched]))
 
-    def _touched(self, folders: Iterable[str], short: bool) -> Hours:
+    def _touched(self, paths: Iterable[str], short: bool) -> Hours:
         """The dates, or hours, of the windows in these folders."""
-        files = [(path, file) for path in folders for file, _ in self._log.root.files(path, recursive=True)]
+        files = [(path, file) for path in paths for file, _ in self._log.root.files(path, recursive=True)]
         if not short:
             return _hours([file for _, file in files if _is_data(file)], short)
         found: Hours = set()
@@ -247,8 +299,8 @@ def _finished_schema() -> types.StructType:
     return types.StructType([*kept, types.StructField("stddev", types.DoubleType()), *quantiles])
 
 
-def _schema(schema: types.StructType, by_hour: bool) -> str:
+def _schema(schema: types.StructType, by_date: bool = True, by_hour: bool = True) -> str:
     """As JSON, with the columns by which the files are laid out."""
-    layout = [types.StructField("date", types.DateType())]
+    layout = [types.StructField("date", types.DateType())] if by_date else []
     layout += [types.StructField("hour", types.IntegerType())] if by_hour else []
     return types.StructType([*schema.fields, *layout]).json()

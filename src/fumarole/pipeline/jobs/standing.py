@@ -42,6 +42,7 @@ from fumarole.pipeline.jobs.output import (
     readings_schema,
     rollup_table,
 )
+from fumarole.pipeline.jobs.own_tables import OwnTable
 from fumarole.pipeline.locks import take
 from fumarole.pipeline.reading import Given, by_event_time, changes_of, messages_of, spark_path
 from fumarole.pipeline.times import duration, microseconds, shown
@@ -97,8 +98,9 @@ class StandingJob:
         most_rows: int = MOST_ROWS,
         payloads: Given = None,
         open_tables: bool = True,
+        own: Sequence[OwnTable] = (),
     ) -> None:
-        """Without `open_tables` there are no Delta tables, only what `pipeline.output` reads.
+        """`own` are tables of the user's. Without `open_tables` there are no Delta tables, and `pipeline.output` is all.
 
         Raises ArchiveError, and JobError where the output is not of this job or cannot be gone on with."""
         root = open_root(archive)
@@ -126,7 +128,7 @@ class StandingJob:
             fields=self._payloads.types,
         )
         self._begin(job)
-        self._open_tables = OpenTables(spark, self.log, job) if open_tables else None
+        self._open_tables = OpenTables(spark, self.log, job, own) if open_tables else None
         self._arrivals = Arrivals(root, namespace)
         self.away: list[Aside] = []
         """Files that the file system did not give when the job last looked."""
