@@ -100,7 +100,7 @@ class StandingJob:
         open_tables: bool = True,
         own: Sequence[OwnTable] = (),
     ) -> None:
-        """`own` are tables of the user's. Without `open_tables` there are no Delta tables, and `pipeline.output` is all.
+        """`own` are tables of the user's. Without `open_tables` there are no Delta tables.
 
         Raises ArchiveError, and JobError where the output is not of this job or cannot be gone on with."""
         root = open_root(archive)
