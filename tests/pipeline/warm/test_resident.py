@@ -16,7 +16,9 @@ PROGRAM = Path(__file__).with_name("resident.py")
 ASK = """
 import sys
 from pathlib import Path
+from fumarole.cli.pipeline import warm
 from fumarole.cli.pipeline.warm import Place, ask
+warm._started = lambda place: sys.exit("there is no session")  # of the real ones none is started
 sys.exit(ask(Place("local[*]", [], Path(sys.argv[1])), sys.argv[2:]))
 """
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -38,8 +40,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     yield one
     for process in started:
-        process.kill()
-        process.communicate()
+        with process:  # closes its pipe, and waits
+            process.kill()
 
 
 def asking(
@@ -87,15 +89,15 @@ def test_a_command_that_ends_badly_harms_no_other(tmp_path: Path, start: Start, 
 
 
 def test_it_ends_when_it_is_idle_but_not_while_a_command_runs(tmp_path: Path, start: Start) -> None:
-    resident = start(0.5)
+    resident = start(5)
     asked = asking(tmp_path, "wait")
     assert asked.stdout is not None
     asked.stdout.readline()
     with pytest.raises(subprocess.TimeoutExpired):
-        resident.wait(1.5)
+        resident.wait(6)
     asked.send_signal(signal.SIGINT)
     asked.communicate()
-    assert resident.wait(20) == 0
+    assert resident.wait(30) == 0
     assert connect(Place("local[*]", [], tmp_path)) is None
 
 

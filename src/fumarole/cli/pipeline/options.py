@@ -34,7 +34,7 @@ class Form(StrEnum):
 
 Publish = Annotated[
     Form | None,
-    typer.Option("--publish", help="Publish the archive as a Delta table as well: a log over the same files."),
+    typer.Option("--publish", metavar="FORM", help="delta: the archive is a Delta table as well, over the same files."),
 ]
 Declared = Annotated[
     Path | None, typer.Option("--payloads", metavar="FILE", help="What payloads mean: [[payloads]] in TOML.")
