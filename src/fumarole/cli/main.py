@@ -25,6 +25,7 @@ NAMES = (
     *("pipeline replay", "pipeline verify", "pipeline run", "pipeline rollup", "pipeline enrich", "pipeline gaps"),
     *("pipeline traffic", "pipeline balance", "pipeline whatif", "pipeline sql", "pipeline report", "pipeline demo"),
     "pipeline compact",
+    "pipeline expire",
     "pipeline server",
 )
 GROUPS = {

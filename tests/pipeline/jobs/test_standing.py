@@ -17,6 +17,7 @@ from fumarole.pipeline.jobs import standing
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.log import JobError, Log
 from fumarole.pipeline.jobs.standing import BatchReport, StandingJob, alone
+from fumarole.pipeline.transforms.enrich import enrich
 from tests.pipeline.archives import BEGIN, NOISE, Recorder, alter, change, damage, message
 from tests.pipeline.jobs.checks import check_exact
 
@@ -205,7 +206,7 @@ def test_a_batch_that_is_not_what_was_sealed_does_not_count(
     archive, out = tmp_path / "archive", tmp_path / "out"
     Recorder(archive).seal([message(1, "a", "p", 1.0)])
     with monkeypatch.context() as patched:
-        patched.setattr(standing, "enrich", lambda messages, _: messages.unionByName(messages))
+        patched.setattr(standing, "enrich", lambda messages, said: enrich(messages.unionByName(messages), said))
         with pytest.raises(JobError, match="has 2 messages, and should have 1; nothing of this batch counts"):
             catch_up(spark, archive, out)
     assert [each.rows for each in catch_up(spark, archive, out)] == [1]
