@@ -41,7 +41,6 @@ TESTED_IN = {
     "cli/pipeline/compact": "pipeline/test_commands.py",
     "cli/pipeline/demo": "pipeline/test_commands.py",
     "cli/pipeline/enrich": "pipeline/test_commands.py",
-    "cli/pipeline/expire": "pipeline/test_commands.py",
     "cli/pipeline/gaps": "pipeline/test_commands.py",
     "cli/pipeline/options": "pipeline/test_commands.py",
     "cli/pipeline/replay": "pipeline/test_commands.py",
