@@ -114,6 +114,7 @@ TESTED_IN = {
     "fastpath/nats": "fastpath/test_equal.py",
     "fastpath/outbox": "exchange/test_outbox.py",
     "fastpath/plans": "exchange/test_exchange.py",
+    "pipeline/archive/deletions": "pipeline/jobs/test_expiring.py",
     "pipeline/archive/places": "pipeline/archive/test_seals.py",
     "pipeline/archive/schema": "pipeline/archive/test_seals.py",
     "pipeline/archive/writing": "pipeline/test_rows.py",
