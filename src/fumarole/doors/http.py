@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from functools import partial
 from importlib.resources import files
@@ -17,14 +17,21 @@ from fumarole.doors.flushing import flush
 from fumarole.doors.pump import Pump
 from fumarole.doors.registry import Wiring
 from fumarole.doors.slices import SliceRunner
-from fumarole.doors.stream import StreamDoor
+from fumarole.doors.stream import MakeReader, StreamDoor
+from fumarole.doors.websocket import WebSocketReader
+from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.exchange.slices import Slices
 from fumarole.protocols import http
 from fumarole.sessions.http import api, pages
 from fumarole.sessions.http.service import HttpService, Page
 from fumarole.sessions.http.session import HttpSession
+from fumarole.sessions.nats import NatsSession
+from fumarole.sessions.reader import Reader
 from fumarole.sessions.stream import RemoteAddress
 
+MakeSession = Callable[[Node, RemoteAddress, float, Pump], Any]
+"""A session of another protocol for a connection."""
 MOMENT: Final = 0.0005
 """Seconds of the loop that answers in pieces take at a time (H1)."""
 CONSOLE: Final = "console"
@@ -38,6 +45,7 @@ class HttpDoor(StreamDoor):
     def __init__(self, wiring: Wiring) -> None:
         super().__init__(wiring.node, None, wiring.tls, wiring.logins)
         settings, node = wiring.settings, wiring.node
+        self._hot_path = wiring.hot_path
         if wiring.tls is not None:
             self.scheme = "https"
         slices = Slices()
@@ -58,12 +66,36 @@ class HttpDoor(StreamDoor):
             pages=files,
             boot=secrets.token_hex(4),
             connections=self._connections,
+            upgrades={"nats": partial(self._speak, NatsSession, wiring.hot_path.nats_reader)},
         )
         if wiring.logins is not None:
             self.service.known = wiring.logins.known
 
     def session(self, remote: RemoteAddress, now: float, pump: Pump) -> HttpSession:
         return HttpSession(self.service, remote, now, pump)
+
+    def _speak(self, make: MakeSession, make_reader: MakeReader | None, web: HttpSession, user: User | None) -> None:
+        """The connection of this session speaks another protocol from here on, in frames."""
+        pump: Pump = web.outbox.owner
+        pump.write_now(web.outbox.take())
+        rest = web.handed_over()
+        remote = web.remote._replace(over_web=True)
+        session = make(self._node, remote, web.now, pump)
+        if isinstance(session, NatsSession):
+            session.vouched_for = user
+        inner: Reader = session if make_reader is None else make_reader(session)
+        reader = WebSocketReader(self._hot_path.websocket_frames(), session, inner, pump.write_if_free)
+        pump.begin(session, reader, framing=reader)
+        if rest:
+            reader.receive_data(rest)
+
+    def inform(self, lame_duck: bool = False) -> None:
+        """Tells NATS clients where else they may go, or that they should go there now."""
+        for pump in list(self._pumps):
+            session: Any = pump.session
+            if isinstance(session, NatsSession):
+                session.inform(lame_duck)
+        flush(self._node.ready)
 
     def refusal(self, text: str) -> bytes:
         return http.problem(503, text, keep_alive=False)

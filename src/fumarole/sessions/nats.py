@@ -15,6 +15,7 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic
 from fumarole.exchange.producers import Producer
 from fumarole.exchange.quotas import QuotaError
@@ -54,6 +55,8 @@ class NatsSession(StreamSession):
         super().__init__(node, remote, now, owner, protocol)
         self._protocol: nats.ServerProtocol = protocol
         self._protocol.greeted = not node.authentication
+        self.vouched_for: User | None = None
+        """Who the request was from that opened this connection; its CONNECT need not say it again (H6)."""
         self.verbose = True
         self._no_responders = False
         self._quiet_since = now
@@ -153,7 +156,10 @@ class NatsSession(StreamSession):
             self.fail("Authorization Violation: user, pass and auth_token are text")  # and not as if none were given
             return
         claim = Claim(*given)
-        if self.node.authentication:
+        if self.vouched_for is not None and not any(given):
+            self._user = self.vouched_for
+            self._begin(self._user.namespace)
+        elif self.node.authentication:
             self.claim = claim
         else:
             self._begin(namespace_of(claim.user or claim.token or ""))
@@ -359,11 +365,14 @@ class NatsSession(StreamSession):
             "client_id": self.client_id,
             "client_ip": remote.address,
         }
-        if self.node.reachable:
-            options["connect_urls"] = self.node.reachable
+        reachable = self.node.reachable
+        if remote.over_web:
+            reachable = [address.rpartition("/")[2] for address in self.node.reachable_web]
+        if reachable:
+            options["connect_urls"] = reachable
         if self.node.authentication:
             options["auth_required"] = True
-        if remote.secure:
+        if remote.secure and not remote.over_web:
             options["tls_required"] = True
         return options
 
