@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import resource
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +13,7 @@ from email.utils import formatdate
 from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from fumarole.doors.flushing import flush
@@ -35,6 +38,9 @@ MakeSession = Callable[[Node, RemoteAddress, float, Pump], Any]
 MOMENT: Final = 0.0005
 """Seconds of the loop that answers in pieces take at a time (H1)."""
 CONSOLE: Final = "console"
+STARTED: Final = time.time()
+STATM: Final = Path("/proc/self/statm")
+OPEN_FILES: Final = "/proc/self/fd"
 
 
 class HttpDoor(StreamDoor):
@@ -55,7 +61,7 @@ class HttpDoor(StreamDoor):
         self.service = HttpService(
             node=node,
             settings=settings,
-            router=api.router(files, node.version, settings.off),
+            router=api.router(files, node.version, settings.off, metrics_open=settings.metrics_open),
             slices=slices,
             wall=time.time,
             date=self._now,
@@ -65,7 +71,9 @@ class HttpDoor(StreamDoor):
             cookies=wiring.cookies,
             pages=files,
             boot=secrets.token_hex(4),
-            connections=self._connections,
+            connections=self._all_connections,
+            process=self._process,
+            unready=self._unready,
             upgrades={"nats": partial(self._speak, NatsSession, wiring.hot_path.nats_reader)},
         )
         if wiring.logins is not None:
@@ -114,17 +122,27 @@ class HttpDoor(StreamDoor):
             self._date = seconds, formatdate(seconds, usegmt=True)
         return self._date[1]
 
-    def _connections(self) -> Iterator[dict[str, Any]]:
-        for pump in list(self._pumps):
-            session: Any = pump.session
-            exchange = session.exchange
-            yield {
-                "id": session.client_id,
-                "door": self.scheme,
-                "address": self._pump_address.get(pump, ""),
-                "namespace": None if exchange is None else exchange.name,
-                "waiting_bytes": session.outbox.size,
-            }
+    def _all_connections(self) -> Iterator[dict[str, Any]]:
+        for door in self._node.doors:
+            yield from door.connections()
+
+    def _process(self) -> dict[str, float]:
+        """What the system says of this process."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        found: dict[str, float] = {"cpu": used.ru_utime + used.ru_stime, "started": STARTED}
+        with contextlib.suppress(OSError):
+            found["memory"] = int(STATM.read_text().split()[1]) * resource.getpagesize()
+            found["files"] = len(os.listdir(OPEN_FILES))  # noqa: PTH208 - names are enough
+        logins = self._logins
+        if logins is not None:
+            found |= {"failed_logins": logins.failed, "refused_logins": logins.refused}
+        return found
+
+    def _unready(self) -> Iterator[str]:
+        """Why this node should get no clients yet, or no more."""
+        if self._server is None or not self._server.is_serving():
+            yield "the node drains"
+        yield from self._node.unready()
 
 
 def _later(seconds: float, call: Any) -> Any:

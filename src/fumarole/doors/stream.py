@@ -9,7 +9,7 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from fumarole.doors.closing import Closing
@@ -137,6 +137,7 @@ class StreamDoor(ABC):
         name = self._server.sockets[0].getsockname()
         self.address = (name[0], name[1])
         self._clock = asyncio.create_task(self._tick())
+        self._node.doors.append(self)
 
     def cut_off(self) -> None:
         """Ends every connection at once: what its client said may be too old, and so may be what waits for it."""
@@ -204,6 +205,21 @@ class StreamDoor(ABC):
             pump.upgrade()
             self._start(self._begin_tls(pump, transport))
 
+    def connections(self) -> Iterator[dict[str, Any]]:
+        """For people and scripts: who is connected here."""
+        for pump in list(self._pumps):
+            session: Any = pump.session
+            exchange = session.exchange
+            yield {
+                "id": session.client_id,
+                "door": self.scheme,
+                "address": self._pump_address.get(pump, ""),
+                "name": session.label.partition(" ")[2],
+                "namespace": None if exchange is None else exchange.name,
+                "consumers": session.consumer_count,
+                "waiting_bytes": session.outbox.size,
+            }
+
     def disconnected(self, pump: Pump) -> None:
         self._pumps.discard(pump)
         if not self._pumps:
@@ -216,6 +232,7 @@ class StreamDoor(ABC):
 
     def _count(self, by: int) -> None:
         self._node.connections += by
+        self._node.connections_by_door[self.scheme] += by
         if self._placement is not None:
             self._placement.note(self._node.connections)
 

@@ -23,6 +23,13 @@ class Reporter(Protocol):
         """Adds what other processes of this node have counted."""
 
 
+class OpenDoor(Protocol):
+    """A door whose connections can be listed."""
+
+    def connections(self) -> Iterator[dict[str, Any]]:
+        """For people and scripts: who is connected there."""
+
+
 @dataclass(slots=True)
 class Node:
     """Shared by every session of every door."""
@@ -45,6 +52,9 @@ class Node:
     ready: list[Any] = field(default_factory=list)
     """Owners of outboxes that something has entered since the last flush."""
     connections: int = 0
+    connections_by_door: Counter[str] = field(default_factory=Counter)
+    doors: list[OpenDoor] = field(default_factory=list)
+    """Those whose connections can be listed."""
     refused_connections: int = 0
     slow_consumers: int = 0
     """Connections cut off because they did not take what they had asked for."""
@@ -61,6 +71,8 @@ class Node:
     """Called then."""
     look: Callable[[], None] = field(default=lambda: None)
     """Called before something is taken in that may have waited: has another node hung up meanwhile?"""
+    unready: Callable[[], list[str]] = list
+    """Why this node should get no clients: nothing, where it may."""
     batch_done: Callable[[], None] = field(default=lambda: None)
     """Called when what was read, of a client or of another node, has been taken in and answered."""
 

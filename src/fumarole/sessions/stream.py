@@ -218,6 +218,11 @@ class StreamSession(ABC):
         self.exchange = None
         return True
 
+    @property
+    def consumer_count(self) -> int:
+        """How many subscriptions the client has."""
+        return len(self._consumers)
+
     def is_confirmed(self) -> bool:
         """Is all that the client has asked for in force (C2)?"""
         return self.node.confirmations.is_reached(self._ticket)

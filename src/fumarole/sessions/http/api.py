@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from fumarole.sessions.http import login, openapi, pages, producers, requests, status, stream, topics, upgrade
+from fumarole.sessions.http import login, metrics, monitoring, openapi, pages, producers, requests, status, stream, topics, upgrade
 from fumarole.sessions.http.call import EVENTS, JSON, NDJSON, Call
 from fumarole.sessions.http.forms import encode
 from fumarole.sessions.http.routes import Access, Parameter, Route, Router
@@ -208,6 +208,44 @@ ROUTES: Final = (
     ),
     Route(
         "GET",
+        "/metrics",
+        metrics.metrics,
+        "What the node has counted, for Prometheus",
+        (),
+        {200: "The numbers."},
+        produces=(TEXT,),
+        touches_messages=False,
+        switch="metrics",
+    ),
+    Route(
+        "GET",
+        "/varz",
+        monitoring.varz,
+        "The node, in the names of nats-server",
+        (),
+        {200: "The numbers.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+        touches_messages=False,
+        switch="monitoring",
+    ),
+    Route(
+        "GET",
+        "/connz",
+        monitoring.connz,
+        "The connections, in the names of nats-server",
+        (
+            Parameter("limit", "At most so many.", "count", "100"),
+            Parameter("offset", "Without the first of them.", "count", "0"),
+            Parameter("sort", "Passed over."),
+            Parameter("subs", "Passed over."),
+        ),
+        {200: "The connections.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+        touches_messages=False,
+        switch="monitoring",
+    ),
+    Route(
+        "GET",
         "/healthz",
         status.healthz,
         "Does the loop answer?",
@@ -231,9 +269,11 @@ ROUTES: Final = (
 )
 
 
-def router(files: Mapping[str, Page], version: str, off: tuple[str, ...] = ()) -> Router:
+def router(files: Mapping[str, Page], version: str, off: tuple[str, ...] = (), *, metrics_open: bool = False) -> Router:
     """Finds calls, and files of the console by their path."""
     described = [route for route in ROUTES if route.switch not in off]
+    if metrics_open:
+        described = [replace(each, access=Access.OPEN) if each.path == "/metrics" else each for each in described]
     description = pages.page(".json", encode(openapi.document(described, version)))
     about = replace(DESCRIPTION, handle=pages.served(description))
     if "nats" not in off:

@@ -81,5 +81,9 @@ class HttpService:
     """Makes a session of the connection of this one, whose request was from this user: by protocol."""
     connections: Callable[[], Iterable[dict[str, Any]]] = tuple
     """The open connections of the node."""
+    process: Callable[[], dict[str, float]] = dict
+    """What the system says of the process."""
+    answered: Counter[int] = field(default_factory=Counter)
+    """Answers by status."""
     unready: Callable[[], Iterable[str]] = tuple
     """Why the node is not ready."""

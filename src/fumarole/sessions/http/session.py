@@ -407,6 +407,7 @@ class HttpSession(StreamSession):
         if keep:
             fields.append(("Transfer-Encoding", "chunked"))
         self._is_answering = True
+        self.service.answered[status] += 1
         self.outbox.push(http.response(status, self._all(head, fields), None, keep_alive=keep))
         self._pieces = pieces
         self.refill()
@@ -480,6 +481,7 @@ class HttpSession(StreamSession):
     def _refuse(self, head: Head, status: int, detail: str, fields: Iterable[Answer] = ()) -> bool:
         """Says no. A body that follows is passed over where it is short, else the connection closes."""
         self._call = None
+        self.service.answered[status] += 1
         keep = self._pass_over_body(head)
         said = http.problem(status, detail, self._all(head, fields), keep_alive=keep and head.keep_alive)
         self.outbox.push(said if head.method != "HEAD" else said[: said.find(b"\r\n\r\n") + 4])
@@ -493,6 +495,7 @@ class HttpSession(StreamSession):
 
     def _send(self, head: Head, status: int, fields: list[Answer], body: bytes | None) -> None:
         keep = head.keep_alive and not self._ends
+        self.service.answered[status] += 1
         if head.method == "HEAD":
             if body is not None:
                 fields.append(("Content-Length", str(len(body))))
