@@ -85,6 +85,7 @@ PACKAGES: dict[str, dict[str, set[str]]] = {
         "typer": {"cli/"},
     },
     "fast": {"uvloop": {"server/loop.py"}},
+    "nkeys": {"nacl": {"server/credentials.py"}},
     "kubemq": {
         "google": {"doors/kubemq.py", "protocols/kubemq_pb2.py", "protocols/kubemq_pb2.pyi"},
         "grpc": {"doors/kubemq.py"},

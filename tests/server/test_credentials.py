@@ -1,9 +1,11 @@
 """Passwords and tokens: who gets in, and what it costs to find out."""
 
+import base64
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import argon2
+import nkeys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +18,12 @@ from fumarole.server.credentials import (
     LONGEST_SECRET,
     Credentials,
     hash_password,
+    new_key_pair,
     new_token,
     token_digest,
     verify_password,
 )
+from fumarole.sessions.stream import KeyProof
 
 CHEAP = argon2.PasswordHasher.from_parameters(argon2.profiles.CHEAPEST)
 
@@ -250,6 +254,46 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     credentials.recall(digests[0])
     credentials.remember(digests[2], users[2])
     assert [credentials.recall(digest) for digest in digests] == [users[0], None, users[2]]
+
+
+# Keys.
+
+
+def proof_of(seed: str, nonce: str) -> KeyProof:
+    """As NATS' clients make it."""
+    pair = nkeys.from_seed(seed.encode())
+    signature = base64.urlsafe_b64encode(pair.sign(nonce.encode())).decode().rstrip("=")
+    return KeyProof(pair.public_key.decode(), signature, nonce)
+
+
+def with_key(name: str) -> tuple[str, Credentials]:
+    seed, public = new_key_pair()
+    return seed, Credentials([UserSettings(name=name, nkey=public, namespace=f"of-{name}")])
+
+
+def test_who_signs_the_nonce_gets_in() -> None:
+    seed, credentials = with_key("ada")
+    proof = proof_of(seed, "n0nce")
+    assert credentials.by_key(proof) == User("ada", "of-ada")
+    standard = base64.b64encode(base64.urlsafe_b64decode(proof.signature + "==")).decode()
+    assert credentials.by_key(proof._replace(signature=standard)) == User("ada", "of-ada"), "as nats-py writes it"
+
+
+def test_who_does_not_stays_out() -> None:
+    seed, credentials = with_key("ada")
+    proof, stranger = proof_of(seed, "n0nce"), proof_of(new_key_pair()[0], "n0nce")
+    for wrong in (
+        stranger,
+        stranger._replace(nkey=proof.nkey),
+        proof._replace(nonce="another"),
+        proof_of(seed, ""),
+        proof._replace(signature=""),
+        proof._replace(signature=proof.signature[:-4]),
+        proof._replace(signature="é" * 86),
+        proof._replace(signature="A" * 100_000),
+        proof._replace(nkey=""),
+    ):
+        assert credentials.by_key(wrong) is None, wrong
 
 
 # Cookies of browsers (server/cookies.py).

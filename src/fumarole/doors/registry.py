@@ -57,6 +57,8 @@ class Wiring:
     certificates: Certificates | None = None
     logins: Logins | None = None
     """None where authentication is off."""
+    handshake_first: bool = False
+    """At a door where the server speaks first: TLS begins before that."""
     cookies: Any = None
     """Makes the cookies of browsers (server/cookies.py); None where authentication is off."""
 
@@ -122,7 +124,9 @@ class HttpSettings:
 def _nats(wiring: Wiring) -> Listener:
     from fumarole.doors.nats import NatsDoor
 
-    return NatsDoor(wiring.node, wiring.hot_path.nats_reader, wiring.tls, wiring.logins)
+    door = NatsDoor(wiring.node, wiring.hot_path.nats_reader, wiring.tls, wiring.logins)
+    door.greets = not wiring.handshake_first
+    return door
 
 
 def _msgpack(wiring: Wiring) -> Listener:

@@ -41,6 +41,8 @@ class Node:
     parts: Parts = PURE
     authentication: bool = False
     """Are credentials asked for? Otherwise a user name is just the name of a namespace (N3)."""
+    nonce: Callable[[], str] | None = None
+    """Makes what a client signs with its key; None: no user has one."""
     confirmations: Confirmations = field(default_factory=AtOnce)
     """When what a client has asked for is in force."""
     cluster: Reporter | None = None

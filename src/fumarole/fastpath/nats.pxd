@@ -105,7 +105,7 @@ cdef class NatsReader:
     cdef Outbox outbox
     cdef Plans plans
     cdef Counters counters
-    cdef bint verbose, echo, strict, waiting, closed
+    cdef bint verbose, echo, waiting, closed
     cdef Py_ssize_t control_line, payload_limit
     cdef char* pending          # the beginning of an operation whose end has not come yet
     cdef Py_ssize_t pending_length, pending_capacity

@@ -37,7 +37,6 @@ from fumarole.fastpath.texts cimport Slice, is_text, line_end_in
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
 from fumarole.core.query.message import Message
-from fumarole.core.topic import Grammar
 from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
 from fumarole.exchange.producers import TEXT_KEPT, Elsewhere, kept
 from fumarole.exchange.readings import Reading
@@ -49,7 +48,6 @@ cdef Py_ssize_t FRAMING = PURE_FRAMING
 cdef bytes PONG = PURE_PONG
 cdef bytes BEFORE_GROUP = PURE_BEFORE_GROUP
 cdef object CLOSED = State.CLOSED
-cdef object STRICT = Grammar.STRICT
 cdef dict NOTHING = {}
 
 cdef extern from *:
@@ -177,7 +175,6 @@ cdef class NatsReader:
         self.echo = session.echo
         if self.plans is not None:
             self.counters = session.exchange.counters
-            self.strict = session.exchange.grammar is STRICT
             if self.exchange is not session.exchange:
                 self.exchange = session.exchange
                 self.producers = self.exchange.producers
@@ -321,7 +318,7 @@ cdef class NatsReader:
             while p < line_end and fumarole_strict[<unsigned char>p[0]]:
                 p += 1
             operation.reply_length = p - operation.reply
-            if p[0] != c" " or operation.reply_length == 0 or not self.strict:
+            if p[0] != c" " or operation.reply_length == 0 or operation.reply[0] == c"." or p[-1] == c".":
                 return ODD
             while p[0] == c" ":
                 p += 1
@@ -331,6 +328,8 @@ cdef class NatsReader:
         length = whole(at, end, line_end, self.payload_limit, operation, &self.needed)
         operation.producer.at = operation.metadata.at = NULL
         if headers and length > 0:
+            if operation.headers < 8 or memcmp(line_end + 2, b"NATS/1.0", 8) != 0:
+                return ODD
             find_reading(operation)
         return length
 

@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +24,7 @@ from fumarole.config.consistency import first_line
 from fumarole.config.settings import Settings, StandardDoors, Tls
 from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
-from fumarole.core.packages import MissingPackageError, absence
+from fumarole.core.packages import MissingPackageError, absence, need
 from fumarole.doors.busy_poll import BusyPoll
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins
@@ -46,6 +47,8 @@ log = logging.getLogger(__name__)
 UNPAUSED_WRITES = {(3, 12, 1), (3, 13, 0)}
 """Versions of Python whose transports never pause a writer (CVE-2024-12254)."""
 
+NONCE_BYTES = 16
+"""Of what a client signs with its nkey."""
 GARBAGE_THRESHOLDS = 10_000, 20, 500
 """New objects between two searches for cycles; of so many searches one goes deeper, and of so many of those one goes
 through everything: with a million consumers that takes seconds."""
@@ -68,6 +71,8 @@ def openable(settings: Settings) -> Settings:
         if reason:
             log.info("left shut: %s", reason)
             shut[door.name] = ()
+    if any(user.nkey is not None for user in settings.users or ()):
+        need("nkeys")
     return msgspec.structs.replace(settings, doors=msgspec.structs.replace(settings.doors, **shut))
 
 
@@ -82,7 +87,7 @@ class Broker:
         for door in DOORS.values():
             if door.keeps_namespace and settings.doors.of(door.name):
                 namespace = settings.door(door.name).namespace
-                rules.setdefault(namespace, default_rules(namespace))
+                rules.setdefault(namespace, default_rules(namespace, settings.grammar))
         # What is durable is kept by the first of several workers: it knows all that the others know (C6).
         keeps = worker is None or worker.number == 0
         namespaces = Namespaces(
@@ -91,6 +96,7 @@ class Broker:
             allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
             parts=self.hot_path.parts,
             are_kept=keeps,
+            grammar=settings.grammar,
         )
         self.node = Node(
             name=settings.node or made_up_name(),
@@ -100,6 +106,8 @@ class Broker:
             parts=self.hot_path.parts,
             authentication=settings.users is not None,
         )
+        if any(user.nkey is not None for user in settings.users or ()):
+            self.node.nonce = partial(secrets.token_urlsafe, NONCE_BYTES)
         SliceRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
@@ -115,15 +123,22 @@ class Broker:
         tls = None if settings.tls is None else _tls_context(settings.tls)
         cookies = None
         if settings.users is not None:
-            credentials = Credentials(settings.users)
-            self._logins = Logins(credentials)
-            cookies = SignedCookies(lambda: credentials, self._cookie_secret(), time.time)
+            logins = self._logins = Logins(Credentials(settings.users))
+            cookies = SignedCookies(lambda: logins.verifier, self._cookie_secret(), time.time)
         await self._recall()
         if self._clustering is not None:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
-            certificates = _certificates(settings.tls)
-            wiring = Wiring(self.node, self.hot_path, settings.door(name), tls, certificates, self._logins, cookies)
+            wiring = Wiring(
+                node=self.node,
+                hot_path=self.hot_path,
+                settings=settings.door(name),
+                tls=tls,
+                certificates=_certificates(settings.tls),
+                logins=self._logins,
+                cookies=cookies,
+                handshake_first=settings.tls is not None and settings.tls.handshake_first,
+            )
             await self._open(DOORS[name], wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)

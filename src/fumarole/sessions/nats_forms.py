@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from fumarole.core import headers
 from fumarole.core.publication import Publication
 from fumarole.core.query.tree import Value
+from fumarole.exchange.permissions import User
 from fumarole.exchange.readings import Reading, ReadingError, check_identity, check_metadata, check_number
 from fumarole.protocols import nats
 
@@ -19,6 +21,8 @@ LONGEST_IN_JSON = 16
 """No metadata is so many times as long in JSON as it counts for: a letter can be written as `\\u0061`, and as much may
 be taken back as is new."""
 NUMBER_BEGINS = tuple("-0123456789")
+USER_INFO = "$SYS.REQ.USER.INFO"
+"""Where a NATS client asks who it is to the server."""
 
 
 def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
@@ -62,6 +66,21 @@ def metadata_said(said: str, metadata_bytes: int) -> Mapping[str, Value | None]:
     except (ValueError, RecursionError):
         raise ReadingError("the header `Metadata` is not JSON") from None
     return check_metadata(metadata)
+
+
+def user_info(info: dict[str, Any], namespace: str, user: User | None) -> dict[str, Any]:
+    """The answer to `USER_INFO` in the form of nats-server. Its account is the namespace here."""
+    rules = {"publish": user.publish, "subscribe": user.subscribe} if user is not None else {}
+    permissions = {
+        action: {"allow": [">"] if each.allow is None else list(each.allow), "deny": list(each.deny)}
+        for action, each in rules.items()
+        if each is not None
+    }
+    server = {"name": info["server_name"], "host": info["host"], "id": info["server_id"], "ver": info["version"]}
+    data: dict[str, Any] = {"user": "" if user is None else user.name, "account": namespace}
+    if permissions:
+        data["permissions"] = permissions
+    return {"server": {**server, "jetstream": False}, "data": data}
 
 
 def value_of(payload: bytes) -> int | float | str:

@@ -40,12 +40,23 @@ class State(Enum):
     CLOSED = "closed"
 
 
+class KeyProof(NamedTuple):
+    """A signature that only the owner of a key can make."""
+
+    nkey: str
+    """The public key, as NATS writes it: `U…`."""
+    signature: str
+    nonce: str
+    """What was signed."""
+
+
 class Claim(NamedTuple):
     """What a client gave to prove who it is."""
 
     user: str | None
     password: str | None
     token: str | None
+    key: KeyProof | None = None
 
 
 class RemoteAddress(NamedTuple):
@@ -57,6 +68,8 @@ class RemoteAddress(NamedTuple):
     secure: bool = False
     over_web: bool = False
     """It speaks over WebSocket, and so would its next one."""
+    asks: bool = False
+    """Must clients show a certificate?"""
 
 
 class StreamSession(ABC):

@@ -6,7 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from fumarole.sessions.http import login, metrics, monitoring, openapi, pages, producers, requests, status, stream, topics, upgrade
+from fumarole.sessions.http import (
+    login,
+    metrics,
+    monitoring,
+    openapi,
+    pages,
+    producers,
+    requests,
+    status,
+    stream,
+    topics,
+    upgrade,
+)
 from fumarole.sessions.http.call import EVENTS, JSON, NDJSON, Call
 from fumarole.sessions.http.forms import encode
 from fumarole.sessions.http.routes import Access, Parameter, Route, Router

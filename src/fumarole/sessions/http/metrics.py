@@ -112,15 +112,16 @@ FAMILIES: Final = (*(each.family for each in NAMESPACES), *NODE.values(), INFO, 
 def metrics(call: Call) -> None:
     """The numbers as they are now."""
     is_open = call.accepts(OPENMETRICS)
-    call.pieces(200, OPENMETRICS_TYPE if is_open else TEXT, written(call, is_open=is_open), [("Cache-Control", "no-store")])
+    call.pieces(
+        200, OPENMETRICS_TYPE if is_open else TEXT, written(call, is_open=is_open), [("Cache-Control", "no-store")]
+    )
 
 
 def written(call: Call, *, is_open: bool) -> Iterator[bytes]:
     """The text, a piece at a time."""
     node = call.service.node
-    rows: list[tuple[str, list[Exchange]]] = []
-    for rows in _rows(list(node.namespaces), node.namespaces.configured):
-        yield b""
+    rows = _rows(list(node.namespaces), node.namespaces.configured)
+    yield b""
     for each in NAMESPACES:
         lines = [_head(each.family, is_open=is_open)]
         for name, exchanges in rows:
@@ -137,18 +138,16 @@ def written(call: Call, *, is_open: bool) -> Iterator[bytes]:
         yield b"# EOF\n"
 
 
-def _rows(exchanges: list[Exchange], configured: Iterable[str]) -> Iterator[list[tuple[str, list[Exchange]]]]:
-    """Names of rows, and the namespaces that each sums up. The last that is given is the answer."""
+def _rows(exchanges: list[Exchange], configured: Iterable[str]) -> list[tuple[str, list[Exchange]]]:
+    """Names of rows, and the namespaces that each sums up."""
     own = set(configured)
     named = [each for each in exchanges if each.name in own]
     others = [each for each in exchanges if each.name not in own]
-    yield []
     busiest = nlargest(BUSIEST, others, key=attrgetter("counters.received"))
-    yield []
     shown = set(map(id, busiest))
     rest = [each for each in others if id(each) not in shown]
     rows = [(each.name, [each]) for each in (*named, *busiest)]
-    yield [*rows, (OTHER, rest)] if rest else rows
+    return [*rows, (OTHER, rest)] if rest else rows
 
 
 def _of_node(call: Call, *, is_open: bool) -> Iterator[str]:
