@@ -29,6 +29,7 @@ from fumarole.protocols import http
 from fumarole.sessions.http import api, pages
 from fumarole.sessions.http.service import HttpService, Page
 from fumarole.sessions.http.session import HttpSession
+from fumarole.sessions.mqtt import MqttSession, Terms
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.reader import Reader
 from fumarole.sessions.stream import RemoteAddress
@@ -54,6 +55,8 @@ class HttpDoor(StreamDoor):
         self._hot_path = wiring.hot_path
         if wiring.tls is not None:
             self.scheme = "https"
+        mqtt = wiring.settings_of("mqtt")
+        terms = Terms(mqtt.namespace, mqtt.max_qos, mqtt.max_keep_alive)
         slices = Slices()
         SliceRunner(node, slices, MOMENT)
         files = {} if CONSOLE in settings.off else console_pages()
@@ -74,7 +77,10 @@ class HttpDoor(StreamDoor):
             connections=self._all_connections,
             process=self._process,
             unready=self._unready,
-            upgrades={"nats": partial(self._speak, NatsSession, wiring.hot_path.nats_reader)},
+            upgrades={
+                "nats": partial(self._speak, NatsSession, wiring.hot_path.nats_reader),
+                "mqtt": partial(self._speak, partial(MqttSession, terms=terms), wiring.hot_path.mqtt_reader),
+            },
         )
         if wiring.logins is not None:
             self.service.known = wiring.logins.known
@@ -110,10 +116,12 @@ class HttpDoor(StreamDoor):
 
     async def drain(self, seconds: float) -> None:
         """Streams of events are told where to go, answers that are under way are given (A7)."""
-        for pump in self._pumps:
-            stream = getattr(pump.session, "stream", None)
-            if stream is not None:
-                stream.bye(self._node.reachable_web)
+        for pump in list(self._pumps):
+            session: Any = pump.session
+            if isinstance(session, MqttSession):
+                session.send_away()
+            elif isinstance(session, HttpSession) and session.stream is not None:
+                session.stream.bye(self._node.reachable_web)
         await super().drain(seconds)
 
     def _now(self) -> str:

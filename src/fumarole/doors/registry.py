@@ -59,6 +59,8 @@ class Wiring:
     """None where authentication is off."""
     handshake_first: bool = False
     """At a door where the server speaks first: TLS begins before that."""
+    settings_of: Callable[[str], Any] = lambda name: DOORS[name].settings()
+    """What is set about another door, by its name."""
     cookies: Any = None
     """Makes the cookies of browsers (server/cookies.py); None where authentication is off."""
 
@@ -101,6 +103,18 @@ class KubemqSettings:
 
     namespace: str = KUBEMQ
     """Of clients whose token names no other (K2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MqttSettings:
+    """What only the MQTT door has."""
+
+    namespace: str = DEFAULT
+    """Of clients whose user names no other (Q2)."""
+    max_qos: int = 2
+    """The greatest QoS that is granted."""
+    max_keep_alive: float | None = None
+    """Seconds that a client of version 5 may ask for at most; None: any, and none at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +163,15 @@ def _kubemq(wiring: Wiring) -> Listener:
     return KubemqDoor(wiring.node, wiring.settings.namespace, certificate, check_token)
 
 
+def _mqtt(wiring: Wiring) -> Listener:
+    from fumarole.doors.mqtt import MqttDoor
+    from fumarole.sessions.mqtt import Terms
+
+    settings = wiring.settings
+    terms = Terms(settings.namespace, settings.max_qos, settings.max_keep_alive)
+    return MqttDoor(wiring.node, wiring.hot_path.mqtt_reader, terms, wiring.tls, wiring.logins)
+
+
 def _http(wiring: Wiring) -> Listener:
     from fumarole.doors.http import HttpDoor
 
@@ -195,6 +218,17 @@ add(
         page="docs/reference/kubemq.md",
         extra="kubemq",
         keeps_namespace=True,
+    )
+)
+add(
+    Door(
+        name="mqtt",
+        title="MQTT",
+        port=1883,
+        help="Listen for MQTT clients, 3.1.1 and 5.0, here; may be repeated.",
+        make=_mqtt,
+        settings=MqttSettings,
+        page="docs/reference/mqtt.md",
     )
 )
 add(

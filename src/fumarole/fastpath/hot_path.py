@@ -11,6 +11,7 @@ from fumarole.exchange.exchange import PURE, Parts
 from fumarole.protocols.websocket import FrameReader, Frames
 
 if TYPE_CHECKING:
+    from fumarole.sessions.mqtt import MqttSession
     from fumarole.sessions.msgpack import MsgPackSession
     from fumarole.sessions.nats import NatsSession
     from fumarole.sessions.reader import PeerLinkFallback, Reader
@@ -29,6 +30,7 @@ class HotPath:
     msgpack_reader: Callable[[MsgPackSession], Reader] | None = None
     peer_link_reader: Callable[[PeerLinkFallback], Reader] | None = None
     appoint_heir: Callable[[], int] | None = None
+    mqtt_reader: Callable[[MqttSession], Reader] | None = None
     websocket_frames: Callable[[], FrameReader] = Frames
 
 
@@ -57,7 +59,7 @@ def compiled() -> HotPath | None:
         msgpack.MsgPackReader,
         cluster_protocol.PeerLinkReader,
         heir.appoint,
-        websocket.Frames,
+        websocket_frames=websocket.Frames,
     )
 
 
