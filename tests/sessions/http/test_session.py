@@ -773,7 +773,7 @@ def test_no_client_can_make_rows(web: Web, desk: Desk) -> None:
 def test_openmetrics(web: Web) -> None:
     said = web.asks("GET", "/metrics", Accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
     assert said.fields["content-type"].startswith("application/openmetrics-text")
-    assert list(openmetrics(said.body.decode()))
+    assert list(openmetrics(said.body.decode()))  # type: ignore[no-untyped-call]
 
 
 def test_who_may_scrape(guarded: Web, hot_path: HotPath) -> None:
