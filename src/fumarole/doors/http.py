@@ -32,7 +32,7 @@ from fumarole.sessions.http.session import HttpSession
 from fumarole.sessions.mqtt import MqttSession, Terms
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.reader import Reader
-from fumarole.sessions.stream import RemoteAddress
+from fumarole.sessions.stream import RemoteAddress, StreamSession
 
 MakeSession = Callable[[Node, RemoteAddress, float, Pump], Any]
 """A session of another protocol for a connection."""
@@ -51,6 +51,7 @@ class HttpDoor(StreamDoor):
 
     def __init__(self, wiring: Wiring) -> None:
         super().__init__(wiring.node, None, wiring.tls, wiring.logins)
+        self._opened = wiring.opened
         settings, node = wiring.settings, wiring.node
         self._hot_path = wiring.hot_path
         if wiring.tls is not None:
@@ -74,13 +75,15 @@ class HttpDoor(StreamDoor):
             cookies=wiring.cookies,
             pages=files,
             boot=secrets.token_hex(4),
-            connections=self._all_connections,
+            connections=self._connections,
             process=self._process,
             unready=self._unready,
             upgrades={
                 "nats": partial(self._speak, NatsSession, wiring.hot_path.nats_reader),
                 "mqtt": partial(self._speak, partial(MqttSession, terms=terms), wiring.hot_path.mqtt_reader),
             },
+            cut_off=self._cut_off,
+            doors=lambda: {each.scheme: each.address[1] for each in self._opened},
         )
         if wiring.logins is not None:
             self.service.known = wiring.logins.known
@@ -130,10 +133,6 @@ class HttpDoor(StreamDoor):
             self._date = seconds, formatdate(seconds, usegmt=True)
         return self._date[1]
 
-    def _all_connections(self) -> Iterator[dict[str, Any]]:
-        for door in self._node.doors:
-            yield from door.connections()
-
     def _process(self) -> dict[str, float]:
         """What the system says of this process."""
         used = resource.getrusage(resource.RUSAGE_SELF)
@@ -151,6 +150,35 @@ class HttpDoor(StreamDoor):
         if self._server is None or not self._server.is_serving():
             yield "the node drains"
         yield from self._node.unready()
+
+    def _connections(self) -> Iterator[dict[str, Any]]:
+        for door in self._opened:
+            if isinstance(door, StreamDoor):
+                for session, address in door.sessions():
+                    yield _connection(door.scheme, address, session)
+
+    def _cut_off(self, number: int) -> bool:
+        """Closes the connection of this id, at whichever door of this node it is."""
+        for door in self._opened:
+            if isinstance(door, StreamDoor):
+                for session, _ in door.sessions():
+                    if session.client_id == number:
+                        session.fail("Connection Closed by an administrator")
+                        return True
+        return False
+
+
+def _connection(door: str, address: str, session: StreamSession) -> dict[str, Any]:
+    exchange = session.exchange
+    return {
+        "id": session.client_id,
+        "door": door,
+        "name": session.label.partition(" ")[2],
+        "address": address,
+        "namespace": None if exchange is None else exchange.name,
+        "consumers": session.consumer_count,
+        "waiting_bytes": session.outbox.size,
+    }
 
 
 def _later(seconds: float, call: Any) -> Any:

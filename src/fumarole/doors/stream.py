@@ -9,7 +9,7 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from fumarole.doors.closing import Closing
@@ -113,6 +113,14 @@ class StreamDoor(ABC):
         self._place = 0
         """The number of this door there."""
 
+    def sessions(self) -> list[tuple[StreamSession, str]]:
+        """The sessions of the open connections, each with the address of its client."""
+        return [
+            (pump.session, self._pump_address.get(pump, ""))
+            for pump in self._pumps
+            if isinstance(pump.session, StreamSession)
+        ]
+
     async def open(self, host: str, port: int, placement: Placement | None = None) -> None:
         """Listens, with `placement` as others on this machine may. Raises OSError where the address cannot be had."""
         loop = asyncio.get_running_loop()
@@ -137,7 +145,6 @@ class StreamDoor(ABC):
         name = self._server.sockets[0].getsockname()
         self.address = (name[0], name[1])
         self._clock = asyncio.create_task(self._tick())
-        self._node.doors.append(self)
 
     def cut_off(self) -> None:
         """Ends every connection at once: what its client said may be too old, and so may be what waits for it."""
@@ -206,21 +213,6 @@ class StreamDoor(ABC):
         if secure and self.greets:
             pump.upgrade()
             self._start(self._begin_tls(pump, transport))
-
-    def connections(self) -> Iterator[dict[str, Any]]:
-        """For people and scripts: who is connected here."""
-        for pump in list(self._pumps):
-            session: Any = pump.session
-            exchange = session.exchange
-            yield {
-                "id": session.client_id,
-                "door": self.scheme,
-                "address": self._pump_address.get(pump, ""),
-                "name": session.label.partition(" ")[2],
-                "namespace": None if exchange is None else exchange.name,
-                "consumers": session.consumer_count,
-                "waiting_bytes": session.outbox.size,
-            }
 
     def disconnected(self, pump: Pump) -> None:
         self._pumps.discard(pump)

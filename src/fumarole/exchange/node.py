@@ -23,13 +23,6 @@ class Reporter(Protocol):
         """Adds what other processes of this node have counted."""
 
 
-class OpenDoor(Protocol):
-    """A door whose connections can be listed."""
-
-    def connections(self) -> Iterator[dict[str, Any]]:
-        """For people and scripts: who is connected there."""
-
-
 @dataclass(slots=True)
 class Node:
     """Shared by every session of every door."""
@@ -55,8 +48,6 @@ class Node:
     """Owners of outboxes that something has entered since the last flush."""
     connections: int = 0
     connections_by_door: Counter[str] = field(default_factory=Counter)
-    doors: list[OpenDoor] = field(default_factory=list)
-    """Those whose connections can be listed."""
     refused_connections: int = 0
     slow_consumers: int = 0
     """Connections cut off because they did not take what they had asked for."""

@@ -213,6 +213,11 @@ class StreamSession(ABC):
         self.remove_consumers()
         self.node.ready.append(self.outbox.owner)
 
+    @property
+    def consumer_count(self) -> int:
+        """How many it has."""
+        return len(self._consumers)
+
     def remove_consumers(self, most: int = CONSUMERS_AT_ONCE) -> bool:
         """Takes the consumers of a closed session out of the exchange, so many at a time. True: none is left.
 
@@ -230,11 +235,6 @@ class StreamSession(ABC):
         self.node.namespaces.leave(self.exchange)
         self.exchange = None
         return True
-
-    @property
-    def consumer_count(self) -> int:
-        """How many subscriptions the client has."""
-        return len(self._consumers)
 
     def is_confirmed(self) -> bool:
         """Is all that the client has asked for in force (C2)?"""

@@ -85,5 +85,9 @@ class HttpService:
     """What the system says of the process."""
     answered: Counter[int] = field(default_factory=Counter)
     """Answers by status."""
+    cut_off: Callable[[int], bool] = lambda _: False
+    """Closes the connection of this id. False: there is none such."""
+    doors: Callable[[], Mapping[str, int]] = dict
+    """The ports of the open doors of the node, by name."""
     unready: Callable[[], Iterable[str]] = tuple
     """Why the node is not ready."""
