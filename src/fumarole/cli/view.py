@@ -15,8 +15,10 @@ from fumarole.cli.terminal import json_text, printable, run
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from fumarole.client.view import ViewSubscription
+    from fumarole.core.query.tree import Value
 
 
 @command(
@@ -78,10 +80,11 @@ def _table(found: ViewSubscription) -> Table:
     if parsed.counted:
         table.add_column("count", justify="right")
     for entry in sorted(found.entries, key=lambda entry: [str(each) for each in entry]):
-        table.add_row(
-            *[
-                Text(printable(each if isinstance(each, str) else "" if each is None else value_text(each)))
-                for each in entry
-            ]
-        )
+        table.add_row(*map(_cell, entry))
     return table
+
+
+def _cell(value: Value | None) -> Text:
+    from rich.text import Text
+
+    return Text(printable(value if isinstance(value, str) else "" if value is None else value_text(value)))
