@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import ssl
 import time
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from google.protobuf.message import DecodeError
 
 from fumarole.core.publication import Publication
 from fumarole.doors.flushing import flush
+from fumarole.doors.logins import Logins
 from fumarole.doors.placement import Placement
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
@@ -113,6 +115,23 @@ class KubemqDoor:
                 session.outbox.clear()
             self._cut_off.add(task)
             task.cancel()
+
+    def close_entrance(self) -> None:
+        """No new calls."""
+        self._draining = True
+
+    def send_away(self, most: int) -> None:
+        """Ends so many calls."""
+        for task, session in list(self._calls.items())[:most]:
+            session.close()
+            task.cancel()
+
+    async def renew(self, tls: ssl.SSLContext | None, logins: Logins | None, users: Mapping[str, User]) -> None:  # noqa: ARG002
+        """The configuration was loaded again. Calls of a user who has other rules now, or none, end."""
+        for task, session in list(self._calls.items()):
+            if session.user is not None and users.get(session.user.name) != session.user:
+                session.close()
+                task.cancel()
 
     def _look_at_the_clock(self) -> None:
         """Before anything is taken in: has this node stood still? Raises Fault where that may be too old."""

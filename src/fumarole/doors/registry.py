@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from fumarole.doors.logins import Logins
 from fumarole.doors.placement import Placement
 from fumarole.exchange.namespaces import DEFAULT, KUBEMQ
 from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.fastpath.hot_path import HotPath
 
 
@@ -32,6 +33,9 @@ class Listener(Protocol):
 
     async def open(self, host: str, port: int, placement: Placement | None = None) -> None: ...
     def cut_off(self) -> None: ...
+    def close_entrance(self) -> None: ...
+    def send_away(self, most: int) -> None: ...
+    async def renew(self, tls: ssl.SSLContext | None, logins: Logins | None, users: Mapping[str, User]) -> None: ...
     async def drain(self, seconds: float) -> None: ...
 
 

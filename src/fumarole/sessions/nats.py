@@ -10,11 +10,12 @@ from typing import Any
 from fumarole.core import headers
 from fumarole.core.errors import PatternError, TopicError
 from fumarole.core.publication import Publication
-from fumarole.core.topic import SERVICES, Grammar, check_topic, parse_pattern
+from fumarole.core.topic import SERVICES, Grammar, check_topic, parse_pattern, parse_wildcards
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic
 from fumarole.exchange.producers import Producer
 from fumarole.exchange.quotas import QuotaError
@@ -94,6 +95,25 @@ class NatsSession(StreamSession):
                     self._pings += 1
                     self._quiet_since = now
                     self.outbox.push(nats.PING)
+
+    def renew(self, user: User) -> None:
+        old, self._user = self._user, user
+        exchange = self.exchange
+        if user == old or exchange is None or self.state is not State.OPEN:
+            return
+        self.is_admin = self.node.is_admin(user, self._address)
+        self.account.renew(user.quota)
+        self.plans = exchange.plans(user.publish)
+        self.speaks_for.clear()
+        if old is None or user.subscribe == old.subscribe:
+            return
+        self.node.end_relays(self.client_id)
+        for consumer in list(self._consumers.values()):
+            if user.subscribe is None or user.subscribe.allows_pattern(parse_wildcards(consumer.pattern)):
+                exchange.show(consumer, user.subscribe)
+            else:
+                self.expire(consumer)
+                self._refuse_subscribe(nats.Subscribe(consumer.pattern.encode(), consumer.group.encode(), consumer.key))
 
     # An outlet of the exchange.
 
