@@ -219,7 +219,7 @@ class StreamSession(ABC):
     def renew(self, user: User) -> None:
         """The user's rules have changed (A7). Where a session cannot go on under new ones, its client comes again."""
         if user != self._user:
-            self.fail(f"{self.NOT_ADMITTED}: the rules of this user have changed, connect again")
+            self.fail("Authorization Violation: the rules of this user have changed, connect again")
         self._user = user
 
     def regulate(self) -> None:
