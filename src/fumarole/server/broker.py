@@ -30,6 +30,8 @@ from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins
 from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
+from fumarole.doors.timers import TimerRunner
+from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
@@ -98,6 +100,7 @@ class Broker:
             allowed=_allowed(settings),
             parts=self.hot_path.parts,
             are_kept=keeps,
+            clock=HybridClock(time.time),
             grammar=settings.grammar,
         )
         self.node = Node(
@@ -108,10 +111,12 @@ class Broker:
             parts=self.hot_path.parts,
             authentication=settings.users is not None,
         )
+        namespaces.clock.node = self.node.name
         self.node.nonce = _nonce(settings)
         self.credentials = Credentials(settings.users or ())
         """Of the users there are now."""
         SliceRunner(self.node)
+        TimerRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
         self._logins: Logins | None = None
