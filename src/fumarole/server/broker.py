@@ -28,7 +28,7 @@ from fumarole.core.packages import MissingPackageError, absence, need
 from fumarole.doors.busy_poll import BusyPoll
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins
-from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
+from fumarole.doors.registry import DOORS, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
 from fumarole.doors.timers import TimerRunner
 from fumarole.exchange.hybrid_clock import HybridClock
@@ -119,6 +119,8 @@ class Broker:
         TimerRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
+        self._alpn: list[tuple[str, ...]] = []
+        """Of each of them."""
         self._logins: Logins | None = None
         self._clustering = None
         if settings.cluster is not None or worker is not None:
@@ -128,7 +130,6 @@ class Broker:
         """Opens every door. Raises CannotServeError, with none of them left open."""
         _allow_many_files()
         settings = self._settings
-        tls = None if settings.tls is None else _tls_context(settings.tls)
         cookies = None
         if settings.users is not None:
             self._logins = Logins(self.credentials)
@@ -137,17 +138,18 @@ class Broker:
         if self._clustering is not None:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
+            door = DOORS[name]
             wiring = Wiring(
                 node=self.node,
                 hot_path=self.hot_path,
                 settings=settings.door(name),
-                tls=tls,
-                certificates=_certificates(settings.tls),
+                tls=None if settings.tls is None else _tls_context(settings.tls, door.alpn),
                 logins=self._logins,
                 cookies=cookies,
+                opened=self.doors,
                 handshake_first=settings.tls is not None and settings.tls.handshake_first,
             )
-            await self._open(DOORS[name], wiring, address)
+            await self._open(door, wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
         if self._clustering is not None:
@@ -187,6 +189,7 @@ class Broker:
             await self.stop()
             raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
         self.doors.append(listener)
+        self._alpn.append(door.alpn)
         host, port = listener.address
         log.info("%s door open on %s:%d%s", door.title, host, port, " with TLS" if self._settings.tls else "")
 
@@ -195,7 +198,7 @@ class Broker:
         old = self._settings
         if any(user.nkey is not None for user in settings.users or ()):
             need("nkeys")
-        tls = None if settings.tls is None else _tls_context(settings.tls)
+        contexts = [None if settings.tls is None else _tls_context(settings.tls, alpn) for alpn in self._alpn]
         waiting = waiting_for_restart(old, settings)
         users: dict[str, User] = {}
         if settings.users is not None and self._logins is not None:
@@ -205,7 +208,7 @@ class Broker:
             self.node.nonce = _nonce(settings)
         self.node.limits = settings.limits
         self.node.namespaces.renew(settings.limits, _rules(settings), _allowed(settings))
-        for door in self.doors:
+        for door, tls in zip(self.doors, contexts, strict=True):
             await door.renew(tls, self._logins, users)
         logging.getLogger().setLevel(settings.log.level.upper())
         self._settings = settings
@@ -314,7 +317,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _tls_context(tls: Tls) -> ssl.SSLContext:
+def _tls_context(tls: Tls, alpn: tuple[str, ...]) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -325,12 +328,6 @@ def _tls_context(tls: Tls) -> ssl.SSLContext:
         raise CannotServeError(f"TLS certificate, key or authority not usable: {error}") from None
     wanted = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
     context.verify_mode = wanted[tls.client_certificates]
+    if alpn:
+        context.set_alpn_protocols(alpn)
     return context
-
-
-def _certificates(tls: Tls | None) -> Certificates | None:
-    if tls is None:
-        return None
-    # A library that makes its own context cannot ask for certificates that clients need not have.
-    required = tls.client_certificates == "required"
-    return Certificates(tls.certificate, tls.key, tls.client_authority if required else None)

@@ -227,6 +227,11 @@ class StreamSession(ABC):
         if self.state is State.OPEN and self.exchange is not None:
             self.outbox.govern(self.exchange.outbox_limit, self.exchange.overflow, self.exchange.counters)
 
+    @property
+    def consumer_count(self) -> int:
+        """How many it has."""
+        return len(self._consumers)
+
     def remove_consumers(self, most: int = CONSUMERS_AT_ONCE) -> bool:
         """Takes the consumers of a closed session out of the exchange, so many at a time. True: none is left.
 
