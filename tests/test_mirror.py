@@ -78,6 +78,7 @@ TESTED_IN = {
     "cli/stats": "cli/test_messages.py",
     "cli/sub": "cli/test_messages.py",
     "cli/token": "cli/test_main.py",
+    "cli/view": "cli/test_messages.py",
     "client/client": "client/test_publish.py",
     "client/connection": "client/test_connect.py",
     "client/errors": "client/test_documentation.py",
