@@ -113,8 +113,6 @@ class Broker:
         )
         namespaces.clock.node = self.node.name
         self.node.nonce = _nonce(settings)
-        self.credentials = Credentials(settings.users or ())
-        """Of the users there are now."""
         SliceRunner(self.node)
         TimerRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
@@ -132,8 +130,8 @@ class Broker:
         settings = self._settings
         cookies = None
         if settings.users is not None:
-            self._logins = Logins(self.credentials)
-            cookies = SignedCookies(lambda: self.credentials, self._cookie_secret(), time.time)
+            logins = self._logins = Logins(Credentials(settings.users))
+            cookies = SignedCookies(lambda: logins.verifier, self._cookie_secret(), time.time)
         await self._recall()
         if self._clustering is not None:
             await self._join(self._clustering)
@@ -146,6 +144,7 @@ class Broker:
                 tls=None if settings.tls is None else _tls_context(settings.tls, door.alpn),
                 logins=self._logins,
                 cookies=cookies,
+                settings_of=settings.door,
                 opened=self.doors,
                 handshake_first=settings.tls is not None and settings.tls.handshake_first,
             )
@@ -202,9 +201,9 @@ class Broker:
         waiting = waiting_for_restart(old, settings)
         users: dict[str, User] = {}
         if settings.users is not None and self._logins is not None:
-            self.credentials = Credentials(settings.users)
-            self._logins.renew(self.credentials)
-            users = staying(old.users, settings.users, self.credentials.users)
+            credentials = Credentials(settings.users)
+            self._logins.renew(credentials)
+            users = staying(old.users, settings.users, credentials.users)
             self.node.nonce = _nonce(settings)
         self.node.limits = settings.limits
         self.node.namespaces.renew(settings.limits, _rules(settings), _allowed(settings))
