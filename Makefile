@@ -74,7 +74,7 @@ fuzz: setup ## random bytes against the parsers, for long
 lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, into requirements*.lock
 	@scripts/step "Choosing versions" $(BIN)/uv pip compile pyproject.toml --group dev $(EXTRAS:%=--extra %) --universal \
 		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" -o requirements.lock
-	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --extra all \
+	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --group tables --extra all \
 		--constraint requirements.lock --universal --python-version 3.11 --generate-hashes --upgrade --no-annotate \
 		--custom-compile-command "make lock" -o requirements-pipeline.lock
 	@scripts/step "Choosing versions for the documentation" $(BIN)/uv pip compile --group docs --universal \
