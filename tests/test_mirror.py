@@ -44,6 +44,8 @@ TESTED_IN = {
     "cli/last": "cli/test_messages.py",
     "cli/message_lines": "cli/test_messages.py",
     "cli/options": "cli/test_main.py",
+    "server/signals": "integration/test_reload.py",
+    "cli/reload": "integration/test_reload.py",
     "cli/nkey": "cli/test_main.py",
     "cli/password": "cli/test_main.py",
     "cli/pipeline/balance": "pipeline/test_commands.py",

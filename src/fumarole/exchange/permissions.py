@@ -24,6 +24,12 @@ class Permissions:
         self._allow_index = _index(self._allowed) if self._allowed is not None else None
         self._deny_index = _index(self._denied)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Permissions) and (self.allow, self.deny) == (other.allow, other.deny)
+
+    def __hash__(self) -> int:
+        return hash((self.allow, self.deny))
+
     def allows(self, topic: str) -> bool:
         """May this very topic be published, or be shown?"""
         words = split(topic)
