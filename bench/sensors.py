@@ -1,4 +1,4 @@
-"""Readings at the NATS door: messages with the header `Producer`, beside the rates that are wanted, from one connection.
+"""Readings at the NATS door: messages with the header `Producer`, beside the rates that are wanted. One connection.
 
 The peer has no producers, so there is none. The loads are closed: a window of messages is under way, and none is lost.
 """
