@@ -23,7 +23,7 @@ NAMES = (
     *("stats", "producers", "producer forget", "query explain", "cluster status", "bench", "record"),
     *("pipeline replay", "pipeline verify", "pipeline run", "pipeline rollup", "pipeline enrich", "pipeline gaps"),
     *("pipeline traffic", "pipeline balance", "pipeline whatif", "pipeline sql", "pipeline report", "pipeline demo"),
-    "pipeline compact",
+    *("pipeline compact", "pipeline watch"),
 )
 GROUPS = {
     "bridge": ("Broker", ""),
