@@ -38,13 +38,13 @@ test: ## every check and every test
 	@$(BIN)/pytest -q -n 2
 
 quick: setup ## the tests that start nothing, with a fifth of the random examples: under a minute
-	@$(BIN)/pytest -q -n 2 --hypothesis-profile=quick tests/test_layers.py $(QUICK:%=tests/%)
+	@$(BIN)/pytest -q -n 2 --hypothesis-profile=quick tests/test_layers.py tests/test_mirror.py $(QUICK:%=tests/%)
 
 check: setup .venv/.pipeline ## format, lint, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/pytest -q tests/test_layers.py
+	@$(BIN)/pytest -q tests/test_layers.py tests/test_mirror.py
 
 dist: setup ## sdist and wheels, into dist; with PYTHON=python3.13 the wheel of that Python too
 	@scripts/dist

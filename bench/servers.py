@@ -149,9 +149,9 @@ def many_files() -> None:
 
 
 def _has_compiled() -> bool:
-    from fumarole.fastpath import engine
+    from fumarole.fastpath import hot_path
 
-    return engine.compiled() is not None
+    return hot_path.compiled() is not None
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 
 # The same examples in every run. Others: pytest --hypothesis-profile=default
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
@@ -53,7 +53,7 @@ def _effort(item: pytest.Item) -> int:
 
 
 @pytest.fixture(params=["plain", "compiled"])
-def engine(request: pytest.FixtureRequest) -> Engine:
+def hot_path(request: pytest.FixtureRequest) -> HotPath:
     """Each form of the hot path in turn."""
     if request.param == "plain":
         return PLAIN

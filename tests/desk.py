@@ -8,19 +8,19 @@ import msgpack
 from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.node import Node
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols.nats import Event, Protocol
 from fumarole.sessions.msgpack import MsgPackSession
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 
 
 class Client:
     """One connection. `owner` of its outbox, as the pump is in real life."""
 
     def __init__(self, desk: "Desk") -> None:
-        self.session = NatsSession(desk.node, Peer("127.0.0.1", 4222, "127.0.0.1"), desk.now, self)
-        reader = desk.engine.nats_reader
+        self.session = NatsSession(desk.node, RemoteAddress("127.0.0.1", 4222, "127.0.0.1"), desk.now, self)
+        reader = desk.hot_path.nats_reader
         self.reader = self.session if reader is None else reader(self.session)
 
     def say(self, data: bytes | str) -> "Client":
@@ -47,8 +47,8 @@ class MsgPackClient:
     """The same, on the MsgPack door."""
 
     def __init__(self, desk: "Desk") -> None:
-        self.session = MsgPackSession(desk.node, Peer("", 0, ""), desk.now, self, "default")
-        reader = desk.engine.msgpack_reader
+        self.session = MsgPackSession(desk.node, RemoteAddress("", 0, ""), desk.now, self, "default")
+        reader = desk.hot_path.msgpack_reader
         self.reader = self.session if reader is None else reader(self.session)
 
     def say(self, *values: Any) -> "MsgPackClient":
@@ -74,17 +74,17 @@ class Desk:
 
     def __init__(
         self,
-        engine: Engine,
+        hot_path: HotPath,
         limits: Limits | None = None,
         rules: dict[str, NamespaceRules] | None = None,
         allowed: frozenset[str] | None = None,
         authentication: bool = False,
     ) -> None:
-        self.engine = engine
+        self.hot_path = hot_path
         self.now = 1000.0
         limits = limits or Limits()
-        namespaces = Namespaces(limits, rules, allowed, engine.parts)
-        self.node = Node("desk", "0", limits, namespaces, engine.parts, authentication)
+        namespaces = Namespaces(limits, rules, allowed, hot_path.parts)
+        self.node = Node("desk", "0", limits, namespaces, hot_path.parts, authentication)
 
     def connect(self, **options: Any) -> Client:
         """A client that has said CONNECT and heard INFO."""

@@ -78,7 +78,7 @@ PACKAGES: dict[str, dict[str, set[str]]] = {
         "lark": {"core/query/parse.py"},
         "msgspec": {
             *("cli/", "cluster/", "config/", "pipeline/", "server/", "store/"),
-            *("protocols/link.py", "protocols/msgpack.py"),
+            *("protocols/cluster_protocol.py", "protocols/msgpack.py"),
         },
         "re2": {"core/query/regex.py", "pipeline/columns/regex_tree.py"},
         "rich": {"cli/", "demo/"},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fumarole.bridge import xmq_routes
 from fumarole.bridge.xmq_routes import DIRECT, TOPIC, Route, Routes
 from fumarole.core.topic import matches, parse_amqp, split_amqp
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from tests.conformance.tables import AMQP_BINDINGS, AMQP_KEYS
 
 
@@ -29,8 +29,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def routes(clock: Clock, engine: Engine) -> Routes:
-    return Routes(clock, engine.parts.index)
+def routes(clock: Clock, hot_path: HotPath) -> Routes:
+    return Routes(clock, hot_path.parts.index)
 
 
 def test_the_four_functions(routes: Routes) -> None:

@@ -81,7 +81,7 @@ def test_a_group_shares(command_line: CommandLine) -> None:
         pytest.param(("pub", "a", "x" * 100, "--count", "0"), 2, "--count", id="count of nothing"),
         pytest.param(("sub", "a.>.b"), 1, "must be the last word", id="pattern refused there"),
         pytest.param(("sub", "a", "--count", "2", "--timeout", "0.05"), 1, "0 messages of 2", id="too few came"),
-        pytest.param(("request", "nobody", "x"), 1, "nobody answers requests to 'nobody'", id="nobody answers"),
+        pytest.param(("request", "nobody", "x"), 1, "no responder for requests to 'nobody'", id="nobody answers"),
         pytest.param(("request", "a", "x", "--replies", "0"), 2, "`all`", id="no replies wanted"),
         pytest.param(("reply", "a"), 2, "say how to answer", id="no answer"),
         pytest.param(("reply", "a", "x", "--echo"), 2, "one of them", id="two answers"),

@@ -215,7 +215,7 @@ async def test_who_takes_slowly_does_not_take_the_server_for_dead(broker: RealBr
     ):
         await publisher.publish_many(("a", bytes(1_000)) for _ in range(1_000))
         await publisher.flush()
-        connection = client._link.connection
+        connection = client._reconnecting.connection
         assert connection is not None
         async with asyncio.timeout(10):
             while len(connection._questions) < 10:  # noqa: ASYNC110 - each interval adds one
@@ -234,8 +234,8 @@ async def test_farewells_come_in_their_place(broker: RealBroker) -> None:
         fumarole.connect(broker.url) as client,
         client.capture("r.*", group="g", farewells=True) as capture,
     ):
-        assert client._link.connection is not None
-        transport = client._link.connection._transport
+        assert client._reconnecting.connection is not None
+        transport = client._reconnecting.connection._transport
         transport.pause_reading()
         producer = publisher.producer({"Room": "410"}, topic="r.a")
         await producer.publish(1)

@@ -196,9 +196,9 @@ async def test_a_node_told_of_by_its_number_has_the_certificate_of_its_name(
     url = broker.url.replace("nats://127.0.0.1", "tls://localhost")
     notices = Notices()
     async with fumarole.connect(url, tls=certificates.context(), on_notice=notices) as client:
-        link = client._link
-        assert link.connection is not None
-        link._servers.learn(link.connection.server, [f"127.0.0.1:{closed_port}"])
+        reconnecting = client._reconnecting
+        assert reconnecting.connection is not None
+        reconnecting._servers.learn(reconnecting.connection.server, [f"127.0.0.1:{closed_port}"])
         broker.kill()
         await notices.wait_for(Disconnected)
         start_process(*certificates.flags, port=closed_port)

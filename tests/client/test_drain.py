@@ -159,7 +159,7 @@ async def test_closing_that_was_cancelled_waits_for_nobody(start_fake: StartFake
     client = await fumarole.connect(server.url)
     server.deaf = True
     publishing = asyncio.create_task(client.publish_many([("a", bytes(1_000_000))] * 20))
-    connection = client._link.connection
+    connection = client._reconnecting.connection
     assert connection is not None
     while not connection.paused:  # noqa: ASYNC110 - it is over in a few turns of the loop
         await asyncio.sleep(0)

@@ -150,7 +150,7 @@ async def test_a_publisher_waits_for_the_socket(start_fake: StartFake, way: str)
             else:
                 await client.publish_many(messages() if way == "publish_many" else messages_async())
 
-        connection = client._link.connection
+        connection = client._reconnecting.connection
         assert connection is not None
         server.deaf = True
         publishing = asyncio.create_task(publish_without_end())
@@ -186,7 +186,7 @@ async def test_one_who_publishes_without_end_lets_others_run(broker: RealBroker)
 async def test_single_publications_are_gathered_into_few_writes(start_fake: StartFake) -> None:
     server = await start_fake()
     async with fumarole.connect(server.url) as client:
-        connection = client._link.connection
+        connection = client._reconnecting.connection
         assert connection is not None
         written: list[int] = []
         write = connection.write

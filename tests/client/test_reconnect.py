@@ -5,7 +5,7 @@ import pytest
 
 import fumarole
 from fumarole.client import Disconnected, Reconnected
-from fumarole.client.link import AT_ONCE
+from fumarole.client.reconnect import AT_ONCE
 from fumarole.config.settings import PermissionSettings, UserSettings
 from fumarole.config.values import Secret
 from fumarole.protocols import nats

@@ -318,8 +318,8 @@ async def test_farewells_come_in_their_place(broker: RealBroker) -> None:
         fumarole.connect(broker.url) as client,
         client.where(WARM, group="g", farewells=True) as readings,
     ):
-        assert client._link.connection is not None
-        transport = client._link.connection._transport
+        assert client._reconnecting.connection is not None
+        transport = client._reconnecting.connection._transport
         transport.pause_reading()
         producer = warm(publisher)
         await producer.publish(1)

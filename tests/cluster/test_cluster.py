@@ -13,8 +13,8 @@ from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import show
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
-from fumarole.fastpath.engine import PLAIN
-from fumarole.protocols.link import Entry
+from fumarole.fastpath.hot_path import PLAIN
+from fumarole.protocols.cluster_protocol import Entry
 from tests.cluster.simulation import World
 from tests.exchange.fakes import Listener
 
@@ -74,7 +74,7 @@ def test_what_a_peer_says_can_be_heard_twice_and_leaves_nothing_behind() -> None
     assert [complaint.partition(unheard)[2][:9] for complaint in complaints] == [" '`>` mus", " 'found t"] * 2
     exchange = namespaces.get("lab")
     assert exchange is not None
-    assert (len(exchange), exchange.elsewhere, exchange.watched_elsewhere) == (0, 2, 1)
+    assert (len(exchange), exchange.elsewhere, exchange.queried_elsewhere) == (0, 2, 1)
     plan = exchange.plan("a.b")
     assert (len(plan.consumers), len(plan.couriers), [len(share[1]) for share in plan.groups]) == (0, 1, [2])
     others.apply(Entry("lab", "a.*", "g", 5))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fumarole.cluster.identity import NONCE_BYTES, Identity, check_hello, check_proof, prove
-from fumarole.protocols.link import Hello, LinkError, Proof, frame
+from fumarole.protocols.cluster_protocol import ClusterProtocolError, Hello, Proof, frame
 
 A = Identity("a", "lab", "0.1", 1, "127.0.0.1:6222")
 B = Identity("b", "lab", "0.1", 2, "127.0.0.1:6223")
@@ -35,7 +35,7 @@ def test_a_proof_is_good_for_one_handshake_one_secret_and_one_side() -> None:
         (SECRET, "dialed", other_name, accepted),
         (SECRET, "dialed", other_lane, accepted),
     ):
-        with pytest.raises(LinkError, match="does not know the secret"):
+        with pytest.raises(ClusterProtocolError, match="does not know the secret"):
             check_proof(secret, role, one, two, proof)
     assert SECRET not in frame(proof) + frame(dialed)
 
@@ -53,5 +53,5 @@ def test_a_proof_is_good_for_one_handshake_one_secret_and_one_side() -> None:
     ],
 )
 def test_who_cannot_be_spoken_with(change: dict[str, object], reason: str) -> None:
-    with pytest.raises(LinkError, match=reason):
+    with pytest.raises(ClusterProtocolError, match=reason):
         check_hello(hello(A), msgspec.structs.replace(hello(B), **change))

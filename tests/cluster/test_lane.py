@@ -14,8 +14,8 @@ from fumarole.cluster.lane import HANDSHAKE_SECONDS
 from fumarole.core.publication import Publication
 from fumarole.core.query.parse import parse
 from fumarole.exchange.readings import Reading
-from fumarole.fastpath.engine import PLAIN, compiled
-from fumarole.protocols.link import (
+from fumarole.fastpath.hot_path import PLAIN, compiled
+from fumarole.protocols.cluster_protocol import (
     MOST_ALIKE,
     Beat,
     Changes,
@@ -41,11 +41,11 @@ from tests.cluster.simulation.checks import registry_faults
 from tests.cluster.simulation.hosts import Host
 from tests.exchange.fakes import Listener
 
-ENGINES = pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
+ENGINES = pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
 
 
-def two_nodes(engine: Any) -> tuple[World, Host, Host]:
-    world = World(1, 2, engine)
+def two_nodes(hot_path: Any) -> tuple[World, Host, Host]:
+    world = World(1, 2, hot_path)
     world.start()
     return world, world.running[0], world.running[1]
 
@@ -58,9 +58,9 @@ def publish(host: Host, namespace: str, topic: str) -> None:
 
 
 @ENGINES
-def test_a_namespace_that_was_gone_is_found_again(engine: Any) -> None:
+def test_a_namespace_that_was_gone_is_found_again(hot_path: Any) -> None:
     """A message may come when the last client of its namespace has just left. Those who come later get theirs."""
-    world, here, there = two_nodes(engine)
+    world, here, there = two_nodes(hot_path)
     for _ in range(3):
         exchange, ear = there.node.namespaces.join("lab"), Listener()
         consumer = exchange.consumer(ear, "a", "", b"1")
@@ -80,9 +80,9 @@ def test_a_namespace_that_was_gone_is_found_again(engine: Any) -> None:
 
 
 @ENGINES
-def test_a_message_for_very_many_groups_is_one_like_others(engine: Any) -> None:
+def test_a_message_for_very_many_groups_is_one_like_others(hot_path: Any) -> None:
     """Its first line names all of them: clients who choose many and long names must not break a link."""
-    world, here, there = two_nodes(engine)
+    world, here, there = two_nodes(hot_path)
     exchange, ears = there.node.namespaces.join("default"), [Listener() for _ in range(100)]
     for number, ear in enumerate(ears):
         exchange.subscribe(exchange.consumer(ear, "a", f"{number}-{'g' * 4000}", b"1"))
@@ -91,13 +91,13 @@ def test_a_message_for_very_many_groups_is_one_like_others(engine: Any) -> None:
     publish(here, "default", "a")
     world.run(0.5)
     assert [ear.heard for ear in ears] == [[(b"1", "a")]] * 100
-    assert (here.cluster.lost, there.cluster.lost) == (0, 0)
+    assert (here.cluster.evicted, there.cluster.evicted) == (0, 0)
 
 
 @ENGINES
-def test_a_node_with_another_limit_takes_what_others_took(engine: Any) -> None:
+def test_a_node_with_another_limit_takes_what_others_took(hot_path: Any) -> None:
     """Limits are changed one node after the other."""
-    world = World(1, 2, engine)
+    world = World(1, 2, hot_path)
     here, there = world.running
     here.start([])
     there.start([here.name])
@@ -112,13 +112,13 @@ def test_a_node_with_another_limit_takes_what_others_took(engine: Any) -> None:
     here.flush()
     world.run(0.5)
     assert ear.heard == [(b"1", "a")]
-    assert (here.cluster.lost, there.cluster.lost) == (0, 0)
+    assert (here.cluster.evicted, there.cluster.evicted) == (0, 0)
 
 
 @ENGINES
-def test_a_snapshot_of_large_things_is_told_in_frames_that_fit(engine: Any) -> None:
+def test_a_snapshot_of_large_things_is_told_in_frames_that_fit(hot_path: Any) -> None:
     """Queries and metadata of the largest size, in letters of three bytes, and many of them."""
-    world = World(1, 2, engine)
+    world = World(1, 2, hot_path)
     here, there = world.running
     here.start([])
     exchange = here.node.namespaces.join("default")
@@ -223,10 +223,10 @@ REFUSED: dict[str, tuple[tuple[bool, str], Frame | bytes]] = {
 
 @ENGINES
 @pytest.mark.parametrize("name", REFUSED)
-def test_nonsense_of_a_peer_ends_its_link_and_no_other(engine: Any, name: str) -> None:
+def test_nonsense_of_a_peer_ends_its_link_and_no_other(hot_path: Any, name: str) -> None:
     """It has the secret. It is refused and counted, others go on, and it may come back."""
     place, said = REFUSED[name]
-    world = World(1, 3, engine)
+    world = World(1, 3, hot_path)
     world.start()
     mad, node, other = world.running
     ear = other.subscribe("a", "")
@@ -238,7 +238,7 @@ def test_nonsense_of_a_peer_ends_its_link_and_no_other(engine: Any, name: str) -
         world.run(0.01)
     assert node.cluster.refused == 1
     assert [peer.name for peer in other.cluster.peers.values()] == [mad.name, node.name]
-    assert other.cluster.lost == 0
+    assert other.cluster.evicted == 0
     world.run(3.0)
     assert len(ear.heard) == 50
     assert registry_faults(world) == []
@@ -279,10 +279,10 @@ PASSED_OVER: dict[str, tuple[tuple[bool, str], Frame | bytes]] = {
 
 @ENGINES
 @pytest.mark.parametrize("name", PASSED_OVER)
-def test_what_makes_no_sense_here_is_passed_over(engine: Any, name: str) -> None:
+def test_what_makes_no_sense_here_is_passed_over(hot_path: Any, name: str) -> None:
     """A node of another configuration may say such things. Nothing comes of it, and the link goes on."""
     place, said = PASSED_OVER[name]
-    world, odd, node = two_nodes(engine)
+    world, odd, node = two_nodes(hot_path)
     ear, member = (node.subscribe(*what) for what in (("a", ""), ("a", "g")))
     world.run(0.1)
     odd.cluster.peers[node.name].lanes[place].outbox.push(said if isinstance(said, bytes) else frame(said))
@@ -292,7 +292,7 @@ def test_what_makes_no_sense_here_is_passed_over(engine: Any, name: str) -> None
         odd.publish("a")
     world.run(0.1)
     assert [len(each.heard) for each in (ear, member)] == [10, 10]
-    assert (odd.cluster.lost, node.cluster.lost, node.cluster.refused) == (0, 0, 0)
+    assert (odd.cluster.evicted, node.cluster.evicted, node.cluster.refused) == (0, 0, 0)
     assert registry_faults(world) == []
     assert node.cluster.peers[odd.name].resting == {}
     for each in (node, odd):

@@ -17,7 +17,7 @@ from fumarole.core.query.parse import parse
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.producers import HEARSAY, Producer
 from fumarole.exchange.readings import Reading
-from fumarole.protocols.link import Frame, Heard, Producers
+from fumarole.protocols.cluster_protocol import Frame, Heard, Producers
 from tests.exchange.test_producers import Watcher
 
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
@@ -33,13 +33,13 @@ class Place:
         namespaces = Namespaces(rules={"default": NamespaceRules(producer_ttl=ttl)})
         self.name = name
         self.metadata = Metadata(namespaces, author(name, life), self._say)
-        namespaces.watch(lambda *_: None, self.metadata.described, self.metadata.forgotten)
+        namespaces.replicate(lambda *_: None, self.metadata.described, self.metadata.forgotten)
         exchange = namespaces.get("default")
         assert exchange is not None
         self.exchange, self.producers = exchange, exchange.producers
         self.waiting: dict[str, deque[Producers | Heard]] = {}
         self.farewells = 0
-        self.producers.farewell = self._say_farewell
+        self.producers.publish_forgotten = self._publish_forgotten
         self._places = places
         places.append(self)
 
@@ -49,7 +49,7 @@ class Place:
             if place is not self:
                 place.waiting.setdefault(self.name, deque()).append(frame)
 
-    def _say_farewell(self, _: Producer) -> None:
+    def _publish_forgotten(self, _: Producer) -> None:
         self.farewells += 1
 
     def watch(self) -> Watcher:

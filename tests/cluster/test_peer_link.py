@@ -17,8 +17,8 @@ from fumarole.doors.flushing import flush
 from fumarole.doors.pump import Pump
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
-from fumarole.fastpath.engine import Engine
-from fumarole.protocols.link import Beat, Doors, LinkProtocol, Refusal
+from fumarole.fastpath.hot_path import HotPath
+from fumarole.protocols.cluster_protocol import Beat, Doors, LinkProtocol, Refusal
 from tests.doors.fakes import FakeReader, FakeTransport
 
 OUTBOX = 2_000
@@ -26,10 +26,10 @@ Accepted = tuple[PeerConnection, asyncio.StreamReader]
 NOISE = b"GET / HTTP/1.1\r\n\r\n"
 
 
-def link(engine: Engine, name: str) -> PeerLink:
-    node = Node(name, "0", namespaces=Namespaces(parts=engine.parts), parts=engine.parts)
+def link(hot_path: HotPath, name: str) -> PeerLink:
+    node = Node(name, "0", namespaces=Namespaces(parts=hot_path.parts), parts=hot_path.parts)
     node.namespaces.join("default")
-    return PeerLink(node, Identity(name, "test", "0", 1), make_reader=engine.link_reader, outbox=OUTBOX)
+    return PeerLink(node, Identity(name, "test", "0", 1), make_reader=hot_path.peer_link_reader, outbox=OUTBOX)
 
 
 class End:
@@ -57,8 +57,8 @@ class End:
 class Pair:
     """Two nodes, and the four connections between them."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.a, self.b = link(engine, "a"), link(engine, "b")
+    def __init__(self, hot_path: HotPath) -> None:
+        self.a, self.b = link(hot_path, "a"), link(hot_path, "b")
         self.ends: dict[tuple[str, str], tuple[End, End]] = {}
         """By the node that dials, and the lane: its end, and the other."""
         for dialing, dialed in ((self.a, self.b), (self.b, self.a)):
@@ -86,14 +86,14 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(engine: Engine) -> Pair:
-    made = Pair(engine)
+async def pair(hot_path: HotPath) -> Pair:
+    made = Pair(hot_path)
     assert [peer.is_settled() for each in (made.a, made.b) for peer in each.cluster.peers.values()] == [True, True]
     return made
 
 
-async def test_a_refusal_leaves_and_then_the_connection_ends(engine: Engine) -> None:
-    end = End(link(engine, "a"))
+async def test_a_refusal_leaves_and_then_the_connection_ends(hot_path: HotPath) -> None:
+    end = End(link(hot_path, "a"))
     end.receive(NOISE)
     protocol = LinkProtocol(1024)
     protocol.receive_data(end.sent())
@@ -104,8 +104,8 @@ async def test_a_refusal_leaves_and_then_the_connection_ends(engine: Engine) -> 
     assert not end.transport.aborted
 
 
-async def test_a_refusal_that_is_not_taken_has_a_deadline(engine: Engine) -> None:
-    end = End(link(engine, "a"), room=5)
+async def test_a_refusal_that_is_not_taken_has_a_deadline(hot_path: HotPath) -> None:
+    end = End(link(hot_path, "a"), room=5)
     end.receive(NOISE)
     aborted = []
     for now in (100.0, 100.0 + LAST_WORDS, 100.1 + LAST_WORDS):
@@ -182,8 +182,8 @@ async def test_a_long_batch_gives_way_and_is_read_as_before(pair: Pair, monkeypa
 
 
 @pytest.fixture
-async def listening(engine: Engine) -> AsyncIterator[PeerLink]:
-    made = link(engine, "a")
+async def listening(hot_path: HotPath) -> AsyncIterator[PeerLink]:
+    made = link(hot_path, "a")
     await made.open("127.0.0.1:0", ())
     yield made
     await made.close(1.0)

@@ -5,9 +5,9 @@ from fumarole.cluster.pulse import USUAL, WINDOW, Lateness, Pulse, Timing
 
 def test_the_times_are_in_order() -> None:
     for timing in (USUAL, Timing(0.5), Timing(30.0)):
-        assert 3 * timing.beat < timing.doubt < timing.gone < timing.silence
+        assert 3 * timing.beat < timing.doubt < timing.eviction < timing.silence
     assert USUAL.doubt <= 1.0
-    assert 1.0 + 2 * USUAL.beat < USUAL.gone  # a pause of a second is forgiven (C4)
+    assert 1.0 + 2 * USUAL.beat < USUAL.eviction  # a pause of a second is forgiven (C4)
     assert USUAL.oldest + 2 * USUAL.beat < 5.0
 
 

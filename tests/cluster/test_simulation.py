@@ -22,8 +22,8 @@ from fumarole.core.limits import MIB
 from fumarole.core.publication import Publication
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.plans import Plan
-from fumarole.fastpath.engine import PLAIN, compiled
-from fumarole.protocols.link import SLICE_BYTES
+from fumarole.fastpath.hot_path import PLAIN, compiled
+from fumarole.protocols.cluster_protocol import SLICE_BYTES
 from tests.cluster.simulation import World, faults, hosts
 from tests.cluster.simulation.checks import registry_faults
 
@@ -87,9 +87,9 @@ def test_a_cut_after_a_long_time_heals_too(monkeypatch: pytest.MonkeyPatch) -> N
     assert [sorted(host.cluster.peers) for host in world.running] == [["n1", "n2"], ["n0", "n2"], ["n0", "n1"]]
 
 
-@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
-def test_a_group_is_balanced_over_its_members_wherever_they_are(engine: Any) -> None:
-    world = World(5, 3, engine)
+@pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_a_group_is_balanced_over_its_members_wherever_they_are(hot_path: Any) -> None:
+    world = World(5, 3, hot_path)
     world.start()
     ears = [world.hosts[name].subscribe("a.>", "g") for name in ("n0", "n0", "n1", "n2")]
     world.run(1.0)
@@ -102,10 +102,10 @@ def test_a_group_is_balanced_over_its_members_wherever_they_are(engine: Any) -> 
     assert all(abs(count - 1000) <= 50 for count in heard)  # within 5 %
 
 
-@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
-def test_one_copy_to_each_node_that_has_somebody(engine: Any) -> None:
+@pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_one_copy_to_each_node_that_has_somebody(hot_path: Any) -> None:
     """C3, by the links' own counters: many consumers and two groups on one node are one copy; no copy goes elsewhere."""
-    world = World(6, 3, engine)
+    world = World(6, 3, hot_path)
     world.start()
     there = world.hosts["n1"]
     ears = [there.subscribe(*what) for what in (("a.x", ""), ("a.*", ""), (">", ""), ("a.x", "g"), ("*.x", "h"))]
@@ -122,10 +122,10 @@ def test_one_copy_to_each_node_that_has_somebody(engine: Any) -> None:
     assert [peer["forwarded"] for peer in there.cluster.report()["peers"]] == [0, 0]  # one hop
 
 
-@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
-def test_a_group_turns_away_from_members_that_are_nearly_full(engine: Any) -> None:
+@pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_a_group_turns_away_from_members_that_are_nearly_full(hot_path: Any) -> None:
     """G3: the other node says so before anything is lost, and the choice falls on others until it has room again."""
-    world = World(12, 3, engine)
+    world = World(12, 3, hot_path)
     world.start()
     slow, quick = (world.hosts[name].subscribe("a.>", "g") for name in ("n1", "n2"))
     world.run(1.0)
@@ -145,13 +145,13 @@ def test_a_group_turns_away_from_members_that_are_nearly_full(engine: Any) -> No
     assert 450 < len(slow.heard) < 600
 
 
-@pytest.mark.parametrize("engine", [PLAIN, compiled()], ids=["plain", "compiled"])
+@pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
 def test_a_link_that_is_full_loses_what_is_oldest_counts_it_and_recovers(
-    engine: Any, monkeypatch: pytest.MonkeyPatch
+    hot_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a second nothing gets through to one node. It is forgiven, others lose nothing, and a group goes elsewhere."""
     monkeypatch.setattr(hosts, "WINDOW", 2_000)
-    world = World(14, 3, engine, link_limit=5_000)
+    world = World(14, 3, hot_path, link_limit=5_000)
     world.start()
     sender, stuck, well = (world.hosts[name] for name in ("n0", "n1", "n2"))
     ears = [host.subscribe(*what) for host in (stuck, well) for what in (("a.x", ""), ("a.*", "g"))]
@@ -164,7 +164,7 @@ def test_a_link_that_is_full_loses_what_is_oldest_counts_it_and_recovers(
     assert late.confirmed is None  # C2: the node that is stuck is live, and does not know
     world.run(2.0)
     assert late.confirmed is not None
-    assert [host.cluster.lost for host in world.running] == [0, 0, 0]
+    assert [host.cluster.evicted for host in world.running] == [0, 0, 0]
     (to_stuck, to_well) = (sender.cluster.peers[host.called].traffic() for host in (stuck, well))
     assert (to_well["forwarded"], to_well["outbox full"]) == (1000, 0)
     at_stuck, member_at_stuck, at_well, member_at_well = (len(ear.heard) for ear in ears)
@@ -182,7 +182,7 @@ def test_a_pause_of_a_second_evicts_nobody() -> None:
     for name in ("n0", "n1", "n2") * 3:
         faults.pause(world, world.hosts[name], 1.0)
         world.run(2.0)
-    assert [host.cluster.lost for host in world.running] == [0, 0, 0]
+    assert [host.cluster.evicted for host in world.running] == [0, 0, 0]
 
 
 def test_very_much_that_a_node_said_before_it_was_gone_is_told_again_in_time() -> None:
@@ -207,7 +207,7 @@ def test_very_much_that_a_node_said_before_it_was_gone_is_told_again_in_time() -
         most = max(most, hears.cluster.peers["n1"].outbox.size)
     assert deaf.described() == said
     assert MIB // 2 < most < SAID_AHEAD + SLICE_BYTES + 64 * 1024
-    assert hears.cluster.lost == 1
+    assert hears.cluster.evicted == 1
 
 
 def test_a_node_that_leaves_takes_nothing_with_it() -> None:
@@ -276,7 +276,7 @@ def confirmed_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def a_last_leave_overtakes_a_first_join(patch: pytest.MonkeyPatch) -> None:
     """Of changes that follow each other closely, the former is told after the latter."""
-    real: Callable[..., None] = Cluster._watch
+    real: Callable[..., None] = Cluster._consumer_changed
     kept: dict[Cluster, tuple[Any, ...]] = {}
 
     def watch(self: Cluster, exchange: Exchange, consumer: Any, by: int) -> None:
@@ -287,7 +287,7 @@ def a_last_leave_overtakes_a_first_join(patch: pytest.MonkeyPatch) -> None:
         if self in kept:
             real(self, *kept.pop(self))
 
-    patch.setattr(Cluster, "_watch", watch)
+    patch.setattr(Cluster, "_consumer_changed", watch)
 
 
 def a_forwarded_message_is_forwarded_again(patch: pytest.MonkeyPatch) -> None:
@@ -332,7 +332,7 @@ def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
     kinds: Counter[str] = Counter()
     for seed in range(SEEDS_FOR_A_BUG):
-        kinds.update(fault.split()[0] for fault in played(seed, engine=PLAIN).faults())
+        kinds.update(fault.split()[0] for fault in played(seed, hot_path=PLAIN).faults())
         if BUGS[bug] in kinds:
             return
     pytest.fail(f"not found in {SEEDS_FOR_A_BUG} seeds; only {kinds}")

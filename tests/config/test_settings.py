@@ -16,7 +16,7 @@ from fumarole.config.mistakes import Report
 from fumarole.config.schema import ROOT, fields_of, read
 from fumarole.config.settings import FIELD_KINDS, Settings, StandardDoors, UserSettings, only
 from fumarole.config.values import Address, Secret
-from fumarole.core.limits import Limits
+from fumarole.core.limits import MIB, Limits
 from fumarole.exchange.namespaces import NamespaceRules
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -122,8 +122,9 @@ def test_the_example_has_every_setting() -> None:
     written: set[str] = set()
     table = ""
     for line in uncommented(EXAMPLE.read_text()).splitlines():
-        if header := re.match(r"\[\[?(\w+)(\.\w+)?\]\]?", line):
-            table = header[1] + (".NAME" if header[2] else "[]" if line.startswith("[[") else "") + "."
+        if header := re.match(r"\[\[?([\w.]+)\]\]?", line):
+            table = re.sub(r"^namespaces\.\w+", "namespaces.NAME", header[1]).replace("users.", "users[].")
+            table += "[]." if line.startswith("[[") else "."
         elif key := re.match(r"(\w+) = (?:\{ (\w+) = .*, (\w+) = .*\})?", line):
             written |= {f"{table}{key[1]}.{inner}" for inner in key.groups()[1:] if inner} or {table + key[1]}
     assert written == NAMES
@@ -132,7 +133,9 @@ def test_the_example_has_every_setting() -> None:
 def test_what_the_example_has_commented_out_is_right(everything_set: Settings) -> None:
     assert everything_set.tls is not None
     assert everything_set.tls.client_certificates == "required"
-    assert everything_set.namespaces == {"volcanoes": NamespaceRules(outbox=1048576, producer_ttl=86400.0)}
+    volcanoes = everything_set.namespaces["volcanoes"]
+    assert volcanoes == NamespaceRules(outbox=1048576, producer_ttl=86400.0, quota=volcanoes.quota)
+    assert volcanoes.quota.retained_bytes == 64 * MIB
     assert everything_set.bridges[0].topics == ("test.#",)
     assert everything_set.users is not None
     assert everything_set.users[0].publish.deny == ("volcanoes.usa.internal.>",)

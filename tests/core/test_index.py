@@ -88,7 +88,7 @@ def test_add_at_random_remove_at_random_nothing_is_left(index: plain.Index) -> N
 
 
 def test_who_keeps_an_answer_can_tell_whether_it_is_right(index: plain.Index) -> None:
-    """Other nodes are found only after an `add` that says so; those found say when their values changed."""
+    """Other levels are found only after an `add` that says so; those found say when their values changed."""
     assert index.add(parse_pattern("a.>"), 1)
     (node,) = index.match(["a", "b"])
     version = index.version

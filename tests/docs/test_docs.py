@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fumarole.core.topic import matches, parse_pattern, split
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from fumarole.sessions import nats_forms, services
 from tests.conformance.tables import RECEIVED, RECEIVERS
 from tests.desk import Client, Desk
@@ -44,8 +44,8 @@ DIALOGUES = re.findall(r"```dialogue\n(.*?)```", (DOCS / "reference" / "nats.md"
 
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda text: text.splitlines()[1])
-def test_dialogues(engine: Engine, dialogue: str) -> None:
-    client = Client(Desk(engine))
+def test_dialogues(hot_path: HotPath, dialogue: str) -> None:
+    client = Client(Desk(hot_path))
     client.hears()
     turns = re.findall(r"((?:^C.*\n)+)((?:^S.*\n)*)", dialogue, re.MULTILINE)
     assert turns

@@ -7,9 +7,9 @@ from typing import Any
 
 from fumarole.doors.pump import Pump
 from fumarole.doors.stream import client_policies
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 from tests.desk import Desk
 
 
@@ -94,17 +94,17 @@ class FakeDoor:
     """One pump, with a real session behind it."""
 
     def __init__(
-        self, engine: Engine, room: int = 1 << 30, half_close: bool = True, authentication: bool = False
+        self, hot_path: HotPath, room: int = 1 << 30, half_close: bool = True, authentication: bool = False
     ) -> None:
-        self.desk = Desk(engine, authentication=authentication)
+        self.desk = Desk(hot_path, authentication=authentication)
         self.disconnections = 0
         self.authentications = 0
         self.pump = Pump(self, client_policies(self.desk.node))
         self.transport = FakeTransport(self.pump, room, half_close)
 
     def connect(self, reader: Any = None) -> NatsSession:
-        session = NatsSession(self.desk.node, Peer("127.0.0.1", 4222, "127.0.0.1"), self.desk.now, self.pump)
-        make = self.desk.engine.nats_reader
+        session = NatsSession(self.desk.node, RemoteAddress("127.0.0.1", 4222, "127.0.0.1"), self.desk.now, self.pump)
+        make = self.desk.hot_path.nats_reader
         self.pump._transport = self.transport
         self.pump.begin(session, reader or (session if make is None else make(session)))
         return session

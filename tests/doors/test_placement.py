@@ -9,30 +9,30 @@ from copy import copy
 
 import pytest
 
-from fumarole.doors.placement import BUSY, TOGETHER, Placement, Standing, choose
+from fumarole.doors.placement import BUSY, TOGETHER, Placement, ProcessLoad, choose
 
 NOW = 100.0
 
 
-def standing(connections: int, busyness: float = 0.0, age: float = 0.1) -> Standing:
-    return Standing(connections, busyness, NOW - age)
+def load(connections: int, busyness: float = 0.0, age: float = 0.1) -> ProcessLoad:
+    return ProcessLoad(connections, busyness, NOW - age)
 
 
 @pytest.mark.parametrize(
-    ("standings", "own", "chosen"),
+    ("loads", "own", "chosen"),
     [
-        pytest.param([standing(0), standing(0)], 1, 0, id="the first goes to the first"),
-        pytest.param([standing(TOGETHER - 1), standing(0)], 1, 0, id="few stay together"),
-        pytest.param([standing(TOGETHER), standing(0)], 0, 1, id="then it is the others' turn"),
-        pytest.param([standing(40), standing(39), standing(41)], 2, 1, id="the fewest"),
-        pytest.param([standing(40), standing(40)], 1, 1, id="as many: it stays"),
-        pytest.param([standing(3, BUSY), standing(2)], 0, 1, id="the first is busy"),
-        pytest.param([standing(3, age=9.0), standing(50)], 1, 1, id="the first is gone"),
-        pytest.param([standing(50, age=9.0), standing(60, age=9.0)], 1, 1, id="all but this one are gone"),
+        pytest.param([load(0), load(0)], 1, 0, id="the first goes to the first"),
+        pytest.param([load(TOGETHER - 1), load(0)], 1, 0, id="few stay together"),
+        pytest.param([load(TOGETHER), load(0)], 0, 1, id="then it is the others' turn"),
+        pytest.param([load(40), load(39), load(41)], 2, 1, id="the fewest"),
+        pytest.param([load(40), load(40)], 1, 1, id="as many: it stays"),
+        pytest.param([load(3, BUSY), load(2)], 0, 1, id="the first is busy"),
+        pytest.param([load(3, age=9.0), load(50)], 1, 1, id="the first is gone"),
+        pytest.param([load(50, age=9.0), load(60, age=9.0)], 1, 1, id="all but this one are gone"),
     ],
 )
-def test_the_choice(standings: list[Standing], own: int, chosen: int) -> None:
-    assert choose(standings, own, NOW) == chosen
+def test_the_choice(loads: list[ProcessLoad], own: int, chosen: int) -> None:
+    assert choose(loads, own, NOW) == chosen
 
 
 async def test_a_connection_is_handed_to_another_process() -> None:

@@ -11,7 +11,7 @@ from fumarole.doors.nats import NatsDoor
 from fumarole.doors.pump import Pump
 from fumarole.doors.stream import WRITE_CHUNK
 from fumarole.exchange.permissions import User
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from tests.desk import Desk
 from tests.doors.fakes import FakeDoor, FakeReader, FakeTransport
 
@@ -19,8 +19,8 @@ CONNECT = b'CONNECT {"verbose":false}\r\n'
 FLOOD = b"SUB a 1\r\nSUB a 2\r\nSUB a 3\r\n" + b"PUB a 1000\r\n%b\r\n" % bytes(1000) * 50
 
 
-async def test_bytes_in_and_bytes_out(engine: Engine) -> None:
-    door = FakeDoor(engine)
+async def test_bytes_in_and_bytes_out(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
     door.connect()
     door.say(CONNECT + b"SUB a 1\r\nPUB a 2\r\nhi\r\nPI")
     assert door.heard() == b"MSG a 1 2\r\nhi\r\n"
@@ -28,9 +28,9 @@ async def test_bytes_in_and_bytes_out(engine: Engine) -> None:
     assert door.heard() == b"PONG\r\n"
 
 
-async def test_what_the_peer_does_not_take_waits_in_the_outbox(engine: Engine) -> None:
+async def test_what_the_peer_does_not_take_waits_in_the_outbox(hot_path: HotPath) -> None:
     """And not in the transport, which has no bound."""
-    door = FakeDoor(engine, room=2000)
+    door = FakeDoor(hot_path, room=2000)
     session = door.connect()
     door.say(CONNECT + FLOOD)
     assert session.outbox.size > 0
@@ -40,8 +40,8 @@ async def test_what_the_peer_does_not_take_waits_in_the_outbox(engine: Engine) -
     assert door.heard().count(b"MSG a ") == 150
 
 
-async def test_a_refused_client_hears_why_and_then_nothing(engine: Engine) -> None:
-    door = FakeDoor(engine)
+async def test_a_refused_client_hears_why_and_then_nothing(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
     door.connect()
     door.say(CONNECT + b"FOO\r\nPING\r\n")
     assert door.heard() == b"-ERR 'Unknown Protocol Operation'\r\n"
@@ -50,8 +50,8 @@ async def test_a_refused_client_hears_why_and_then_nothing(engine: Engine) -> No
     assert door.heard() == b""
 
 
-async def test_the_last_words_come_behind_all_others(engine: Engine) -> None:
-    door = FakeDoor(engine, room=2000)
+async def test_the_last_words_come_behind_all_others(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path, room=2000)
     door.connect()
     door.say(CONNECT + FLOOD + b"FOO\r\n")
     assert not door.transport.ended
@@ -60,8 +60,8 @@ async def test_the_last_words_come_behind_all_others(engine: Engine) -> None:
     assert door.transport.ended
 
 
-async def test_who_does_not_take_them_is_cut_off(engine: Engine) -> None:
-    door = FakeDoor(engine, room=2000)
+async def test_who_does_not_take_them_is_cut_off(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path, room=2000)
     session = door.connect()
     door.say(CONNECT + FLOOD + b"FOO\r\n")
     assert session.close_expected()
@@ -72,9 +72,9 @@ async def test_who_does_not_take_them_is_cut_off(engine: Engine) -> None:
     assert door.transport.aborted
 
 
-async def test_the_door_may_give_more_time(engine: Engine) -> None:
+async def test_the_door_may_give_more_time(hot_path: HotPath) -> None:
     """A broker that stops gives its own time to those who still have something to take."""
-    door = FakeDoor(engine, room=2000)
+    door = FakeDoor(hot_path, room=2000)
     session = door.connect()
     door.say(CONNECT + FLOOD)
     session.close()
@@ -85,8 +85,8 @@ async def test_the_door_may_give_more_time(engine: Engine) -> None:
     assert door.transport.aborted
 
 
-async def test_who_has_taken_all_has_a_moment_to_close_too(engine: Engine) -> None:
-    door = FakeDoor(engine)
+async def test_who_has_taken_all_has_a_moment_to_close_too(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
     door.connect()
     door.say(CONNECT + b"FOO\r\n")
     assert door.transport.ended
@@ -98,8 +98,8 @@ async def test_who_has_taken_all_has_a_moment_to_close_too(engine: Engine) -> No
     assert door.transport.aborted
 
 
-async def test_when_both_have_ended_it_is_closed(engine: Engine) -> None:
-    door = FakeDoor(engine)
+async def test_when_both_have_ended_it_is_closed(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
     door.connect()
     door.say(CONNECT + b"SUB a 1\r\nPUB a 0\r\n\r\n")
     assert door.pump.eof_received()
@@ -108,14 +108,14 @@ async def test_when_both_have_ended_it_is_closed(engine: Engine) -> None:
     assert not door.transport.aborted
 
 
-async def test_half_a_tls_connection_cannot_be(engine: Engine) -> None:
-    door = FakeDoor(engine, half_close=False)
+async def test_half_a_tls_connection_cannot_be(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path, half_close=False)
     door.connect()
     assert not door.pump.eof_received()
 
 
-async def test_a_lost_connection_is_lost_once(engine: Engine) -> None:
-    door = FakeDoor(engine, room=2000)
+async def test_a_lost_connection_is_lost_once(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path, room=2000)
     session = door.connect()
     door.say(CONNECT + FLOOD)
     door.pump.connection_lost(None)
@@ -125,9 +125,9 @@ async def test_a_lost_connection_is_lost_once(engine: Engine) -> None:
     assert door.desk.counters()["consumers"] == 0
 
 
-async def test_before_tls_nothing_leaves_and_nothing_is_listened_to(engine: Engine) -> None:
+async def test_before_tls_nothing_leaves_and_nothing_is_listened_to(hot_path: HotPath) -> None:
     """A client may send its greeting with the end of its handshake, before the door has the encrypted transport."""
-    door = FakeDoor(engine)
+    door = FakeDoor(hot_path)
     door.connect()
     door.heard()
     door.pump.upgrade()
@@ -139,8 +139,8 @@ async def test_before_tls_nothing_leaves_and_nothing_is_listened_to(engine: Engi
     assert (door.heard(), encrypted.taken) == (b"", b"PONG\r\n")
 
 
-async def test_nothing_is_read_while_a_claim_is_looked_at(engine: Engine) -> None:
-    door = FakeDoor(engine, authentication=True)
+async def test_nothing_is_read_while_a_claim_is_looked_at(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path, authentication=True)
     session = door.connect()
     door.heard()
     door.say(b'CONNECT {"user":"ada","pass":"x","verbose":false}\r\nPING\r\n')
@@ -151,9 +151,9 @@ async def test_nothing_is_read_while_a_claim_is_looked_at(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("before", [0, 3000])
-async def test_what_came_with_a_claim_is_work_for_many_turns(engine: Engine, before: int) -> None:
+async def test_what_came_with_a_claim_is_work_for_many_turns(hot_path: HotPath, before: int) -> None:
     """Who is let in gets no more time at once than others, and what it said is done in its order."""
-    door = FakeDoor(engine, authentication=True)
+    door = FakeDoor(hot_path, authentication=True)
     session = door.connect()
     door.heard()
     subscriptions = b"".join(b"SUB a %d\r\n" % sid for sid in range(1000))
@@ -175,9 +175,9 @@ async def test_what_came_with_a_claim_is_work_for_many_turns(engine: Engine, bef
     assert b"".join(heard) + door.heard() == expected + b"PONG\r\n"
 
 
-async def test_others_get_their_turn(engine: Engine) -> None:
+async def test_others_get_their_turn(hot_path: HotPath) -> None:
     """What a reader has put off is gone on with from the loop, and nothing more is read until then."""
-    door = FakeDoor(engine)
+    door = FakeDoor(hot_path)
     reader = FakeReader(turns=3)
     door.connect(reader)
     door.say(b"x")
@@ -189,7 +189,7 @@ async def test_others_get_their_turn(engine: Engine) -> None:
     assert reader.turns == 0
 
 
-async def test_a_connection_that_takes_long_gives_way(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_takes_long_gives_way(hot_path: HotPath, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
 
     def tick() -> float:
@@ -198,7 +198,7 @@ async def test_a_connection_that_takes_long_gives_way(engine: Engine, monkeypatc
 
     monkeypatch.setattr(pump_module, "monotonic", tick)
     monkeypatch.setattr(flushing, "monotonic", tick)
-    door = FakeDoor(engine)
+    door = FakeDoor(hot_path)
     door.connect(FakeReader(turns=0))
     before = len(door.pump.get_buffer(-1))
     door.say(b"x")
@@ -208,8 +208,8 @@ async def test_a_connection_that_takes_long_gives_way(engine: Engine, monkeypatc
     assert len(door.pump.get_buffer(-1)) < before
 
 
-async def test_what_was_put_off_comes_before_the_end(engine: Engine) -> None:
-    door = FakeDoor(engine)
+async def test_what_was_put_off_comes_before_the_end(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
     reader = FakeReader(turns=2)
     door.connect(reader)
     door.say(b"x")
@@ -218,9 +218,9 @@ async def test_what_was_put_off_comes_before_the_end(engine: Engine) -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_message_to_very_many_is_work_for_many_turns(engine: Engine) -> None:
+async def test_a_message_to_very_many_is_work_for_many_turns(hot_path: HotPath) -> None:
     """Both engines put off the rest of a buffer when there is much to do, and lose nothing of it, nor its order."""
-    door = FakeDoor(engine)
+    door = FakeDoor(hot_path)
     session = door.connect()
     consumers = [door.desk.connect() for _ in range(10)]
     for number, consumer in enumerate(consumers):
@@ -238,9 +238,9 @@ async def test_a_message_to_very_many_is_work_for_many_turns(engine: Engine) -> 
     assert not session.close_expected()
 
 
-async def test_a_connection_that_is_over_leaves_nothing_for_the_collector(engine: Engine) -> None:
+async def test_a_connection_that_is_over_leaves_nothing_for_the_collector(hot_path: HotPath) -> None:
     """With very many consumers about, a search for cycles would stop everything for seconds."""
-    door = NatsDoor(Desk(engine).node, engine.nats_reader)
+    door = NatsDoor(Desk(hot_path).node, hot_path.nats_reader)
     pumps: list[weakref.ref[Pump]] = []
     connected = door.connected
 

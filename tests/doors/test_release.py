@@ -1,15 +1,15 @@
 import asyncio
 
 from fumarole.doors.release import GONE, release
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from fumarole.sessions.stream import CONSUMERS_AT_ONCE
 from tests.desk import Desk
 
 CONSUMERS = 2 * CONSUMERS_AT_ONCE + 500
 
 
-async def test_very_many_consumers_end_in_slices(engine: Engine) -> None:
-    desk = Desk(engine)
+async def test_very_many_consumers_end_in_slices(hot_path: HotPath) -> None:
+    desk = Desk(hot_path)
     client = desk.connect()
     client.say("".join(f"SUB a {sid}\r\n" for sid in range(CONSUMERS)) + "PUB a 0\r\n\r\n")
     assert client.session.outbox.size > 0

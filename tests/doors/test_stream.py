@@ -19,7 +19,7 @@ from fumarole.doors.nats import NatsDoor
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.permissions import User
 from fumarole.exchange.producers import EXPIRE_AT_ONCE
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from tests.desk import Desk
 
 ADA = User("ada", "default")
@@ -58,9 +58,9 @@ def guard() -> Guard:
 
 
 @pytest.fixture
-async def door(engine: Engine, guard: Guard) -> AsyncIterator[NatsDoor]:
-    desk = Desk(engine, Limits(handshake=1.0), authentication=True)
-    opened = NatsDoor(desk.node, engine.nats_reader, logins=Logins(guard))
+async def door(hot_path: HotPath, guard: Guard) -> AsyncIterator[NatsDoor]:
+    desk = Desk(hot_path, Limits(handshake=1.0), authentication=True)
+    opened = NatsDoor(desk.node, hot_path.nats_reader, logins=Logins(guard))
     await opened.open("127.0.0.1", 0)
     yield opened
     await opened.drain(1.0)
@@ -144,19 +144,22 @@ async def test_a_check_that_fails_lets_nobody_in(door: NatsDoor, guard: Guard) -
     assert await login(door, '"auth_token":"right"') == VIOLATION
 
 
-async def test_without_a_check_nobody_gets_in(engine: Engine) -> None:
-    desk = Desk(engine, authentication=True)
-    door = NatsDoor(desk.node, engine.nats_reader)
+async def test_without_a_check_nobody_gets_in(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
+    door = NatsDoor(desk.node, hot_path.nats_reader)
     await door.open("127.0.0.1", 0)
     assert await login(door, '"user":"ada","pass":"right"') == VIOLATION
     await door.drain(1.0)
 
 
 @pytest.mark.parametrize(("idle", "seconds"), [(0.3, 1), (60.0, 60), (1e9, 32_767)], ids=["short", "usual", "for ever"])
-async def test_the_kernel_asks_for_signs_of_life(engine: Engine, idle: float, seconds: int) -> None:
+async def test_the_kernel_asks_for_signs_of_life(hot_path: HotPath, idle: float, seconds: int) -> None:
     """L2: a sensor that has lost its power does not keep its connection, whatever its protocol can ask."""
-    node = Desk(engine, Limits(idle=idle)).node
-    for door in (NatsDoor(node, engine.nats_reader), MsgPackDoor(node, engine.msgpack_reader, "default", None, None)):
+    node = Desk(hot_path, Limits(idle=idle)).node
+    for door in (
+        NatsDoor(node, hot_path.nats_reader),
+        MsgPackDoor(node, hot_path.msgpack_reader, "default", None, None),
+    ):
         await door.open("127.0.0.1", 0)
         _, writer = await asyncio.open_connection(*door.address)
         while not door._pumps:  # noqa: ASYNC110 - the door tells nobody
@@ -170,10 +173,10 @@ async def test_the_kernel_asks_for_signs_of_life(engine: Engine, idle: float, se
         await door.drain(1.0)
 
 
-async def test_a_system_without_some_of_the_options(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_system_without_some_of_the_options(hot_path: HotPath, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"):
         monkeypatch.delattr(socket, name)
-    door = NatsDoor(Desk(engine).node, engine.nats_reader)
+    door = NatsDoor(Desk(hot_path).node, hot_path.nats_reader)
     await door.open("127.0.0.1", 0)
     assert door._server is not None
     (listening,) = door._server.sockets
@@ -181,15 +184,15 @@ async def test_a_system_without_some_of_the_options(engine: Engine, monkeypatch:
     await door.drain(1.0)
 
 
-async def test_who_falls_silent_together_holds_nobody_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_falls_silent_together_holds_nobody_up(hot_path: HotPath, monkeypatch: pytest.MonkeyPatch) -> None:
     """Very many producers are forgotten soon, but not in one go (M7)."""
     monkeypatch.setattr(stream, "TICK", 0.1)
-    desk = Desk(engine, rules={"default": NamespaceRules(producer_ttl=1.0)})
-    producers = desk.node.namespaces.restore("default").producers
+    desk = Desk(hot_path, rules={"default": NamespaceRules(producer_ttl=1.0)})
+    producers = desk.node.namespaces.open("default").producers
     long_ago = asyncio.get_running_loop().time() - 10
     for number in range(5 * EXPIRE_AT_ONCE):
         producers.describe(f"{number:08x}-0000-4000-8000-000000000000", {}, long_ago)
-    door = NatsDoor(desk.node, engine.nats_reader)
+    door = NatsDoor(desk.node, hot_path.nats_reader)
     await door.open("127.0.0.1", 0)
     known = [len(producers)]
     async with asyncio.timeout(10):

@@ -98,7 +98,7 @@ def test_request_reply(broker: BrokerProcess) -> None:
     assert run(broker, "request_reply.py").splitlines() == [
         "True",
         "['atka has power', 'etna has power']",
-        "nobody answers requests to 'stations.nowhere'; start a responder, or check the topic",
+        "no responder for requests to 'stations.nowhere'; start one, or check the topic",
     ]
 
 

@@ -5,15 +5,15 @@ import pytest
 from fumarole.core.errors import PatternError, TopicError
 from fumarole.exchange import Collector, Exchange, collector
 from fumarole.exchange.collector import Delivery
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 
 
 def test_an_exchange_in_four_lines() -> None:
     assert doctest.testmod(collector) == (0, 8)
 
 
-def test_what_was_published_is_delivered(engine: Engine) -> None:
-    exchange = Exchange("lab", parts=engine.parts)
+def test_what_was_published_is_delivered(hot_path: HotPath) -> None:
+    exchange = Exchange("lab", parts=hot_path.parts)
     every, some = Collector(exchange, ">"), Collector(exchange, "a.*")
     assert exchange.publish_to("a.b", b"1", "reply.here", b"NATS/1.0\r\n\r\n") == 2
     assert exchange.publish_to("", b"2") == 1
@@ -26,8 +26,8 @@ def test_what_was_published_is_delivered(engine: Engine) -> None:
     assert len(some.messages) == 1
 
 
-def test_a_collector_may_publish_to_itself(engine: Engine) -> None:
-    exchange = Exchange("lab", parts=engine.parts)
+def test_a_collector_may_publish_to_itself(hot_path: HotPath) -> None:
+    exchange = Exchange("lab", parts=hot_path.parts)
     assert Collector(exchange, "a").has_room(1 << 40)
     assert exchange.publish_to("a") == 1
 

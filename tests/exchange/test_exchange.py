@@ -11,7 +11,7 @@ from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.permissions import Permissions
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from tests.conformance.tables import RECEIVED, RECEIVERS
 from tests.core.strategies import patterns, topics
 from tests.exchange.fakes import Listener
@@ -31,8 +31,8 @@ def publish(exchange: Exchange, topic: str, origin: Listener | None = None) -> i
 
 
 @pytest.fixture
-def exchange(engine: Engine) -> Exchange:
-    return Exchange("default", parts=engine.parts)
+def exchange(hot_path: HotPath) -> Exchange:
+    return Exchange("default", parts=hot_path.parts)
 
 
 @pytest.mark.parametrize(("topic", "expected"), RECEIVED.items())
@@ -266,9 +266,9 @@ actions = st.lists(
 @given(actions)
 def test_plans_never_outlive_a_change(name: str, steps: list[tuple[str, object, object]]) -> None:
     """Whatever came and went since a plan was made, it reaches exactly those whose pattern matches now."""
-    engine = PLAIN if name == "plain" else compiled()
-    assert engine is not None
-    exchange = Exchange("default", parts=engine.parts)
+    hot_path = PLAIN if name == "plain" else compiled()
+    assert hot_path is not None
+    exchange = Exchange("default", parts=hot_path.parts)
     consumers: list[tuple[Consumer, Listener]] = []
     for number, (action, what, group) in enumerate(steps):
         if action == "subscribe":
@@ -315,8 +315,8 @@ def test_plans_of_topics_with_empty_words_never_outlive_a_change(exchange: Excha
         assert reached() == []
 
 
-def test_unique_topics_do_not_pile_up(engine: Engine) -> None:
-    exchange = Exchange("default", parts=engine.parts)
+def test_unique_topics_do_not_pile_up(hot_path: HotPath) -> None:
+    exchange = Exchange("default", parts=hot_path.parts)
     subscribe(exchange, Listener(), "a.>")
     plans = exchange.plans()
     for number in range(300_000):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fumarole.core.publication import Publication
 from fumarole.core.query.holds import could_hold, holds
-from fumarole.core.query.index import Standing
+from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Field, Metadata, Query, show
@@ -20,7 +20,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.filters import FEW, PLANS_KEPT, Filters
 from fumarole.exchange.plans import Plan
 from fumarole.exchange.readings import Reading, reading_topic
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from tests.core.query import messages
 from tests.core.query.strategies import joined, metadata
 from tests.core.query.test_message import numbers
@@ -31,14 +31,14 @@ A, B, C = (f"0000000{n}-0000-4000-8000-000000000000" for n in range(3))
 
 
 @pytest.fixture
-def exchange(engine: Engine) -> Exchange:
-    return Exchange("default", parts=engine.parts)
+def exchange(hot_path: HotPath) -> Exchange:
+    return Exchange("default", parts=hot_path.parts)
 
 
 def read(exchange: Exchange, identity: str, payload: bytes = b"1", topic: str = "", **news: Any) -> int:
     reading = Reading(identity, news, payload.decode())
     publication = Publication(topic or reading_topic(identity), payload, reading=reading)
-    return exchange.read(publication, exchange.plans(), 0.0)
+    return exchange.publish_reading(publication, exchange.plans(), 0.0)
 
 
 def heard(watcher: Watcher) -> list[str]:
@@ -214,7 +214,7 @@ def test_many_filters(exchange: Exchange, many: int) -> None:
 def test_by_value_is_the_same(texts: list[Query], said: list[float]) -> None:
     """Whichever piece a value falls in, and whether its plan was made for another value of that piece."""
     exchange = Exchange("default")
-    consumers: dict[Standing, list[Consumer]] = {}
+    consumers: dict[StandingQuery, list[Consumer]] = {}
     for query in texts:
         consumer = watch(exchange, show(query))[1]
         assert consumer.standing is not None
@@ -245,8 +245,8 @@ step = st.tuples(st.sampled_from([A, B]), st.sampled_from(messages.PAYLOADS), st
 standing = st.tuples(messages.queries, st.sampled_from(PATTERNS), st.sampled_from(["", "", "g"]))
 
 
-def play(engine: Engine, standings: list[tuple[Query, str, str]], steps: list[Any]) -> None:
-    exchange = Exchange("default", parts=engine.parts)
+def play(hot_path: HotPath, standings: list[tuple[Query, str, str]], steps: list[Any]) -> None:
+    exchange = Exchange("default", parts=hot_path.parts)
     known: dict[str, Metadata] = {}
     watchers: list[tuple[Watcher, Consumer]] = []
     asked: list[tuple[Query, str, str]] = []

@@ -47,7 +47,7 @@ def test_a_namespace_with_producers_stays() -> None:
     exchange.producers.forget(PRODUCER)
     namespaces.leave(exchange)
     # It is still to be forgotten on disk.
-    assert namespaces.restore("lab") is exchange
+    assert namespaces.open("lab") is exchange
     exchange.producers.unsaved.clear()
     namespaces.release(exchange)
     assert {exchange.name for exchange in namespaces} == {"default"}
@@ -73,7 +73,7 @@ def test_one_that_has_ended_takes_nothing_with_it() -> None:
     ended = namespaces.join("lab")
     namespaces.leave(ended)
     namespaces.release(ended)
-    begun = namespaces.restore("lab")
+    begun = namespaces.open("lab")
     namespaces.release(ended)
     assert namespaces.get("lab") is begun is not ended
 

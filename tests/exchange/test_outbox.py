@@ -4,27 +4,27 @@ import pytest
 
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.outbox import Outbox, Overflow
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from tests.exchange.fakes import Listener
 
 
 class Box:
     """An outbox with its consumers and counters."""
 
-    def __init__(self, engine: Engine, limit: int, overflow: Overflow = Overflow.DROP_OLDEST) -> None:
+    def __init__(self, hot_path: HotPath, limit: int, overflow: Overflow = Overflow.DROP_OLDEST) -> None:
         self.ready: list[object] = []
-        self.counters = engine.parts.counters()
-        self.outbox: Outbox = engine.parts.outbox(limit, overflow, self.counters, self.ready, self)
+        self.counters = hot_path.parts.counters()
+        self.outbox: Outbox = hot_path.parts.outbox(limit, overflow, self.counters, self.ready, self)
         self.consumers: list[Consumer] = [
-            engine.parts.consumer(Listener(), ">", "", b"%d" % number) for number in range(3)
+            hot_path.parts.consumer(Listener(), ">", "", b"%d" % number) for number in range(3)
         ]
 
     def push(self, frame: bytes, consumer: int | None = 0) -> None:
         self.outbox.push(frame, None if consumer is None else self.consumers[consumer])
 
 
-def test_first_in_first_out(engine: Engine) -> None:
-    box = Box(engine, 100)
+def test_first_in_first_out(hot_path: HotPath) -> None:
+    box = Box(hot_path, 100)
     box.push(b"one")
     box.push(b"two", None)
     assert box.ready == [box]
@@ -36,8 +36,8 @@ def test_first_in_first_out(engine: Engine) -> None:
     assert box.ready == [box, box]
 
 
-def test_take_gives_whole_frames_and_at_least_one(engine: Engine) -> None:
-    box = Box(engine, 100)
+def test_take_gives_whole_frames_and_at_least_one(hot_path: HotPath) -> None:
+    box = Box(hot_path, 100)
     for frame in (b"aaaa", b"bb", b"cccc"):
         box.push(frame)
     assert box.outbox.take(1) == b"aaaa"
@@ -45,9 +45,9 @@ def test_take_gives_whole_frames_and_at_least_one(engine: Engine) -> None:
     assert box.outbox.take(5) == b"cccc"
 
 
-def test_drop_oldest(engine: Engine) -> None:
+def test_drop_oldest(hot_path: HotPath) -> None:
     """D6: whole messages, the oldest first, counted where they are missed."""
-    box = Box(engine, 10)
+    box = Box(hot_path, 10)
     box.push(b"1111", 0)
     box.push(b"2222", 1)
     box.push(b"3333", 2)
@@ -56,8 +56,8 @@ def test_drop_oldest(engine: Engine) -> None:
     assert box.counters.overflowed == 1
 
 
-def test_drop_newest(engine: Engine) -> None:
-    box = Box(engine, 10, Overflow.DROP_NEWEST)
+def test_drop_newest(hot_path: HotPath) -> None:
+    box = Box(hot_path, 10, Overflow.DROP_NEWEST)
     box.push(b"1111", 0)
     box.push(b"2222", 1)
     box.push(b"3333", 2)
@@ -65,8 +65,8 @@ def test_drop_newest(engine: Engine) -> None:
     assert [consumer.dropped for consumer in box.consumers] == [0, 0, 1]
 
 
-def test_disconnect(engine: Engine) -> None:
-    box = Box(engine, 10, Overflow.DISCONNECT)
+def test_disconnect(hot_path: HotPath) -> None:
+    box = Box(hot_path, 10, Overflow.DISCONNECT)
     box.push(b"1111", 0)
     assert not box.outbox.overflowed
     box.push(b"22222222", 1)
@@ -75,8 +75,8 @@ def test_disconnect(engine: Engine) -> None:
     assert box.ready == [box, box], "its owner is told, even if it is stuck"
 
 
-def test_control_frames_are_never_dropped(engine: Engine) -> None:
-    box = Box(engine, 10)
+def test_control_frames_are_never_dropped(hot_path: HotPath) -> None:
+    box = Box(hot_path, 10)
     box.push(b"PONG", None)
     box.push(b"1111", 0)
     box.push(b"2222", 0)
@@ -85,8 +85,8 @@ def test_control_frames_are_never_dropped(engine: Engine) -> None:
     assert box.consumers[0].dropped == 2
 
 
-def test_who_reads_no_control_frames_either_is_cut_off(engine: Engine) -> None:
-    box = Box(engine, 10)
+def test_who_reads_no_control_frames_either_is_cut_off(hot_path: HotPath) -> None:
+    box = Box(hot_path, 10)
     for _ in range(5):
         box.push(b"PONG", None)
     assert not box.outbox.overflowed
@@ -94,16 +94,16 @@ def test_who_reads_no_control_frames_either_is_cut_off(engine: Engine) -> None:
     assert box.outbox.overflowed
 
 
-def test_a_frame_larger_than_the_outbox_is_dropped_alone(engine: Engine) -> None:
-    box = Box(engine, 10)
+def test_a_frame_larger_than_the_outbox_is_dropped_alone(hot_path: HotPath) -> None:
+    box = Box(hot_path, 10)
     box.push(b"1111", 0)
     box.push(b"x" * 11, 1)
     assert box.outbox.take() == b"1111"
     assert [consumer.dropped for consumer in box.consumers] == [0, 1, 0]
 
 
-def test_how_many_messages_wait(engine: Engine) -> None:
-    box = Box(engine, 1 << 20)
+def test_how_many_messages_wait(hot_path: HotPath) -> None:
+    box = Box(hot_path, 1 << 20)
     for number in range(1000):
         box.push(b"x" * 100, number % 3)
         box.push(b"control", None)

@@ -17,7 +17,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.producers import LOOKED_AT_ONCE, Producers
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from tests.exchange.fakes import Listener
 from tests.random_examples import examples
 
@@ -64,12 +64,14 @@ def watch(exchange: Exchange, where: str, pattern: str = ">", group: str = "") -
 
 def read(exchange: Exchange, identity: str, value: float = 1.0, topic: str = "", **metadata: Any) -> int:
     reading = Reading(identity, metadata, value)
-    return exchange.read(Publication(topic or reading_topic(identity), b"", reading=reading), exchange.plans(), 0.0)
+    return exchange.publish_reading(
+        Publication(topic or reading_topic(identity), b"", reading=reading), exchange.plans(), 0.0
+    )
 
 
 @pytest.fixture
-def exchange(engine: Engine) -> Exchange:
-    return Exchange("default", parts=engine.parts)
+def exchange(hot_path: HotPath) -> Exchange:
+    return Exchange("default", parts=hot_path.parts)
 
 
 def test_the_order_of_one_reading(exchange: Exchange) -> None:
@@ -167,7 +169,7 @@ def test_a_farewell_takes_back_what_was_said(exchange: Exchange) -> None:
     assert producer == ("Producer", A)
     assert (metadata[0], json.loads(metadata[1])) == ("Metadata", {"Kind": None, "Ünit": None})
     read(exchange, B, Kind="t")
-    assert exchange.producers.lose(B), "another node has said it"
+    assert exchange.producers.forget_here(B), "another node has said it"
     assert len(history.kept) == 1
 
 
@@ -256,7 +258,7 @@ def test_equivalent_queries_share(exchange: Exchange) -> None:
     for consumer in (first, second, third):
         exchange.unsubscribe(consumer)
     assert exchange.producers._members == {}
-    assert exchange.producers._watches == {}
+    assert exchange.producers._subscribed == {}
     assert not exchange.producers.get(A).standings  # type: ignore[union-attr]
 
 

@@ -14,7 +14,7 @@ from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from tests.desk import Client, Desk
 from tests.random_examples import examples
 
@@ -104,9 +104,9 @@ def pieces(data: bytes, cuts: int) -> list[bytes]:
     return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
 
 
-def play(engine: Engine, rule: NamespaceRules, steps: list[tuple[int, bytes, int]]) -> list[object]:
+def play(hot_path: HotPath, rule: NamespaceRules, steps: list[tuple[int, bytes, int]]) -> list[object]:
     """Everything that can be seen from outside."""
-    desk = Desk(engine, LIMITS, {"default": rule})
+    desk = Desk(hot_path, LIMITS, {"default": rule})
     clients = [desk.connect(headers=number != 1, no_responders=number == 2) for number in range(CLIENTS - 1)]
     clients.append(Client(desk))
     seen: list[object] = []
@@ -169,20 +169,20 @@ def test_a_buffer_is_the_same_as_its_operations(
     operations = [
         f"PUB {name} {len(load)}\r\n".encode() + load + b"\r\n" for name, times, load in said for _ in range(times)
     ]
-    for engine in (PLAIN, compiled()):
-        assert engine is not None
-        whole = play(engine, rule, [*subscriptions, (0, b"".join(operations), 0)])
-        assert whole == play(engine, rule, [*subscriptions, *((0, operation, 0) for operation in operations)])
+    for hot_path in (PLAIN, compiled()):
+        assert hot_path is not None
+        whole = play(hot_path, rule, [*subscriptions, (0, b"".join(operations), 0)])
+        assert whole == play(hot_path, rule, [*subscriptions, *((0, operation, 0) for operation in operations)])
 
 
 def test_the_comparison_would_notice() -> None:
     """A comparison of two silences proves nothing: the usual operations do reach several clients here."""
     steps = [(0, b"SUB a.> 1\r\n", 0), (1, b"SUB a.* g 1\r\n", 0), (2, b"PUB a.b 2\r\nhi\r\n", 0)]
-    for engine in (PLAIN, compiled()):
-        assert engine is not None
-        assert play(engine, NamespaceRules(), steps)[-4] == [
+    for hot_path in (PLAIN, compiled()):
+        assert hot_path is not None
+        assert play(hot_path, NamespaceRules(), steps)[-4] == [
             b"MSG a.b 1 2\r\nhi\r\n",
             b"MSG a.b 1 2\r\nhi\r\n",
             b"",
-            play(engine, NamespaceRules(), [])[-4][3],  # type: ignore[index]
+            play(hot_path, NamespaceRules(), [])[-4][3],  # type: ignore[index]
         ]

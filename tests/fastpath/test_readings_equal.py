@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from tests.desk import Desk, MsgPackClient
 from tests.fastpath.test_equal import pieces
 from tests.random_examples import examples
@@ -82,9 +82,9 @@ step = st.tuples(
 rules = st.builds(NamespaceRules, overflow=st.sampled_from(Overflow), outbox=st.sampled_from([200, 400, 1000, 1 << 20]))
 
 
-def play(engine: Engine, rule: NamespaceRules, steps: list[tuple[int, bytes, int]]) -> list[object]:
+def play(hot_path: HotPath, rule: NamespaceRules, steps: list[tuple[int, bytes, int]]) -> list[object]:
     """Everything that can be seen from outside."""
-    desk = Desk(engine, Limits(), {"default": rule})
+    desk = Desk(hot_path, Limits(), {"default": rule})
     nats = desk.connect(headers=True)
     nats.say(b"SUB readings.> 1\r\nSUB readings.* g 2\r\n")
     subscribers = [MsgPackClient(desk).say(query) for query in QUERIES]
@@ -129,9 +129,9 @@ def test_the_same_bytes_out(rule: NamespaceRules, steps: list[tuple[int, bytes, 
 
 def test_the_comparison_would_notice() -> None:
     """Readings do reach subscribers here, of both kinds, and through the compiled loop."""
-    for engine in (PLAIN, compiled()):
-        assert engine is not None
-        seen = play(engine, NamespaceRules(), [(0, FIRST, 0), (0, USUAL * 2, 0)])[0]
+    for hot_path in (PLAIN, compiled()):
+        assert hot_path is not None
+        seen = play(hot_path, NamespaceRules(), [(0, FIRST, 0), (0, USUAL * 2, 0)])[0]
         assert isinstance(seen, list)
         assert seen[PUBLISHERS].endswith(FIRST + USUAL * 2)
         assert seen[-1].count(b" 1 60 64\r\n") == 2

@@ -1,7 +1,7 @@
 """What must hold of random conversations. Each check takes a seed, and raises AssertionError with what differs.
 
 protocol   the parser: the same bytes whole, byte by byte, and cut anywhere give the same events and last words
-engines    plain and compiled: after every step the same bytes wait for every client, and the same was counted
+hot_paths    plain and compiled: after every step the same bytes wait for every client, and the same was counted
 outbox     the compiled outbox, read through a real socket: whole frames in order, the missing ones counted
 """
 
@@ -18,7 +18,7 @@ from fumarole.exchange.consumer import Outlet
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from fumarole.protocols.nats import Event, ServerProtocol
 from tests.desk import Client, Desk, events_of
 from tests.fuzz.conversations import Speaker, Step, conversation, cut
@@ -41,10 +41,10 @@ USERS = {
 }
 
 
-def compiled_engine() -> Engine:
-    engine = compiled()
-    assert engine is not None, "the compiled fast path is not built: `make setup` says why"
-    return engine
+def compiled_engine() -> HotPath:
+    hot_path = compiled()
+    assert hot_path is not None, "the compiled fast path is not built: `make setup` says why"
+    return hot_path
 
 
 # The parser.
@@ -64,14 +64,14 @@ def heard_in_pieces(pieces: list[bytes]) -> tuple[list[Event], bytes, bool]:
     return events_of(protocol, *pieces), protocol.data_to_send(), protocol.close_expected()
 
 
-# The engines.
+# The hot_paths.
 
 
 class Replay:
-    """One engine going through the steps of a conversation."""
+    """One hot_path going through the steps of a conversation."""
 
-    def __init__(self, engine: Engine, authentication: bool) -> None:
-        self.desk = Desk(engine, LIMITS, RULES, authentication=authentication)
+    def __init__(self, hot_path: HotPath, authentication: bool) -> None:
+        self.desk = Desk(hot_path, LIMITS, RULES, authentication=authentication)
         self.clients: list[Client] = []
         self.heard: list[bytes] = []
 
@@ -95,7 +95,7 @@ class Replay:
             session.admit(USERS.get(session.claim.user or ""))
         elif step.do == "leave":
             session.close()
-            session.forget()
+            session.remove_consumers()
         elif step.do == "tick":
             self.desk.now += step.number
             for each in self.clients:
@@ -128,7 +128,7 @@ class Replay:
         return [client.session.outbox.take() for client in self.clients]
 
 
-def check_engines(seed: int) -> None:
+def check_hot_paths(seed: int) -> None:
     authentication, steps = conversation(seed)
     replay_both(authentication, steps)
 
@@ -247,6 +247,6 @@ def _read(end: socket.socket, most: int) -> bytes:
 
 CHECKS: dict[str, Callable[[int], None]] = {
     "protocol": check_protocol,
-    "engines": check_engines,
+    "hot_paths": check_hot_paths,
     "outbox": check_outbox,
 }

@@ -1,6 +1,6 @@
 """Random conversations with a broker: mostly sensible, often odd, sometimes broken. All from one seed.
 
-A conversation is a list of steps that can be replayed on any engine: clients come, say bytes (cut anywhere), are read from, stop,
+A conversation is a list of steps that can be replayed on any hot_path: clients come, say bytes (cut anywhere), are read from, stop,
 and time passes. The vocabulary is small, so that topics meet patterns, groups have several members and outboxes run over.
 """
 

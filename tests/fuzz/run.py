@@ -1,7 +1,7 @@
 """Fuzzing for as long as you like: `make fuzz`, or
 
-    python tests/fuzz/run.py [--seconds 600] [--only protocol|engines|outbox]
-    python tests/fuzz/run.py --seed 12345 --only engines      replays one, and shortens it
+    python tests/fuzz/run.py [--seconds 600] [--only protocol|hot_paths|outbox]
+    python tests/fuzz/run.py --seed 12345 --only hot_paths      replays one, and shortens it
 
 Ends with 1 at the first seed that fails, and says how to replay it.
 """
@@ -53,7 +53,7 @@ def _try(name: str, seed: int) -> int:
     except Exception:  # noqa: BLE001 - whatever it is, it is what we were looking for
         traceback.print_exc()
         print(f"\n{name} fails. Replay: python tests/fuzz/run.py --only {name} --seed {seed}")
-        if name == "engines":
+        if name == "hot_paths":
             authentication, steps = conversation(seed)
             print(f"The shortest of its kind, authentication {authentication}:")
             for step in shortest(authentication, steps):

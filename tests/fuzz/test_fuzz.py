@@ -5,7 +5,7 @@ import pytest
 from tests.fuzz.checks import CHECKS, Replay, compiled_engine, shortest
 from tests.fuzz.conversations import Step, conversation
 
-SEEDS = {"protocol": 1500, "engines": 1200, "outbox": 150}
+SEEDS = {"protocol": 1500, "hot_paths": 1200, "outbox": 150}
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -41,6 +41,6 @@ def test_conversations_reach_what_they_are_meant_to_reach() -> None:
 
 
 def test_a_fault_is_found_and_shortened() -> None:
-    """The checker is checked: steps that an engine cannot even take fail, and only they are left."""
+    """The checker is checked: steps that an hot_path cannot even take fail, and only they are left."""
     steps = [Step("come", 0), Step("say", 0, b"PING\r\n"), Step("say", 0, None), Step("read", 0, number=5)]  # type: ignore[arg-type]
     assert shortest(False, steps) == [steps[0], steps[2]]

@@ -1,4 +1,4 @@
-"""Brokers for the tests here: each configuration and engine is started once a module, unless a test needs its own."""
+"""Brokers for the tests here: each configuration and hot_path is started once a module, unless a test needs its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.integration.canary import Canary
 from tests.integration.oracle import Target, watched
 from tests.integration.running import RunningBroker
 
-ENGINES = ("compiled", "plain")
+HOT_PATHS = ("compiled", "plain")
 HEAVY = (
     *("test_bad_behaviour.py", "test_churn.py", "test_drain.py", "test_liveness.py", "test_logins.py"),
     *("test_slow_and_many.py", "test_slow_consumers.py"),
@@ -36,16 +36,18 @@ class Brokers:
         self._shared: dict[tuple[str, str, bool], RunningBroker] = {}
         self._canaries: dict[int, Canary] = {}
 
-    def start(self, config: str = "", engine: str = "compiled", port: int = 0, observed: bool = False) -> RunningBroker:
+    def start(
+        self, config: str = "", hot_path: str = "compiled", port: int = 0, observed: bool = False
+    ) -> RunningBroker:
         """One of the test's own, which the test ends itself."""
-        return RunningBroker(self._folders.mktemp("broker"), config, engine, port, observed)
+        return RunningBroker(self._folders.mktemp("broker"), config, hot_path, port, observed)
 
-    def share(self, config: str = "", engine: str = "compiled", observed: bool = False) -> RunningBroker:
+    def share(self, config: str = "", hot_path: str = "compiled", observed: bool = False) -> RunningBroker:
         """One that other tests with the same wishes use too."""
-        key = config, engine, observed
+        key = config, hot_path, observed
         broker = self._shared.get(key)
         if broker is None or not broker.is_running():
-            broker = self._shared[key] = self.start(config, engine, observed=observed)
+            broker = self._shared[key] = self.start(config, hot_path, observed=observed)
         return broker
 
     def canary(self, broker: RunningBroker, user: str = "", password: str = "", authority: str = "") -> Canary:
@@ -68,7 +70,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     started.stop()
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=HOT_PATHS)
 def engine_name(request: pytest.FixtureRequest) -> str:
     """Each form of the hot path in turn."""
     name: str = request.param
@@ -86,7 +88,7 @@ StartBroker = Callable[..., RunningBroker]
 
 @pytest.fixture
 def start_broker(brokers: Brokers, engine_name: str) -> Iterator[StartBroker]:
-    """Starts brokers of the test's own, with the engine of this run. What the test has not ended is ended after it."""
+    """Starts brokers of the test's own, with the hot_path of this run. What the test has not ended is ended after it."""
     started: list[RunningBroker] = []
 
     def start(config: str = "", port: int = 0, observed: bool = False) -> RunningBroker:

@@ -45,7 +45,7 @@ class Eyes:
             "tasks": len(asyncio.all_tasks()),
             "connections": node.connections,
             "consumers": {exchange.name: len(exchange) for exchange in node.namespaces},
-            "queries": sum(len(exchange.producers._watches) for exchange in node.namespaces),
+            "queries": sum(len(exchange.producers._subscribed) for exchange in node.namespaces),
             "cut_off": node.slow_consumers,
             "waiting": sum(
                 pump.session.outbox.size for door in self._broker.doors for pump in getattr(door, "_pumps", ())

@@ -35,7 +35,7 @@ def test_a_million_subscriptions_on_one_connection(target: Target) -> None:
     Objects so small leave holes that an allocator keeps; so it is done three times, and the second and third take none.
     """
     target.memory_margin = 40 * MIB
-    most = 1_000_000 if target.broker.engine == "compiled" else 300_000  # plain takes longer, for refusing the same
+    most = 1_000_000 if target.broker.hot_path == "compiled" else 300_000  # plain takes longer, for refusing the same
     for count in (most, 100_000, 100_000):
         with RawClient(target.port) as client:
             client.connect()
@@ -176,7 +176,7 @@ def test_deep_patterns_by_the_thousand(target: Target) -> None:
 @pytest.mark.parametrize("verb", [b"PUB", b"pub"], ids=["as usual", "oddly spelled"])
 def test_one_topic_with_very_many_consumers_on_one_connection(target: Target, verb: bytes) -> None:
     """Sixty thousand messages for each one published: the others still get their turn, if only between any two."""
-    if target.broker.engine == "plain" or verb != b"PUB":
+    if target.broker.hot_path == "plain" or verb != b"PUB":
         target.standstill = 0.5
     with RawClient(target.port, receive_buffer=65536) as client, RawClient(target.port) as publisher:
         client.connect()

@@ -1,4 +1,4 @@
-"""Bytes that no client should send, on both engines, each under the oracle of oracle.py.
+"""Bytes that no client should send, on both hot paths, each under the oracle of oracle.py.
 
 The answer is the protocol's error or a cut connection; nobody else notices.
 """

@@ -59,7 +59,7 @@ def test_what_is_in_an_outbox_leaves_first(start_broker: StartBroker, number: si
 
 @pytest.mark.parametrize(
     "engine_name", ["compiled"], indirect=True
-)  # it takes its time, and no engine has to do with it
+)  # it takes its time, and no hot_path has to do with it
 def test_a_consumer_that_takes_its_time(start_broker: StartBroker) -> None:
     """Longer than a closed session otherwise gets for its last words."""
     broker = start_broker()

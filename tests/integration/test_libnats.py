@@ -1,4 +1,4 @@
-"""libnats, a client in C that others wrote: libnats/conversation.c is compiled here and talks to each engine."""
+"""libnats, a client in C that others wrote: libnats/conversation.c is compiled here and talks to each hot_path."""
 
 import os
 import shutil

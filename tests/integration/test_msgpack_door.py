@@ -1,4 +1,4 @@
-"""What no client should say on the MsgPack door, on both engines, each under the oracle of oracle.py (M1, L1, L2).
+"""What no client should say on the MsgPack door, on both hot paths, each under the oracle of oracle.py (M1, L1, L2).
 
 The answer is an error value, then the end of that connection where the stream cannot go on; nobody else notices.
 """

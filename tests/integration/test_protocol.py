@@ -1,6 +1,6 @@
 """The NATS protocol over a real socket: what is said, what is heard, and whether the connection survives it.
 
-Each case is said in one write and again byte by byte, to both engines. The client has said CONNECT with the options of the
+Each case is said in one write and again byte by byte, to both hot paths. The client has said CONNECT with the options of the
 case (quiet, headers, no responders unless it says otherwise); None: it says nothing but what the case says.
 A `~` in what is heard stands for any text within a line.
 """

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from fumarole.cli.main import app
 from fumarole.cli.pipeline import run as standing
 from fumarole.cli.pipeline import spark as sessions
-from fumarole.pipeline.jobs.standing import Progress
+from fumarole.pipeline.jobs.standing import BatchReport
 from tests.pipeline.archives import Recorder, at, change, damage, message
 from tests.pipeline.commands import run_command
 
@@ -113,7 +113,7 @@ def test_a_page_that_cannot_be_written(archive: Path) -> None:
 
 
 def test_what_is_told_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(
+    progress = BatchReport(
         number=7,
         rows=5_000,
         seconds=2.5,
@@ -135,7 +135,9 @@ def test_what_is_told_of_a_batch(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_of_a_batch_without_messages_no_time_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    standing.tell(Progress(number=1, rows=0, seconds=2.5, lag=None, watermark=None, late=0, again=0, aside=(), left=0))
+    standing.tell(
+        BatchReport(number=1, rows=0, seconds=2.5, lag=None, watermark=None, late=0, again=0, aside=(), left=0)
+    )
     assert capsys.readouterr().err == "batch 1  0 rows  0 rows/s  2.5 s\n"
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from fumarole.sessions.answers import MOST_HELD
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 
 ENGINES = [pytest.param(PLAIN, id="plain"), pytest.param(compiled(), id="compiled")]
 
@@ -44,14 +44,14 @@ class Slow:
 class Talk:
     """A client of a node in such a cluster."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, hot_path: HotPath) -> None:
         self.slow = Slow()
-        namespaces = Namespaces(parts=engine.parts)
-        node = Node("one", "0", namespaces=namespaces, parts=engine.parts, confirmations=self.slow)
+        namespaces = Namespaces(parts=hot_path.parts)
+        node = Node("one", "0", namespaces=namespaces, parts=hot_path.parts, confirmations=self.slow)
         exchange = node.namespaces.join("default")
-        exchange.watch = self._changed
-        self.session = NatsSession(node, Peer("", 0, ""), 0.0, object())
-        self._reader = self.session if engine.nats_reader is None else engine.nats_reader(self.session)
+        exchange.consumer_changed = self._changed
+        self.session = NatsSession(node, RemoteAddress("", 0, ""), 0.0, object())
+        self._reader = self.session if hot_path.nats_reader is None else hot_path.nats_reader(self.session)
         self.session.outbox.take()
 
     def _changed(self, *_: object) -> None:

@@ -9,7 +9,7 @@ from fumarole.core.limits import Limits
 from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols.kubemq import Fault
 from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
 from tests.conformance.tables import RECEIVED, RECEIVERS
@@ -26,8 +26,8 @@ from tests.sessions.kubemq_door import (
 
 
 @pytest.fixture
-def door(engine: Engine) -> Door:
-    return Door(Desk(engine))
+def door(hot_path: HotPath) -> Door:
+    return Door(Desk(hot_path))
 
 
 def test_an_event_arrives_as_it_was_sent(door: Door) -> None:
@@ -105,9 +105,9 @@ BAD_EVENTS: list[tuple[str, dict[str, Any], str, str]] = [
 @pytest.mark.parametrize(
     ("fields", "status", "text"), [row[1:] for row in BAD_EVENTS], ids=[row[0] for row in BAD_EVENTS]
 )
-def test_bad_events(engine: Engine, fields: dict[str, Any], status: str, text: str) -> None:
+def test_bad_events(hot_path: HotPath, fields: dict[str, Any], status: str, text: str) -> None:
     """The fault, nothing delivered, counted, and the next one goes through."""
-    door = Door(Desk(engine, Limits(payload=1000)))
+    door = Door(Desk(hot_path, Limits(payload=1000)))
     receiver, wiretap, session = door.receiver(">"), door.nats(), door.open()
     wiretap.say("SUB > 1\r\n")
     with pytest.raises(Fault) as caught:
@@ -175,9 +175,9 @@ def test_a_receiver_of_everything_gets_events_only(door: Door) -> None:
     assert [channels(receiver) for receiver in receivers] == [["a.b"], ["a.b"], [], []]
 
 
-def test_a_grammar_of_the_namespaces_own(engine: Engine) -> None:
+def test_a_grammar_of_the_namespaces_own(hot_path: HotPath) -> None:
     """T1, T9: where the grammar is strict, so are channels; and the empty topic has a name."""
-    door = Door(Desk(engine, rules={"kubemq": NamespaceRules(Grammar.STRICT)}))
+    door = Door(Desk(hot_path, rules={"kubemq": NamespaceRules(Grammar.STRICT)}))
     receiver, everything, nats = door.receiver("$EMPTY"), door.receiver(">"), door.nats()
     with pytest.raises(Fault, match="invalid channel value: 'ä' is not allowed"):
         door.send("ä")
@@ -242,9 +242,9 @@ def test_nobody_of_another_namespace_hears(door: Door) -> None:
 # Slow receivers.
 
 
-def test_a_slow_receiver_gets_the_freshest(engine: Engine) -> None:
+def test_a_slow_receiver_gets_the_freshest(hot_path: HotPath) -> None:
     """D6, L3: the oldest go, whole, and are counted, in the namespace and for the receiver."""
-    door = Door(Desk(engine, rules={"kubemq": NamespaceRules(Grammar.CHANNEL, outbox=1000)}))
+    door = Door(Desk(hot_path, rules={"kubemq": NamespaceRules(Grammar.CHANNEL, outbox=1000)}))
     slow, nats = door.receiver("a"), door.nats()
     for number in range(100):
         door.send("a", b"%03d" % number * 30, EventID=str(number))
@@ -260,9 +260,9 @@ def test_a_slow_receiver_gets_the_freshest(engine: Engine) -> None:
     }  # fmt: skip
 
 
-def test_a_slow_receiver_may_be_cut_off(engine: Engine) -> None:
+def test_a_slow_receiver_may_be_cut_off(hot_path: HotPath) -> None:
     rules = NamespaceRules(Grammar.CHANNEL, outbox=1000, overflow=Overflow.DISCONNECT)
-    door = Door(Desk(engine, rules={"kubemq": rules}))
+    door = Door(Desk(hot_path, rules={"kubemq": rules}))
     slow = door.receiver("a")
     for _ in range(20):
         door.send("a", b"x" * 100)
@@ -271,9 +271,9 @@ def test_a_slow_receiver_may_be_cut_off(engine: Engine) -> None:
     assert door in door.desk.node.ready
 
 
-def test_a_group_passes_its_full_members_over(engine: Engine) -> None:
+def test_a_group_passes_its_full_members_over(hot_path: HotPath) -> None:
     """G3."""
-    door = Door(Desk(engine, rules={"kubemq": NamespaceRules(Grammar.CHANNEL, outbox=1000)}))
+    door = Door(Desk(hot_path, rules={"kubemq": NamespaceRules(Grammar.CHANNEL, outbox=1000)}))
     full, well = door.receiver("a", "g"), door.receiver("*", "g")
     for _ in range(3):
         door.send("a", b"x" * 300)

@@ -6,7 +6,7 @@ import pytest
 
 from fumarole.core.publication import Publication
 from fumarole.exchange.permissions import Permissions, User
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols.kubemq import Fault
 from fumarole.protocols.kubemq_pb2 import Response, Subscribe
 from fumarole.sessions.kubemq import MANAGEMENT, KubemqSession
@@ -26,8 +26,8 @@ from tests.sessions.kubemq_door import (
 
 
 @pytest.fixture
-def door(engine: Engine) -> Door:
-    return Door(Desk(engine))
+def door(hot_path: HotPath) -> Door:
+    return Door(Desk(hot_path))
 
 
 def test_a_token_is_a_namespace_where_authentication_is_off(door: Door) -> None:
@@ -40,16 +40,16 @@ def test_a_token_is_a_namespace_where_authentication_is_off(door: Door) -> None:
         door.open("not a namespace")
 
 
-def test_only_allowed_namespaces(engine: Engine) -> None:
-    door = Door(Desk(engine, allowed=frozenset({"lab"})))
+def test_only_allowed_namespaces(hot_path: HotPath) -> None:
+    door = Door(Desk(hot_path, allowed=frozenset({"lab"})))
     door.open("lab")
     with pytest.raises(Fault, match="not one of the allowed"):
         door.open()
 
 
 @pytest.fixture
-def guarded(engine: Engine) -> Door:
-    return Door(Desk(engine, authentication=True))
+def guarded(hot_path: HotPath) -> Door:
+    return Door(Desk(hot_path, authentication=True))
 
 
 def test_a_token_is_needed_where_authentication_is_on(guarded: Door) -> None:

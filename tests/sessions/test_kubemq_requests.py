@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols.kubemq import Fault
 from fumarole.protocols.kubemq_pb2 import Response
 from tests.desk import Desk
@@ -26,8 +26,8 @@ LONG = "x" * 4097
 
 
 @pytest.fixture
-def door(engine: Engine) -> Door:
-    return Door(Desk(engine))
+def door(hot_path: HotPath) -> Door:
+    return Door(Desk(hot_path))
 
 
 def test_a_query_and_its_answer(door: Door) -> None:

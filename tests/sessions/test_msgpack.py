@@ -9,7 +9,7 @@ from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols.msgpack import pack
 from fumarole.sessions.msgpack import Diff
 from tests.desk import Desk
@@ -21,8 +21,8 @@ ROOM_410 = "Kind = 'temperature' and Room like '4%'"
 
 
 @pytest.fixture
-def desk(engine: Engine) -> Desk:
-    return Desk(engine)
+def desk(hot_path: HotPath) -> Desk:
+    return Desk(hot_path)
 
 
 def test_the_seeds_conversation(desk: Desk) -> None:
@@ -127,8 +127,8 @@ def test_forgetting(desk: Desk) -> None:
     assert subscriber.hears() == [{"New": [], "Del": [A]}]
 
 
-def test_who_may_not_publish_may_not_forget(engine: Engine) -> None:
-    desk = Desk(engine, authentication=True)
+def test_who_may_not_publish_may_not_forget(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
     sensor = Client(desk).say({"token": "ann"})
     sensor.session.admit(User("ann", "lab"))
     sensor.say([A, {"Kind": "a"}, 1])
@@ -150,9 +150,9 @@ def test_who_may_not_publish_may_not_forget(engine: Engine) -> None:
         {"id": A, "metadata": {"Kind": None}, "value": 2, "topic": "site1.x"},
     ],
 )
-def test_who_speaks_for_a_producer(engine: Engine, said: Any) -> None:
+def test_who_speaks_for_a_producer(hot_path: HotPath, said: Any) -> None:
     """On every topic only who may publish on the producer's own; else nothing has happened."""
-    desk = Desk(engine, authentication=True)
+    desk = Desk(hot_path, authentication=True)
     owner, other, watcher = (Client(desk).say({"token": "x"}) for _ in range(3))
     for client, may in ((owner, ("site1.>", "readings.>")), (other, ("site1.>", f"readings.{B}")), (watcher, ())):
         client.session.admit(User("x", "lab", Permissions(may)))
@@ -166,16 +166,16 @@ def test_who_speaks_for_a_producer(engine: Engine, said: Any) -> None:
     assert desk.counters("lab")["dropped"]["refused"] == 1
 
 
-def test_what_may_not_be_published(engine: Engine) -> None:
-    client = Client(Desk(engine, authentication=True)).say({"token": "x"})
+def test_what_may_not_be_published(hot_path: HotPath) -> None:
+    client = Client(Desk(hot_path, authentication=True)).say({"token": "x"})
     client.session.admit(User("ann", "lab", Permissions(("readings.>",))))
     client.say({"id": A, "value": 1, "topic": "site1.x"})
     assert client.hears() == [{"Error": "you may not publish to site1.x"}]
 
 
-def test_no_reading_on_topics_of_the_server(engine: Engine) -> None:
+def test_no_reading_on_topics_of_the_server(hot_path: HotPath) -> None:
     """T9, also where the grammar would let them pass."""
-    desk = Desk(engine, rules={"default": NamespaceRules(Grammar.CHANNEL)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(Grammar.CHANNEL)})
     everything = desk.connect().say("SUB > 1\r\n")
     client = Client(desk).say({"id": A, "value": 1, "topic": "$FUM.stats"}, {"id": A, "value": 2, "topic": "a"})
     assert client.hears() == [
@@ -197,16 +197,16 @@ def test_a_bad_query_can_be_said_again(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("key", ["topic", "group"])
-def test_topics_patterns_and_groups_have_a_length(engine: Engine, key: str) -> None:
+def test_topics_patterns_and_groups_have_a_length(hot_path: HotPath, key: str) -> None:
     """L2: the same as at other doors."""
-    desk = Desk(engine, Limits(control_line=256))
+    desk = Desk(hot_path, Limits(control_line=256))
     client = Client(desk).say({key: "a" * 257})
     assert client.hears() == [{"Error": "more than 256 bytes, at position 256", "Position": 256}]
     assert client.say({key: "a" * 256}).hears() == [{"New": [], "Del": []}]
 
 
-def test_a_reading_on_a_topic_that_is_too_long(engine: Engine) -> None:
-    desk = Desk(engine, Limits(control_line=256))
+def test_a_reading_on_a_topic_that_is_too_long(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, Limits(control_line=256))
     subscriber = Client(desk).say({"topic": ">"})
     sensor = Client(desk).say({"id": A, "value": 1, "topic": "a" * 257}, {"id": A, "value": 2, "topic": "a" * 256})
     assert sensor.hears() == [{"Error": "more than 256 bytes, at position 256", "Position": 256}]
@@ -280,8 +280,8 @@ def test_each_keeps_to_its_role(desk: Desk) -> None:
     assert publisher.session.close_expected()
 
 
-def test_claims(engine: Engine) -> None:
-    desk = Desk(engine, authentication=True)
+def test_claims(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
     stranger = Client(desk).say("HAS Kind")
     assert "say who you are first" in stranger.hears()[0]["Error"]
     client = Client(desk).say({"token": "secret"}, "HAS Kind")
@@ -305,9 +305,9 @@ def test_namespaces_are_strangers(desk: Desk) -> None:
     assert len(there.hears()) == 3
 
 
-def test_a_slow_subscriber_loses_readings_but_never_a_diff(engine: Engine) -> None:
+def test_a_slow_subscriber_loses_readings_but_never_a_diff(hot_path: HotPath) -> None:
     """D6: and when even diffs find no room, one that says it all comes before the next reading."""
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=2000)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=2000)})
     subscriber, sensor = Client(desk), Client(desk)
     subscriber.say("On = true")
     producers = [f"{n:08}-0000-4000-8000-000000000000" for n in range(60)]
@@ -332,8 +332,8 @@ def test_a_slow_subscriber_loses_readings_but_never_a_diff(engine: Engine) -> No
     assert seen == set(producers)
 
 
-def test_a_late_diff_comes_with_time_too(engine: Engine) -> None:
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=500)})
+def test_a_late_diff_comes_with_time_too(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=500)})
     subscriber, sensor = Client(desk).say("HAS On"), Client(desk)
     for number in range(40):
         sensor.say([f"{number:08}-0000-4000-8000-000000000000", {"On": 1}, 1])
@@ -344,9 +344,9 @@ def test_a_late_diff_comes_with_time_too(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("query", [{"where": "Kind = 'a'"}, {"topic": "readings.>"}], ids=["by metadata", "by topic"])
-def test_a_group_passes_over_who_does_not_know_its_set_yet(engine: Engine, query: dict[str, str]) -> None:
+def test_a_group_passes_over_who_does_not_know_its_set_yet(hot_path: HotPath, query: dict[str, str]) -> None:
     """G3: while another node takes its time to hear of a new member (C2), the others lose nothing."""
-    desk = Desk(engine)
+    desk = Desk(hot_path)
     sensor, well, new = Client(desk), Client(desk), Client(desk)
     sensor.say([A, {"Kind": "a"}, 0])
     well.say({**query, "group": "g"}).hears()
@@ -363,9 +363,9 @@ def test_a_group_passes_over_who_does_not_know_its_set_yet(engine: Engine, query
 
 
 @pytest.mark.parametrize("overflow", Overflow)
-def test_what_other_nodes_choose_a_member_for_before_it_knows_its_set(engine: Engine, overflow: Overflow) -> None:
+def test_what_other_nodes_choose_a_member_for_before_it_knows_its_set(hot_path: HotPath, overflow: Overflow) -> None:
     """G3, M5: it is told afterwards, within bounds (L2), and only what is in its set then."""
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=10_000, overflow=overflow)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=10_000, overflow=overflow)})
     sensor, member, alone = Client(desk), Client(desk), Client(desk)
     sensor.say([A, {"Kind": "a"}, 0], [B, {"Kind": "a"}, 0])
     desk.node.confirmations = slow = Slow()
@@ -382,9 +382,9 @@ def test_what_other_nodes_choose_a_member_for_before_it_knows_its_set(engine: En
     assert after["dropped"]["outbox full"] - before["dropped"]["outbox full"] == 3 + 1
 
 
-def test_a_set_that_is_worked_out_bit_by_bit(engine: Engine) -> None:
+def test_a_set_that_is_worked_out_bit_by_bit(hot_path: HotPath) -> None:
     """M4, M5, L1: it is told when it is whole, and what producers say meanwhile finds whom it is for."""
-    desk = Desk(engine)
+    desk = Desk(hot_path)
     slices = desk.node.namespaces.slices
     slices.put_off = lambda: None
     sensor, member, gone = Client(desk), Client(desk), Client(desk)
@@ -405,9 +405,9 @@ def test_a_set_that_is_worked_out_bit_by_bit(engine: Engine) -> None:
     assert member.hears() == [{"New": [B], "Del": []}, [B, {"Kind": "a"}, 4], [c, {}, 5]]
 
 
-def test_a_member_keeps_only_so_much_until_it_knows_its_set(engine: Engine) -> None:
+def test_a_member_keeps_only_so_much_until_it_knows_its_set(hot_path: HotPath) -> None:
     """L2: the rest is dropped, and counted."""
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=10_000)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=10_000)})
     sensor, member = Client(desk), Client(desk)
     sensor.say([A, {"Kind": "a"}, 0])
     desk.node.confirmations = slow = Slow()
@@ -422,9 +422,9 @@ def test_a_member_keeps_only_so_much_until_it_knows_its_set(engine: Engine) -> N
     assert desk.counters()["delivered"] == len(heard)
 
 
-def test_a_group_passes_over_who_has_no_room_behind_a_late_diff(engine: Engine) -> None:
+def test_a_group_passes_over_who_has_no_room_behind_a_late_diff(hot_path: HotPath) -> None:
     """G3: and comes back to it when it has."""
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=1000)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=1000)})
     sensor, late, well = Client(desk), Client(desk), desk.connect()
     producers = [f"{number:08}-0000-4000-8000-000000000000" for number in range(80)]
     late.say({"where": "HAS On", "group": "g"})
@@ -443,7 +443,7 @@ def test_a_group_passes_over_who_has_no_room_behind_a_late_diff(engine: Engine) 
     assert desk.counters()["dropped"]["outbox full"] == dropped
 
 
-def test_a_late_diff_is_written_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_diff_is_written_once(hot_path: HotPath, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not again with each reading that it holds back: a stuck subscriber must not cost others their time."""
     written: list[int] = []
 
@@ -452,7 +452,7 @@ def test_a_late_diff_is_written_once(engine: Engine, monkeypatch: pytest.MonkeyP
         return pack(value)
 
     monkeypatch.setattr(sessions.msgpack, "pack", counting)
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=2000)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=2000)})
     stuck, sensor = Client(desk).say("HAS On"), Client(desk)
     for _ in range(10):
         for number in range(100):
@@ -475,8 +475,8 @@ def test_the_size_of_a_diff(count: int) -> None:
         assert 0 <= diff.size() - len(diff.frame()) <= 8
 
 
-def test_too_many_to_list(engine: Engine) -> None:
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=200)})
+def test_too_many_to_list(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=200)})
     sensor = Client(desk)
     for number in range(20):
         sensor.say([f"{number:08}-0000-4000-8000-000000000000", {"On": 1}, 1])
@@ -513,8 +513,8 @@ def test_to_find_out_who_gets_it_is_work_too(desk: Desk, form: str) -> None:
     assert desk.counters()["received"] == 101
 
 
-def test_saying_nothing(engine: Engine) -> None:
-    desk = Desk(engine, Limits(handshake=2))
+def test_saying_nothing(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, Limits(handshake=2))
     client = Client(desk).send(b"\xdb\x00")
     client.session.tick(1001.9)
     assert client.hears() == []
@@ -528,4 +528,4 @@ def test_closing_leaves_nothing(desk: Desk) -> None:
     assert subscriber.session.close_expected()
     assert desk.counters()["connections"] == 0
     (exchange,) = desk.node.namespaces
-    assert exchange.producers._watches == {}
+    assert exchange.producers._subscribed == {}

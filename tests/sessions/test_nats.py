@@ -8,13 +8,13 @@ from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from tests.desk import Client, Desk
 
 
 @pytest.fixture
-def desk(engine: Engine) -> Desk:
-    return Desk(engine)
+def desk(hot_path: HotPath) -> Desk:
+    return Desk(hot_path)
 
 
 # What one client says, and what it hears; CONNECT with verbose false and headers true goes before.
@@ -95,8 +95,8 @@ def test_dialogue(desk: Desk, says: str, hears: str) -> None:
     assert slow.hears().decode() == hears
 
 
-def test_info(engine: Engine) -> None:
-    desk = Desk(engine, Limits(payload=77), authentication=True)
+def test_info(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, Limits(payload=77), authentication=True)
     line = Client(desk).hears()
     assert line.startswith(b"INFO {")
     options = json.loads(line[5:])
@@ -198,8 +198,8 @@ def test_namespaces(desk: Desk) -> None:
     assert sorted((heard[1] + heard[2]).split(b"MSG ")[1:]) == [b"a 1 1\r\nx\r\n", b"a 1 1\r\nx\r\n", b"a 2 1\r\nx\r\n"]
 
 
-def test_a_namespace_that_is_not_allowed(engine: Engine) -> None:
-    desk = Desk(engine, allowed=frozenset({"lab"}))
+def test_a_namespace_that_is_not_allowed(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, allowed=frozenset({"lab"}))
     client = Client(desk)
     assert b"Authorization Violation" in client.asks('CONNECT {"user":"elsewhere"}\r\n')
     assert client.session.close_expected()
@@ -207,9 +207,9 @@ def test_a_namespace_that_is_not_allowed(engine: Engine) -> None:
     assert not Client(desk).say('CONNECT {"user":"lab"}\r\n').session.close_expected()
 
 
-def test_a_channel_namespace(engine: Engine) -> None:
+def test_a_channel_namespace(hot_path: HotPath) -> None:
     """T2."""
-    desk = Desk(engine, rules={"default": NamespaceRules(grammar=Grammar.CHANNEL)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(grammar=Grammar.CHANNEL)})
     client = desk.connect()
     assert client.asks("SUB Ätna.* 1\r\nPUB Ätna.süd é 1\r\nx\r\n") == "MSG Ätna.süd 1 é 1\r\nx\r\n".encode()
     assert client.asks("PUB a. 1\r\nx\r\n").startswith(
@@ -217,8 +217,8 @@ def test_a_channel_namespace(engine: Engine) -> None:
     )
 
 
-def test_credentials(engine: Engine) -> None:
-    desk = Desk(engine, authentication=True)
+def test_credentials(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
     client = Client(desk)
     client.hears()
     client.say('CONNECT {"verbose":false,"user":"ann","pass":"secret"}\r\nSUB a 1\r\nPUB a 2\r\nhi\r\nPI')
@@ -231,8 +231,8 @@ def test_credentials(engine: Engine) -> None:
     assert client.session.exchange.name == "lab"
 
 
-def test_wrong_credentials(engine: Engine) -> None:
-    desk = Desk(engine, authentication=True)
+def test_wrong_credentials(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
     client = Client(desk)
     client.say('CONNECT {"user":"ann","pass":"wrong"}\r\nPUB a 2\r\nhi\r\n')
     client.session.admit(None)
@@ -242,14 +242,14 @@ def test_wrong_credentials(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("says", ["PUB a 1\r\n", "SUB a 1\r\n", "UNSUB 1\r\n", "HPUB a 1 1\r\n"])
-def test_before_credentials_nothing_is_done(engine: Engine, says: str) -> None:
-    client = Client(Desk(engine, authentication=True))
+def test_before_credentials_nothing_is_done(hot_path: HotPath, says: str) -> None:
+    client = Client(Desk(hot_path, authentication=True))
     assert client.asks(says).endswith(b"-ERR 'Authorization Violation'\r\n")
     assert client.session.close_expected()
 
 
-def test_permissions(engine: Engine) -> None:
-    desk = Desk(engine, authentication=True)
+def test_permissions(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
     client = Client(desk)
     client.say('CONNECT {"verbose":false}\r\n')
     client.hears()
@@ -266,14 +266,14 @@ def test_permissions(engine: Engine) -> None:
     assert desk.counters("lab")["dropped"] == {"no consumer": 1, "outbox full": 0, "refused": 2}
 
 
-def test_too_many_consumers(engine: Engine) -> None:
-    client = Desk(engine, Limits(consumers_per_connection=2)).connect()
+def test_too_many_consumers(hot_path: HotPath) -> None:
+    client = Desk(hot_path, Limits(consumers_per_connection=2)).connect()
     said = client.asks("SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nUNSUB 1\r\nSUB c 3\r\n")
     assert said == b"-ERR 'maximum subscriptions exceeded'\r\n"
 
 
-def test_payload_too_large(engine: Engine) -> None:
-    client = Desk(engine, Limits(payload=5)).connect()
+def test_payload_too_large(hot_path: HotPath) -> None:
+    client = Desk(hot_path, Limits(payload=5)).connect()
     assert client.asks("PUB a 5\r\nhello\r\nPUB a 6\r\n") == b"-ERR 'Maximum Payload Violation'\r\n"
     assert client.session.close_expected()
 
@@ -302,14 +302,14 @@ def test_very_many_consumers_leave_a_part_at_a_time(desk: Desk) -> None:
     other.say("UNSUB 1\r\nPUB a 1\r\nx\r\n")
     assert client.hears() == b""
     assert desk.counters()["dropped"]["outbox full"] == 1
-    assert not client.session.forget()
-    assert client.session.forget()
+    assert not client.session.remove_consumers()
+    assert client.session.remove_consumers()
     assert desk.counters()["consumers"] == 0
     assert desk.counters()["connections"] == 1
 
 
-def test_signs_of_life(engine: Engine) -> None:
-    desk = Desk(engine, Limits(idle=10))
+def test_signs_of_life(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, Limits(idle=10))
     client = desk.connect()
     tick = client.session.tick
     tick(1000)
@@ -329,8 +329,8 @@ def test_signs_of_life(engine: Engine) -> None:
     assert client.session.close_expected()
 
 
-def test_the_handshake_has_a_deadline(engine: Engine) -> None:
-    desk = Desk(engine, Limits(handshake=2))
+def test_the_handshake_has_a_deadline(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, Limits(handshake=2))
     client = Client(desk)
     client.hears()
     client.say("PING\r\nCONN")
@@ -341,9 +341,9 @@ def test_the_handshake_has_a_deadline(engine: Engine) -> None:
     assert client.session.close_expected()
 
 
-def test_a_slow_consumer_gets_the_freshest(engine: Engine) -> None:
+def test_a_slow_consumer_gets_the_freshest(hot_path: HotPath) -> None:
     """D6, L3: the oldest go, whole, and are counted."""
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=100)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=100)})
     slow, sender = desk.connect(), desk.connect()
     slow.say("SUB a 1\r\n")
     for number in range(100):
@@ -354,8 +354,8 @@ def test_a_slow_consumer_gets_the_freshest(engine: Engine) -> None:
     assert desk.counters()["delivered"] == 5
 
 
-def test_a_slow_consumer_may_be_cut_off(engine: Engine) -> None:
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=100, overflow=Overflow.DISCONNECT)})
+def test_a_slow_consumer_may_be_cut_off(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=100, overflow=Overflow.DISCONNECT)})
     slow, sender = desk.connect(), desk.connect()
     slow.say("SUB a 1\r\n")
     sender.say("PUB a 4\r\nxxxx\r\n" * 10)
@@ -363,9 +363,9 @@ def test_a_slow_consumer_may_be_cut_off(engine: Engine) -> None:
     assert slow in desk.node.ready
 
 
-def test_a_group_passes_its_full_members_over(engine: Engine) -> None:
+def test_a_group_passes_its_full_members_over(hot_path: HotPath) -> None:
     """G3."""
-    desk = Desk(engine, rules={"default": NamespaceRules(outbox=1000)})
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=1000)})
     full, well, sender = desk.connect(), desk.connect(), desk.connect()
     for client in (full, well):
         client.say("SUB a g 1\r\n")

@@ -9,13 +9,13 @@ import pytest
 from fumarole.cluster.cluster import Cluster
 from fumarole.cluster.identity import NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
-from fumarole.protocols.link import Hello, frame
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
+from fumarole.protocols.cluster_protocol import Hello, frame
 from fumarole.protocols.stream import Data
 from fumarole.sessions.msgpack import MsgPackSession
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.reader import Fallback
-from fumarole.sessions.stream import Peer, State
+from fumarole.sessions.stream import RemoteAddress, State
 from tests.desk import Desk
 
 SENSOR = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
@@ -33,7 +33,7 @@ class Observed(NatsSession):
     """A session that remembers what its reader does with it."""
 
     def __init__(self, desk: Desk) -> None:
-        super().__init__(desk.node, Peer("", 0, ""), desk.now, Owner())
+        super().__init__(desk.node, RemoteAddress("", 0, ""), desk.now, Owner())
         self.asked: list[object] = []
 
     def receive_data(self, data: Data) -> None:
@@ -51,14 +51,14 @@ class Observed(NatsSession):
 
 def test_half_an_operation_there_and_back() -> None:
     """The example in sessions/reader.py."""
-    engine = compiled()
-    assert engine is not None
-    assert engine.nats_reader is not None
-    desk = Desk(engine)
+    hot_path = compiled()
+    assert hot_path is not None
+    assert hot_path.nats_reader is not None
+    desk = Desk(hot_path)
     consumer = desk.connect()
     consumer.say("SUB > 1\r\n")
     session = Observed(desk)
-    reader = engine.nats_reader(session)
+    reader = hot_path.nats_reader(session)
     reader.receive_data(b'CONNECT {"verbose":false}\r\n')
     session.outbox.take()
     session.asked.clear()
@@ -75,11 +75,11 @@ def test_half_an_operation_there_and_back() -> None:
 
 
 def nats_session(desk: Desk) -> Fallback:
-    return NatsSession(desk.node, Peer("", 0, ""), desk.now, Owner())
+    return NatsSession(desk.node, RemoteAddress("", 0, ""), desk.now, Owner())
 
 
 def msgpack_session(desk: Desk) -> Fallback:
-    return MsgPackSession(desk.node, Peer("", 0, ""), desk.now, Owner(), "default")
+    return MsgPackSession(desk.node, RemoteAddress("", 0, ""), desk.now, Owner(), "default")
 
 
 def lane(desk: Desk) -> Fallback:
@@ -128,9 +128,9 @@ PUBLISHES = 100
 
 
 @pytest.mark.parametrize("verb", ["PUB", "pub"])
-def test_a_turn_is_bounded_by_the_messages_that_leave(engine: Engine, verb: str) -> None:
+def test_a_turn_is_bounded_by_the_messages_that_leave(hot_path: HotPath, verb: str) -> None:
     """L1: in the usual spelling, and in one that a compiled reader hands over."""
-    desk = Desk(engine)
+    desk = Desk(hot_path)
     consumer, publisher = desk.connect(), desk.connect()
     consumer.say("".join(f"SUB a {number}\r\n" for number in range(CONSUMERS)))
     (exchange,) = desk.node.namespaces

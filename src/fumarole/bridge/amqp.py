@@ -91,7 +91,7 @@ class Waiting:
     """None: nothing is sent, only the turn is waited for."""
     property_list: bytes
     message_id: str
-    """Not empty: it must be heard by somebody, or it is a failure."""
+    """Not empty: without a receiver it is a failure."""
     done: Callable[[str | None], None]
 
     @property
@@ -155,7 +155,7 @@ class AmqpSide:
     def publish(
         self, client: Any, send: Send, property_list: bytes, done: Callable[[str | None], None], message_id: str = ""
     ) -> None:
-        """Publishes; `done` may be called at once or later. With a `message_id`, somebody must hear it."""
+        """Publishes; `done` may be called at once or later. With a `message_id`, it needs a receiver."""
         if not self.ready:
             raise BridgeRefusedError(AWAY)
         waiting = self._careful.get(client)
@@ -475,7 +475,7 @@ class AmqpSide:
                 timeout=REPLY_SECONDS,
             )
         except aiormq.exceptions.PublishError:
-            return NOBODY
+            return NO_RECEIVER
         except aiormq.exceptions.ChannelNotFoundEntity:
             return f"there is no exchange {send.exchange[:80]!r}"
         except TimeoutError:
@@ -490,7 +490,7 @@ class AmqpSide:
 
 
 REPLIES: Final = "replies"
-NOBODY: Final = "nobody can hear this: no queue is bound for that exchange and key"
+NO_RECEIVER: Final = "no receiver: no queue is bound for that exchange and key"
 GONE: Final = "messages were lost: an exchange that was published to is not there any more"
 
 

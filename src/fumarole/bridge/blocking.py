@@ -48,7 +48,7 @@ class BlockingBridgeClient:
         handler = options.pop("handler", None)
 
         async def handle(message: Message) -> None:
-            # In a thread of its own, so that it may use this client as anybody else.
+            # In a thread of its own, so that it may use this client like any other caller.
             await asyncio.to_thread(handler, message)
 
         return await BridgeClient(self._endpoint, handler=None if handler is None else handle, **options).open()

@@ -31,7 +31,7 @@ from fumarole.bridge.operations import BEHIND, DONE, ERROR, MSG, REPLY, Bind, Ca
 from fumarole.bridge.patterns import covers
 from fumarole.bridge.xmq_routes import DIRECT, TOPIC, Routes
 from fumarole.bridge.zeromq import Router, RouterOptions
-from fumarole.fastpath import engine
+from fumarole.fastpath import hot_path
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Counts:
     """Operations answered with an error."""
     no_route: int = 0
     unreadable: int = 0
-    """Messages from AMQP whose properties nobody can read."""
+    """Messages from AMQP with unreadable properties."""
     too_large: int = 0
     late_replies: int = 0
 
@@ -88,7 +88,7 @@ class Bridge:
     def __init__(self, options: BridgeOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
         self.counts = Counts()
-        self.routes = Routes(clock, engine.best().parts.index)
+        self.routes = Routes(clock, hot_path.best().parts.index)
         self.calls = Calls()
         self.listeners: list[Callable[[str, bytes, bytes], None]] = []
         """Told of every message to the topic exchange: key, property list, body."""
@@ -229,7 +229,7 @@ class Bridge:
         """The clients wait a little for a broker that is behind, by not being read; then they are refused."""
         if self.amqp.full:
             if self._pausing is not None:
-                # Nobody is read during a pause, so it is over, and there is still no room.
+                # No client is read during a pause, so it is over, and there is still no room.
                 raise BridgeRefusedError(BEHIND)
             self.router.pause()
             self._pausing = asyncio.create_task(self._pause())

@@ -53,7 +53,7 @@ class Calls:
         heapq.heappush(self._due, (until, correlation))
 
     def reply(self, correlation: str) -> tuple[Caller, bool] | None:
-        """Whose reply it is, and whether it was the last; None: nobody waits for it any more."""
+        """Whose reply it is, and whether it was the last; None: no call waits for it any more."""
         caller = self._callers.get(correlation)
         if caller is None:
             return None

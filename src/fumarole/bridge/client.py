@@ -8,7 +8,7 @@
 The bridge forgets a client that is silent for its time to live, so everything is bound again every `renew` seconds, and
 at once when the connection was lost and is back.
 """
-# ruff: noqa: ASYNC109, a timeout of one's own is what everybody expects of a call
+# ruff: noqa: ASYNC109, a call has a timeout parameter
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class BridgeClient:
     ) -> list[Message]:
         """The replies, in order of arrival: as soon as that many are in, else what came in time, perhaps nothing (R1).
 
-        Raises BridgeRefusedError at once if nobody can hear the call.
+        Raises BridgeRefusedError at once if the call has no responder.
         """
         options = msgpack.packb({"replies": replies, "timeout": timeout})
         message = _packed(payload, properties, headers)

@@ -12,7 +12,7 @@ class MalformedError(BridgeError):
 
 
 class BridgeRefusedError(BridgeError):
-    """The bridge answered with an error: an unknown exchange, a broker that is away, nobody who could hear a call."""
+    """The bridge answered with an error: an unknown exchange, a broker that is away, a call without a responder."""
 
 
 class BridgeClosedError(BridgeError):

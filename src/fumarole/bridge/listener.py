@@ -99,7 +99,7 @@ class Listener:
 
 
 def _remove_old_socket(path: Path) -> None:
-    """A file that an earlier process left behind, and to which nobody listens."""
+    """A file that an earlier process left behind, without a listener."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             return

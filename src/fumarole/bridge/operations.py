@@ -8,7 +8,7 @@
     status, id                                      answered with one `reply` in JSON, and `done`
     form, name                                      messages to this client are written so: msgpack, or erlang
 
-`parse` gives one of these, or raises MalformedError with a sentence for whoever sent it.
+`parse` gives one of these, or raises MalformedError with a sentence for the sender.
 """
 
 from __future__ import annotations

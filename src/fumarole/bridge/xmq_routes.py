@@ -33,7 +33,7 @@ STALE_KEPT = 64
 
 
 class Route(NamedTuple):
-    """One row, as `Routes` shows it to whoever looks inside."""
+    """One row, as `Routes` shows it."""
 
     kind: str
     key: str

@@ -56,9 +56,9 @@ class RouterOptions:
     waiting: int = 1_000
     """Messages that wait for one slow client."""
     curve_key: Path | None = None
-    """The bridge's own key pair; with it, everybody must know its public half."""
+    """The bridge's own key pair; with it, every client must know its public half."""
     curve_clients: Path | None = None
-    """A folder with the public keys of those who may come; None: whoever knows the bridge's."""
+    """A folder with the public keys of those who may come; None: every client that knows the bridge's."""
     insecure: bool = False
     """Other machines may come without CURVE (A1)."""
 

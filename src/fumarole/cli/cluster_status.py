@@ -85,7 +85,7 @@ def _table(seen: dict[str, Any], wide: bool) -> RenderableType:
 def _missing(node: dict[str, Any]) -> str:
     """`b at 127.0.0.1:6223 has been away for 12 s: connection refused`"""
     name, address = printable(node["node"]), printable(node["address"])
-    what = f"{name} at {address} has been away" if name else f"nobody has been found at {address}"
+    what = f"{name} at {address} has been away" if name else f"no node has been found at {address}"
     why = f": {printable(node['why'])}" if node["why"] else ""
     return f"{what} for {duration_text(node['away'])}{why}"
 

@@ -1,4 +1,4 @@
-"""Signs of life for whoever waits, only where they are of use: on a terminal, when work takes more than a moment."""
+"""Progress bars, only where they are of use: on a terminal, when work takes more than a moment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Progress:
         self._total = total
         self._counted = counted
         self._next = time.monotonic() + PATIENCE
-        # Where there is no end in sight and somebody types, it would only be in the way.
+        # Without a known end, and with typed input, it would only be in the way.
         self._enabled = sys.stderr.isatty() and not (total is None and sys.stdin.isatty())
         self._bar: rich.progress.Progress | None = None
 

@@ -114,7 +114,7 @@ async def record_messages(access: Access, archive: str, options: Options, as_jso
     if unsaid is None:
         return
     abandon_stdout()
-    if not isinstance(unsaid, BrokenPipeError):  # whoever read a pipe has seen enough
+    if not isinstance(unsaid, BrokenPipeError):  # the reader of the pipe has seen enough
         fail(f"stdout: {unsaid.strerror or unsaid}; what was captured is in {root.name}, and recording has ended")
 
 

@@ -75,7 +75,7 @@ def _announce(broker: Broker, ready_file: Path | None) -> None:
 
     addresses = ((door.scheme, *door.address) for door in broker.doors)
     lines = [f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}\n" for scheme, host, port in addresses]
-    # Whoever waits for the file must never see half of it.
+    # A process that waits for the file must never see half of it.
     part = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
     try:
         part.write_text("".join(lines))

@@ -1,11 +1,11 @@
 """Options that several commands share, written once: as the fields of a class.
 
 @dataclass(frozen=True)
-class Engine:
+class SparkOptions:
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]"
 
 @shared_options
-def rollup(engine: Engine, every: str = "1 minute") -> None: …      rollup --master URL --every DURATION
+def rollup(spark_options: SparkOptions, every: str = "1 minute") -> None: …      rollup --master URL --every DURATION
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
     """Says why on stderr, and ends the command."""
-    # Much of it may be what somebody else's program answered.
+    # Much of it may be the answer of another program.
     say(paint(printable(text), RED, sys.stderr))
     raise typer.Exit(code)
 
@@ -66,7 +66,7 @@ def run(work: Coroutine[Any, Any, None], interrupted: int = INTERRUPTED) -> None
 
 
 def _seen_enough() -> NoReturn:
-    """Whoever read our output has, and closed the pipe."""
+    """The reader of our output has closed the pipe."""
     abandon_stdout()
     raise typer.Exit from None
 
@@ -102,7 +102,7 @@ def abandon_stdout() -> None:
 
 
 def finite(value: float | None) -> float | None:
-    """For options: `nan` and `inf` are numbers to Python, and no time or rate to anybody."""
+    """For options: `nan` and `inf` are numbers to Python, and no time or rate."""
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter(f"expected a number, not {value}")
     return value
@@ -136,7 +136,7 @@ def printable(text: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """As JSON, letters as they are. What a terminal might obey is escaped: the same text to whoever parses it."""
+    """As JSON, letters as they are. What a terminal might obey is escaped; a JSON parser reads the same text."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 

@@ -18,9 +18,9 @@ from fumarole.client.errors import (
     RequestTimeoutError,
     ServerAddressError,
 )
-from fumarole.client.link import Disconnected, Notice, Reconnected, Refused
 from fumarole.client.message import Message
 from fumarole.client.producer import Producer, ProducerInfo
+from fumarole.client.reconnect import Disconnected, Notice, Reconnected, Refused
 from fumarole.client.subscription import Subscription
 from fumarole.client.where import Change, Reading, Readings
 

@@ -1,6 +1,6 @@
 """A capture: a subscription whose messages become columns, not objects. For those who want very many of them.
 
-There is at most one on a client. When whoever takes the columns is too slow, the socket is not read for a while, and
+There is at most one on a client. When the taker of the columns is too slow, the socket is not read for a while, and
 the broker's policy decides (D6): nothing is dropped here.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fumarole.client.connection import Connection
-    from fumarole.client.link import Link
+    from fumarole.client.reconnect import ReconnectingConnection
     from fumarole.fastpath.capture import Sieve as CompiledSieve
 
 __all__ = ["Capture", "Columns", "Texts"]
@@ -89,7 +89,7 @@ class Farewells:
         return 0
 
     def deliver(self, messages: list[nats.Message]) -> None:
-        """Before there is a sieve, and when it is gone, they are nobody's."""
+        """Before there is a sieve, and when it is gone, they are dropped."""
 
     def end(self, error: ClientError | None) -> None:
         """The capture goes on without."""
@@ -100,7 +100,7 @@ class Capture:
 
     def __init__(
         self,
-        link: Link,
+        reconnecting: ReconnectingConnection,
         pattern: bytes,
         group: bytes,
         most_bytes: int,
@@ -108,13 +108,13 @@ class Capture:
         *,
         farewells: bool = False,
     ) -> None:
-        self.sid = link.new_sid()
+        self.sid = reconnecting.new_sid()
         self.pattern = pattern
         self.group = group
         self.ended = False
         """Nothing more will come."""
-        self._link = link
-        self._farewells = Farewells(link.new_sid(), group) if farewells else None
+        self._reconnecting = reconnecting
+        self._farewells = Farewells(reconnecting.new_sid(), group) if farewells else None
         self._most_bytes = most_bytes
         self._worth_taking = min(WORTH_TAKING, most_bytes)
         self._clock = clock
@@ -160,8 +160,8 @@ class Capture:
         try:
             if self._farewells is not None:
                 with contextlib.suppress(RefusedError):  # who may not hear them captures without
-                    await self._link.subscribe(self._farewells)
-            await self._link.subscribe(self)
+                    await self._reconnecting.subscribe(self._farewells)
+            await self._reconnecting.subscribe(self)
         except BaseException:
             self.end(None)
             raise
@@ -173,17 +173,17 @@ class Capture:
             self._connection.resume_reading()
         try:
             if self._farewells is not None:
-                await self._link.drain(self._farewells)
-            await self._link.drain(self)
+                await self._reconnecting.drain(self._farewells)
+            await self._reconnecting.drain(self)
         finally:
             self.end(None)
 
     async def close(self) -> None:
         """Unsubscribes. What has arrived already can still be taken."""
-        self._link.unsubscribe(self)
+        self._reconnecting.unsubscribe(self)
         self.end(None)
 
-    # What the link calls.
+    # What the connection calls.
 
     def begin(self, connection: Connection) -> None:
         """Messages will come on this connection."""
@@ -203,9 +203,9 @@ class Capture:
         if not self.ended:
             self.ended = True
             self._error = error
-            self._link.capture = None
+            self._reconnecting.capture = None
             if self._farewells is not None:
-                self._link.unsubscribe(self._farewells)
+                self._reconnecting.unsubscribe(self._farewells)
             self._leave()
             self._filled.set()
 

@@ -1,5 +1,5 @@
 """The client: publish, subscribe, request. Everything else is what these stand on."""
-# ruff: noqa: ASYNC109, a timeout of one's own is what everybody expects of a request
+# ruff: noqa: ASYNC109, a request has a timeout parameter
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from fumarole.client.errors import (
     RefusedError,
     RequestTimeoutError,
 )
-from fumarole.client.link import Link, LinkOptions, Notice, log_notice
 from fumarole.client.message import Headers, Message
 from fumarole.client.opening import Opening
 from fumarole.client.producer import Producer, ProducerInfo
+from fumarole.client.reconnect import Notice, ReconnectingConnection, ReconnectOptions, log_notice
 from fumarole.client.replies import Replies
 from fumarole.client.sender import CHUNK
 from fumarole.client.servers import DEFAULT_SERVER, parse_servers
@@ -66,13 +66,13 @@ def connect(
     lost. `docs/how-to/client.md` explains the rest. Raises NoServerError or AuthorizationError when opened.
     """
     identity = Identity(name, user, password, token, echo, tls)
-    options = LinkOptions(identity, timeout, reconnect, pending, ping_interval, on_notice)
+    options = ReconnectOptions(identity, timeout, reconnect, pending, ping_interval, on_notice)
     parsed = parse_servers(servers)
 
     async def open_client() -> Client:
-        link = Link(parsed, options)
-        await link.start()
-        return Client(link)
+        reconnecting = ReconnectingConnection(parsed, options)
+        await reconnecting.start()
+        return Client(reconnecting)
 
     return Opening(open_client())
 
@@ -80,41 +80,41 @@ def connect(
 class Client:
     """A connected client; `connect` makes one."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._sender = link.sender
+    def __init__(self, reconnecting: ReconnectingConnection) -> None:
+        self._reconnecting = reconnecting
+        self._sender = reconnecting.sender
         self._topics = EncodedTopics()
-        self._replies = Replies(link, self)
+        self._replies = Replies(reconnecting, self)
 
     @property
     def connected(self) -> bool:
         """Is there a connection right now? False while the client reconnects."""
-        return self._link.connected
+        return self._reconnecting.connected
 
     @property
     def server(self) -> str:
         """The server it is connected to, without credentials; empty: none at the moment."""
-        return "" if self._link.connection is None else str(self._link.connection.server)
+        return "" if self._reconnecting.connection is None else str(self._reconnecting.connection.server)
 
     @property
     def name(self) -> str:
         """What it calls itself to the broker."""
-        return self._link.options.identity.name
+        return self._reconnecting.options.identity.name
 
     @property
     def losses(self) -> int:
         """Connections that were lost so far: what was published meanwhile has not been heard here."""
-        return self._link.losses
+        return self._reconnecting.losses
 
     @property
     def max_payload(self) -> int:
         """The largest payload, with headers, that the server accepts."""
-        return self._link.max_payload
+        return self._reconnecting.max_payload
 
     async def publish(
         self, topic: str, payload: Payload = b"", *, headers: Headers | None = None, reply: str = ""
     ) -> None:
-        """Sends a message to whoever is subscribed to the topic; it is not confirmed, see `flush`.
+        """Sends a message to the subscribers of the topic; it is not confirmed, see `flush`.
 
         Disconnected, it is kept for the next connection, up to `pending` bytes; then PendingFullError is raised.
         """
@@ -167,7 +167,7 @@ class Client:
 
     def _gather(self, iterator: Iterator[tuple[str, Payload]], frames: list[bytes]) -> int:
         """Frames for the next messages, of CHUNK bytes or a little more; fewer: there are no more messages."""
-        topics, most = self._topics, self._link.max_payload
+        topics, most = self._topics, self._reconnecting.max_payload
         size = 0
         for topic, payload in iterator:
             data = payload if type(payload) is bytes else _bytes(payload)
@@ -200,11 +200,11 @@ class Client:
         if limit is not None and limit > nats.MOST_AWAITED:
             raise ValueError(f"limit is at most {nats.MOST_AWAITED}; without one, a subscription goes on for ever")
         encoded_group = encode_pattern(group) if group else b""
-        link, encoded = self._link, encode_pattern(pattern)
+        reconnecting, encoded = self._reconnecting, encode_pattern(pattern)
 
         async def open_subscription() -> Subscription:
-            subscription = Subscription(link, self, encoded, encoded_group, limit or 0, buffer, buffer_bytes)
-            await link.subscribe(subscription)
+            subscription = Subscription(reconnecting, self, encoded, encoded_group, limit or 0, buffer, buffer_bytes)
+            await reconnecting.subscribe(subscription)
             return subscription
 
         return Opening(open_subscription())
@@ -217,11 +217,11 @@ class Client:
         A client has one at most. With `most_bytes` waiting to be taken, nothing more is read from the broker. With
         `farewells`, what it says of producers that are forgotten comes too, on `_FORGOTTEN`, each in its place.
         """
-        if self._link.capture is not None:
+        if self._reconnecting.capture is not None:
             raise ClientError("this client captures already; connect another one")
-        link, encoded = self._link, encode_pattern(pattern)
+        reconnecting, encoded = self._reconnecting, encode_pattern(pattern)
         encoded_group = encode_pattern(group) if group else b""
-        capture = link.capture = Capture(link, encoded, encoded_group, most_bytes, farewells=farewells)
+        capture = reconnecting.capture = Capture(reconnecting, encoded, encoded_group, most_bytes, farewells=farewells)
 
         async def open_capture() -> Capture:
             await capture.open()
@@ -232,7 +232,7 @@ class Client:
     async def request(
         self, topic: str, payload: Payload = b"", timeout: float = 5.0, *, headers: Headers | None = None
     ) -> Message:
-        """The first reply. Raises NoResponders at once if nobody can hear the request, TimeoutError if none comes."""
+        """The first reply. Raises NoResponders at once if there is no responder, TimeoutError if no reply comes."""
         replies = await self.call(topic, payload, 1, timeout, headers=headers)
         if not replies:
             raise RequestTimeoutError(f"no reply to the request to {topic!r} within {timeout:g} s")
@@ -249,7 +249,7 @@ class Client:
     ) -> list[Message]:
         """The replies: as soon as that many are in, else what arrived when the time is up, perhaps nothing.
 
-        `replies=None` waits for all that come in that time. Raises NoResponders at once if nobody can hear it (R1), and
+        `replies=None` waits for all that come in that time. Raises NoResponders at once if there is none (R1), and
         TimeoutError if it could not even be sent.
         """
         if replies is not None and replies < 1:
@@ -313,7 +313,7 @@ class Client:
         identity: str | None = None,
     ) -> Producer:
         """A source of readings that describes itself by metadata. It chooses its identity, a UUID, unless given one."""
-        return Producer(self, self._link, metadata or {}, topic, identity)
+        return Producer(self, self._reconnecting, metadata or {}, topic, identity)
 
     def where(
         self,
@@ -336,7 +336,9 @@ class Client:
             raise ValueError("buffer and buffer_bytes are at least 1")
 
         async def open_readings() -> Readings:
-            readings = Readings(self._link, self, query, topic, group, buffer, buffer_bytes, farewells=farewells)
+            readings = Readings(
+                self._reconnecting, self, query, topic, group, buffer, buffer_bytes, farewells=farewells
+            )
             await readings.open()
             return readings
 
@@ -362,16 +364,16 @@ class Client:
         """
         try:
             async with asyncio.timeout(timeout):
-                await self._link.confirm()
+                await self._reconnecting.confirm()
         except TimeoutError:
             raise FlushTimeoutError(timeout) from None
-        refusals, self._link.refusals = self._link.refusals, []
+        refusals, self._reconnecting.refusals = self._reconnecting.refusals, []
         if refusals:
             raise RefusedError("; ".join(dict.fromkeys(refusals)))
 
     async def drain(self, timeout: float = 10.0) -> None:
         """Ends all subscriptions, waits until what arrived has been dealt with, and closes. At most so many seconds."""
-        everything = (*self._link.subscribers(), *self._link.followers)
+        everything = (*self._reconnecting.subscribers(), *self._reconnecting.followers)
         taken = [each for each in everything if isinstance(each, Subscription | Readings)]
         try:
             with contextlib.suppress(TimeoutError):
@@ -383,24 +385,24 @@ class Client:
 
     async def close(self) -> None:
         """Sends what was published, and closes. Subscriptions end; what has arrived can still be taken from them."""
-        seconds = 0.0  # who is cancelled waits for nobody
+        seconds = 0.0  # a cancelled close waits for nothing
         try:
-            if self._link.connected:
+            if self._reconnecting.connected:
                 # A socket closed with something unread may take back what was just written: read until all is heard.
                 with contextlib.suppress(ClientError, TimeoutError):
                     async with asyncio.timeout(CLOSE_SECONDS):
-                        await self._link.confirm()
+                        await self._reconnecting.confirm()
             seconds = CLOSE_SECONDS
         finally:
-            await self._link.stop(seconds)
+            await self._reconnecting.stop(seconds)
 
     def _frame(self, topic: str, payload: Payload, headers: Headers | None, reply: str) -> bytes:
         data = payload if type(payload) is bytes else _bytes(payload)
         block = b""
         if headers:
             block = header_block.build(headers.items() if isinstance(headers, Mapping) else headers)
-        if len(data) + len(block) > self._link.max_payload:
-            raise _too_large(len(data) + len(block), self._link.max_payload)
+        if len(data) + len(block) > self._reconnecting.max_payload:
+            raise _too_large(len(data) + len(block), self._reconnecting.max_payload)
         return nats.publish(self._topics[topic], data, encode_topic(reply) if reply else b"", block)
 
 

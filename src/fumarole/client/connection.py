@@ -38,7 +38,7 @@ _OF_LOGIN = re.compile(r"Authorization Violation|Authentication|User Authenticat
 
 
 class Hearer(Protocol):
-    """Whoever gets the messages of one subscription."""
+    """The receiver of the messages of one subscription."""
 
     @property
     def deliver(self) -> Deliver: ...
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.protocol = nats.ClientProtocol(LIMITS)
         self.receive: Callable[[bytes], list[nats.Event]] = self._receive_greeting
-        """What bytes say. Whoever takes something out of them first stands here."""
+        """The parser of incoming bytes. A sieve that takes messages out of them first is put in its place."""
         self._reading = True
         self._transport = cast(asyncio.Transport, None)
         self._greeted: asyncio.Future[None] = self._loop.create_future()
@@ -180,7 +180,7 @@ class Connection(asyncio.Protocol):
         for answer in (self._greeted, *(question.answer for question in self._questions)):
             if not answer.done():
                 answer.set_exception(error)
-                answer.exception()  # nobody may be waiting for it, and that is no fault
+                answer.exception()  # the waiter may have gone, which is no fault
         self._questions.clear()
         self._gone.set_result(None)
         self._lost(self)
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def hand_back(self, rest: bytes) -> None:
-        """Whoever stood before the protocol goes; the rest is what it had begun to hear."""
+        """Puts the protocol back in the place of a sieve; `rest` is what the sieve had begun to read."""
         self.protocol.receive_data(rest)
         self.receive = self._receive
         self.resume_reading()
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
     # The beginning.
 
     def _receive_greeting(self, data: bytes) -> list[nats.Event]:
-        """INFO, or an error. No server says more before it is answered; somebody on the way might, in front of TLS.
+        """INFO, or an error. No server says more before it is answered; an attacker on the way might, in front of TLS.
 
         Some ask a client that takes a second or two for a sign of life. CONNECT is one.
         """
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
 
     async def _begin_tls(self, context: ssl.SSLContext | None) -> None:
         if not (self.info.get("tls_required") or self.info.get("tls_available")):
-            # Whoever asked for TLS must never be served without.
+            # A client that asked for TLS must never be served without.
             raise ClientError(f"{self.server} does not offer TLS, which this client was told to use")
         context = context or ssl.create_default_context()
         name = self.server.certified or self.server.host

@@ -65,15 +65,15 @@ class InvalidReadingError(ClientError, ValueError):
 
 
 class NoResponders(ClientError):
-    """Nobody is subscribed to the topic of a request, so no reply can come."""
+    """The topic of a request has no subscriber, so no reply can come."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"nobody answers requests to {topic!r}; start a responder, or check the topic")
+        super().__init__(f"no responder for requests to {topic!r}; start one, or check the topic")
         self.topic = topic
 
 
 class RequestTimeoutError(ClientError, TimeoutError):
-    """Somebody heard the request, and no reply came in time."""
+    """The request reached a responder, and no reply came in time."""
 
 
 class FlushTimeoutError(ClientError, TimeoutError):

@@ -73,7 +73,7 @@ class Message:
     async def respond(self, payload: bytes | str = b"", *, headers: Headers | None = None) -> None:
         """Answers the request that this message is. Raises NoReplyTopicError where it is none."""
         if not self._event[2]:
-            raise NoReplyTopicError(f"the message on {self.topic!r} is not a request, so nobody waits for an answer")
+            raise NoReplyTopicError(f"the message on {self.topic!r} is not a request: it has no reply topic")
         await self._publisher.publish(self.reply, payload, headers=headers)
 
     def __repr__(self) -> str:

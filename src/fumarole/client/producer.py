@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from fumarole.client.errors import InvalidReadingError
-from fumarole.client.link import Link
 from fumarole.client.message import Publisher
+from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.core.query.tree import Value
 from fumarole.core.values import wrong_number, wrong_text, wrong_value
 
@@ -44,12 +44,17 @@ class Producer:
     """A source of readings. `client.producer` makes one."""
 
     def __init__(
-        self, broker: Broker, link: Link, metadata: Mapping[str, Value], topic: str | None, identity: str | None
+        self,
+        broker: Broker,
+        reconnecting: ReconnectingConnection,
+        metadata: Mapping[str, Value],
+        topic: str | None,
+        identity: str | None,
     ) -> None:
         self.id = str(uuid.uuid4()) if identity is None else _identity(identity)
         self.topic = f"readings.{self.id}" if topic is None else topic
         self._broker = broker
-        self._link = link
+        self._reconnecting = reconnecting
         self._known: dict[str, Value | None] = {}
         """All that was ever said; None: deleted, which a broker that was told otherwise must hear again."""
         self._news: dict[str, Value | None] = {}
@@ -73,7 +78,7 @@ class Producer:
     async def publish(self, value: float) -> None:
         """Publishes a reading, with what is new about the producer. Like any publication it is not confirmed."""
         _check_value(value)
-        losses, before = self._link.losses, self._told
+        losses, before = self._reconnecting.losses, self._told
         say, self._news = (self._news if before == losses else dict(self._known)), {}
         headers = {"Producer": self.id}
         if say:

@@ -1,7 +1,7 @@
 """Requests and their replies: one private inbox for all requests of a client (R1).
 
 The inbox is the pattern `_INBOX.<random>.*`; each request gets a topic of its own in it, `_INBOX.<random>.<number>`, by
-which its replies are told apart. The server answers a request that nobody can hear with an empty message of status 503.
+which its replies are told apart. The server answers a request without a responder with an empty message of status 503.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fumarole.client.errors import ClientError, NoResponders, RefusedError
-from fumarole.client.link import Link
 from fumarole.client.message import Message, Publisher
+from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.core import headers
 from fumarole.protocols import nats
 
@@ -51,12 +51,12 @@ class Collector:
 class Replies:
     """The inbox. It subscribes itself with the first request."""
 
-    def __init__(self, link: Link, publisher: Publisher) -> None:
+    def __init__(self, reconnecting: ReconnectingConnection, publisher: Publisher) -> None:
         self._prefix = f"_INBOX.{secrets.token_hex(11)}."
-        self.sid = link.new_sid()
+        self.sid = reconnecting.new_sid()
         self.pattern = f"{self._prefix}*".encode()
         self.group = b""
-        self._link = link
+        self._reconnecting = reconnecting
         self._publisher = publisher
         self._subscribing: asyncio.Task[None] | None = None
         self._collectors: dict[bytes, Collector] = {}
@@ -65,7 +65,7 @@ class Replies:
     async def ready(self) -> None:
         """Returns when replies can arrive. Raises what a subscribe raises."""
         if self._subscribing is None:
-            self._subscribing = asyncio.create_task(self._link.subscribe(self))
+            self._subscribing = asyncio.create_task(self._reconnecting.subscribe(self))
             self._subscribing.add_done_callback(self._subscribed)
         try:
             # Several requests may wait for the same subscribe; the end of one must not be the end of all.
@@ -74,7 +74,7 @@ class Replies:
             raise RefusedError(f"this user may not hear answers, and needs `_INBOX.>` for that ({error})") from None
 
     def _subscribed(self, subscribing: asyncio.Task[None]) -> None:
-        # Nobody may be waiting for it any more, and that is no fault. Who comes next tries anew.
+        # The waiter may have gone, which is no fault. The next one tries again.
         failed = subscribing.cancelled() or subscribing.exception() is not None
         if failed and self._subscribing is subscribing:
             self._subscribing = None
@@ -91,7 +91,7 @@ class Replies:
         finally:
             del self._collectors[key]
 
-    # What the link calls.
+    # What the connection calls.
 
     def remaining(self) -> int:
         return 0

@@ -53,7 +53,7 @@ class Sender:
         if self._connection is not None and self._connection.paused:
             await self._wait()
         else:
-            await asyncio.sleep(0)  # whoever publishes without end must let others run
+            await asyncio.sleep(0)  # a task that publishes without end must let others run
 
     async def connection_made(self) -> None:
         """Waits until there is a connection."""
@@ -66,7 +66,7 @@ class Sender:
             self._connection.write(self.take())
 
     def take(self) -> bytes:
-        """Everything that waits, for a connection: whoever takes it writes it."""
+        """Everything that waits, for a connection: the caller writes it."""
         data = b"".join(self._frames)
         self._frames.clear()
         self.size = 0

@@ -52,7 +52,7 @@ def parse_server(text: str) -> Server:
     try:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
         host, port = parts.hostname, parts.port
-        (host or "").encode("idna")  # as whoever looks it up does: it knows the lengths that a name may have
+        (host or "").encode("idna")  # as a lookup does: it knows the lengths that a name may have
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if parts.scheme not in SCHEMES or not host or port == 0 or parts.path.strip("/") or parts.query or parts.fragment:

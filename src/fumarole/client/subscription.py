@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from fumarole.client.errors import ClientError
-from fumarole.client.link import Link
 from fumarole.client.message import Message, Publisher
+from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.core.limits import MIB
 from fumarole.protocols import nats
 
@@ -20,16 +20,23 @@ class Subscription:
     """`async for message in subscription`. When the buffer is full the oldest message goes, and `dropped` counts it."""
 
     def __init__(
-        self, link: Link, publisher: Publisher, pattern: bytes, group: bytes, limit: int, buffer: int, buffer_bytes: int
+        self,
+        reconnecting: ReconnectingConnection,
+        publisher: Publisher,
+        pattern: bytes,
+        group: bytes,
+        limit: int,
+        buffer: int,
+        buffer_bytes: int,
     ) -> None:
-        self.sid = link.new_sid()
+        self.sid = reconnecting.new_sid()
         self.pattern = pattern
         self.group = group
         self.received = 0
         """Messages that arrived, dropped ones included."""
         self.dropped = 0
         """Messages that were not taken in time and had to make room."""
-        self._link = link
+        self._reconnecting = reconnecting
         self._publisher = publisher
         self._limit = limit
         self._most = buffer
@@ -41,7 +48,7 @@ class Subscription:
         self._error: ClientError | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._settled = 0
-        """Messages that were taken when somebody last came for one that was not there."""
+        """Messages taken when the buffer was last found empty."""
         self._settling: asyncio.Future[None] | None = None
 
     def __aiter__(self) -> AsyncIterator[Message]:
@@ -76,23 +83,23 @@ class Subscription:
 
     async def close(self) -> None:
         """Unsubscribes. What has arrived already can still be taken."""
-        self._link.unsubscribe(self)
+        self._reconnecting.unsubscribe(self)
         self.end(None)
 
     async def drain(self) -> None:
         """Unsubscribes, and waits until everything that was sent before has arrived. It can still be taken."""
         try:
-            await self._link.drain(self)
+            await self._reconnecting.drain(self)
         finally:
             self.end(None)
 
     async def finished(self) -> None:
-        """Waits until everything that arrived was taken, and whoever took it has come back for more."""
+        """Waits until everything that arrived was taken, and the taker has asked for more."""
         while self._settled != self.received - self.dropped:
             self._settling = asyncio.get_running_loop().create_future()
             await self._settling
 
-    # What the link calls.
+    # What the connection calls.
 
     def remaining(self) -> int:
         return self._limit - self.received if self._limit else 0
@@ -107,7 +114,7 @@ class Subscription:
             self._drop()
         self._wake()
         if self.received == self._limit:
-            self._link.forget(self)
+            self._reconnecting.forget(self)
             self.end(None)
 
     def end(self, error: ClientError | None) -> None:

@@ -1,9 +1,9 @@
 """Readings of the producers that a query selects, and the changes of that set, in the order in which they happened.
 
 The broker is asked (`$FUM.where`) and answers with the set and two topics, one for readings and one for changes. Both
-are subscribed to, into one buffer. A broker keeps these topics only while somebody listens, so when the connection was
-lost it is asked again, and the difference between the two sets is one change. Who wants to hear of producers that are
-forgotten has a third subscription, into the same buffer.
+are subscribed to, into one buffer. A broker keeps these topics only while they have a subscriber, so when the
+connection was lost it is asked again, and the difference between the two sets is one change. Producers that are
+forgotten come on a third subscription, into the same buffer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from fumarole.client.connection import Deliver
 from fumarole.client.errors import ClientError, RefusedError, RequestTimeoutError
-from fumarole.client.link import Link
+from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.client.topics import encode_pattern
 from fumarole.core.publication import FORGOTTEN
 from fumarole.core.query.tree import Value
@@ -80,7 +80,7 @@ class Readings:
 
     def __init__(
         self,
-        link: Link,
+        reconnecting: ReconnectingConnection,
         broker: Asking,
         query: str,
         topic: str,
@@ -93,7 +93,7 @@ class Readings:
         self.query = query
         self.dropped = 0
         """Readings that were not taken in time and had to make room."""
-        self._link = link
+        self._reconnecting = reconnecting
         self._broker = broker
         self._question = json.dumps({"where": query, "topic": topic, "group": group})
         self._group = group
@@ -111,7 +111,7 @@ class Readings:
         self._error: ClientError | None = None
         self._arrived = asyncio.Event()
         self._settled = asyncio.Event()
-        """Nothing has come since somebody last came for more and found nothing."""
+        """Nothing has come since the buffer was last found empty."""
         self._settled.set()
 
     @property
@@ -142,22 +142,22 @@ class Readings:
 
     async def open(self) -> None:
         """Returns when the broker has confirmed it all. Raises QueryRefusedError and what a subscribe raises."""
-        losses = self._link.losses
+        losses = self._reconnecting.losses
         try:
             await self._ask()
         except BaseException:
             await self.close()
             raise
-        self._link.followers.add(self)
-        if self._link.losses != losses:
+        self._reconnecting.followers.add(self)
+        if self._reconnecting.losses != losses:
             self.lost()
-            if self._link.connected:
+            if self._reconnecting.connected:
                 self.returned()
 
     async def close(self) -> None:
         """Unsubscribes. What has arrived already can still be taken."""
         for ear in self._ears:
-            self._link.unsubscribe(ear)
+            self._reconnecting.unsubscribe(ear)
         self.end(None)
 
     async def drain(self) -> None:
@@ -166,12 +166,12 @@ class Readings:
         try:
             # Readings first: up to the last one, each change that says whose it is has been heard.
             for ear in reversed(self._ears):
-                await self._link.drain(ear)
+                await self._reconnecting.drain(ear)
         finally:
             self.end(None)
 
     async def finished(self) -> None:
-        """Waits until everything that arrived was taken, and whoever took it has come back for more."""
+        """Waits until everything that arrived was taken, and the taker has asked for more."""
         await self._settled.wait()
 
     async def _ask(self) -> None:
@@ -181,13 +181,13 @@ class Readings:
         self._diffs = encode_pattern(answer["diffs"])
         # Changes first: no reading may come before the change that says whose it is.
         topics = (self._diffs, encode_pattern(answer["topic"]))
-        self._ears = tuple(_Ear(self._link.new_sid(), topic, self) for topic in topics)
-        await self._link.subscribe(*self._ears)
+        self._ears = tuple(_Ear(self._reconnecting.new_sid(), topic, self) for topic in topics)
+        await self._reconnecting.subscribe(*self._ears)
         if self._farewells:
             group = encode_pattern(self._group) if self._group else b""
-            ear = _Ear(self._link.new_sid(), FAREWELLS, self, group)
+            ear = _Ear(self._reconnecting.new_sid(), FAREWELLS, self, group)
             with contextlib.suppress(RefusedError):  # who may not hear them goes on without
-                await self._link.subscribe(ear)
+                await self._reconnecting.subscribe(ear)
                 self._ears = (*self._ears, ear)
 
     async def _ask_again(self) -> None:
@@ -195,7 +195,7 @@ class Readings:
             try:
                 await self._ask()
             except (ConnectionError, RequestTimeoutError):
-                if not self._link.connected:
+                if not self._reconnecting.connected:
                     return  # `returned` will come again
             except ClientError as error:
                 self.end(error)
@@ -218,7 +218,7 @@ class Readings:
         self._settled.clear()
         self._arrived.set()
 
-    # What the link calls.
+    # What the connection calls.
 
     def deliver(self, messages: list[nats.Message]) -> None:
         newest = 0
@@ -239,7 +239,7 @@ class Readings:
         if self._asking is not None:
             self._asking.cancel()
         for ear in self._ears:
-            self._link.forget(ear)
+            self._reconnecting.forget(ear)
         self._ears = ()
 
     def returned(self) -> None:
@@ -254,7 +254,7 @@ class Readings:
 
     def _leave(self) -> None:
         """Whatever becomes of the connection, the broker is not asked again."""
-        self._link.followers.discard(self)
+        self._reconnecting.followers.discard(self)
         if self._asking is not None and self._asking is not asyncio.current_task():
             self._asking.cancel()
 

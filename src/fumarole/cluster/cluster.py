@@ -13,8 +13,8 @@ that speaks of its own consumers, and counts are told as they are and not as dif
                 both have answered
           ◀──   PONG
 
-Joining needs one address. Whoever is dialed says in its proof whom else it knows, and a node dials everybody it has
-heard of; whoever is dialed dials back.
+Joining needs one address. The dialed node says in its proof which others it knows, and a node dials every one it has
+heard of; the dialed node dials back.
 """
 
 from __future__ import annotations
@@ -36,12 +36,23 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
-from fumarole.protocols.link import Changes, Counts, Doors, Frame, Hello, Leaving, LinkError, frame, message, slices
+from fumarole.protocols.cluster_protocol import (
+    Changes,
+    ClusterProtocolError,
+    Counts,
+    Doors,
+    Frame,
+    Hello,
+    Leaving,
+    frame,
+    message,
+    slices,
+)
 
 MOST_STRANGERS = 1_000
 """Connections at a time of those who have proved nothing yet; there are two for each node that comes."""
 MOST_OF_A_HOST = 250
-"""The same of one address, so that nobody alone can keep the others out."""
+"""The same of one address, so that one address cannot keep the others out."""
 LINK_OUTBOX = 16 * 1024 * 1024
 COUNT_EVERY = 0.25
 
@@ -82,7 +93,7 @@ class Cluster:
         self.own = Own()
         self.peers: dict[str, Peer] = {}
         self.refused = 0
-        self.lost = 0
+        self.evicted = 0
         """Peers that were given up."""
         self._past: Counter[str] = Counter()
         """Messages to and from those who are gone."""
@@ -98,7 +109,7 @@ class Cluster:
         """Lanes of those who have connected and not proved themselves yet."""
         self._strangers_from: Counter[str] = Counter()
         """How many there are, by host."""
-        self._gone: set[str] = set()
+        self._evicted: set[str] = set()
         """Peers that are gone since the last tick."""
         self._leftovers: list[Peer] = []
         """Peers that are gone, and whose consumers are not all forgotten yet."""
@@ -114,7 +125,7 @@ class Cluster:
         self.metadata = Metadata(
             node.namespaces, author(identity.node, identity.incarnation), self._broadcast, node.limits
         )
-        node.namespaces.watch(self._watch, self.metadata.described, self.metadata.forgotten)
+        node.namespaces.replicate(self._consumer_changed, self.metadata.described, self.metadata.forgotten)
         node.confirmations = self
 
     # Confirmations (C2).
@@ -138,7 +149,7 @@ class Cluster:
         while self._waiting and self._waiting[0][0] <= self._reached:
             heappop(self._waiting)[2]()
 
-    def _watch(self, exchange: Exchange, consumer: Consumer, by: int) -> None:
+    def _consumer_changed(self, exchange: Exchange, consumer: Consumer, by: int) -> None:
         entry = self.own.change(exchange, consumer, by)
         if self._leaving:
             return
@@ -166,7 +177,7 @@ class Cluster:
         return self.identity.hello(lane, self._nonce())
 
     def contact(self, address: str, given: bool = False) -> None:
-        """Somebody may be reached there."""
+        """A node may be reached there."""
         if address != self.identity.address:
             self._contacts.add(address, self.now, given)
 
@@ -194,7 +205,7 @@ class Cluster:
         return Lane(self, owner, dialed=address, lane=lane)
 
     def accepted(self, owner: Any, host: str = "", trusted: bool = True) -> Lane:
-        """Somebody has connected, from this host; empty: by a local socket."""
+        """A peer has connected, from this host; empty: by a local socket."""
         lane = Lane(self, owner, host=host, trusted=trusted)
         self._strangers.add(lane)
         self._strangers_from[host] += 1
@@ -211,28 +222,28 @@ class Cluster:
                 del self._strangers_from[lane.remote_host]
 
     def unreachable(self, address: str, lane: str, why: str = "") -> None:
-        """Nobody answered there."""
+        """No node answered there."""
         self._contacts.fail(address, lane, self.now, why)
 
     def admit(self, lane: Lane) -> None:
-        """The peer has proved that it belongs here. May it have this lane? Raises LinkError."""
+        """The peer has proved that it belongs here. May it have this lane? Raises ClusterProtocolError."""
         hello = lane.other
         assert hello is not None
         if hello.node == self.identity.node:
             if hello.incarnation == self.identity.incarnation:
                 self._contacts.mark_own(lane.address)
-                raise LinkError("this is the same node")
-            raise LinkError("there is another node with the name %r", hello.node)
+                raise ClusterProtocolError("this is the same node")
+            raise ClusterProtocolError("there is another node with the name %r", hello.node)
         peer = self.peers.get(hello.node)
         if peer is None:
             return
         if peer.hello.incarnation != hello.incarnation:
             # Either it was started again, and the old connections will be found dead any moment, or it is another.
             if peer.pulse.silence(self.now) < self.timing.doubt:
-                raise LinkError("there is a live node with the name %r already", hello.node)
-            self.lose(peer, "it was started again")
+                raise ClusterProtocolError("there is a live node with the name %r already", hello.node)
+            self.evict(peer, "it was started again")
         elif (lane.dialed, lane.name) in peer.lanes:
-            self.lose(peer, "it has connected anew")
+            self.evict(peer, "it has connected anew")
 
     def opened(self, lane: Lane, addresses: tuple[str, ...]) -> None:
         """Both have proved themselves."""
@@ -270,24 +281,24 @@ class Cluster:
         if peer.leaving and (lane.dialed or lane.name != DATA):
             del peer.lanes[lane.dialed, lane.name]  # what it has forwarded before it left is still to come
         else:
-            self.lose(peer, "it has left" if peer.leaving else "a connection was lost")
+            self.evict(peer, "it has left" if peer.leaving else "a connection was lost")
 
-    def lose(self, peer: Peer, why: str) -> None:
-        """The peer is gone: its consumers are forgotten, and nobody waits for it."""
+    def evict(self, peer: Peer, why: str) -> None:
+        """Takes the peer out of the cluster: its consumers are removed, and no confirmation waits for it."""
         if self.peers.get(peer.name) is not peer:
             return
         del self.peers[peer.name]
-        self.lost += 1
+        self.evicted += 1
         if peer.is_whole or peer.is_linked() or peer.known is not None:
             self.announce("node %s is gone: %s", ascii(peer.name), why)
         peer.close()
         self._past += peer.traffic()
-        self.forget(peer)
-        self._gone.add(peer.name)
+        self.remove_consumers(peer)
+        self._evicted.add(peer.name)
         self.advance()
         self.changed()
 
-    def forget(self, peer: Peer) -> None:
+    def remove_consumers(self, peer: Peer) -> None:
         """Its consumers are no more. Very many are forgotten a part at a time, and get nothing meanwhile."""
         if not peer.others.clear():
             self._leftovers.append(peer)
@@ -298,7 +309,7 @@ class Cluster:
         self.changed()
 
     def is_settled(self) -> bool:
-        """Was everybody tried, and is there nobody who was reached and has not told everything yet?"""
+        """Was every contact tried, and has every node that was reached told everything?"""
         return self._contacts.are_settled() and all(
             peer.is_linked() and peer.is_settled() for peer in self.peers.values()
         )
@@ -315,8 +326,8 @@ class Cluster:
         self._last_tick = now
         self.node.late_after = now + self.timing.oldest
         for peer in list(self.peers.values()):
-            if peer.pulse.silence(now) > self.timing.gone:
-                self.lose(peer, f"nothing was heard of it for {peer.pulse.silence(now):.1f} s")
+            if peer.pulse.silence(now) > self.timing.eviction:
+                self.evict(peer, f"nothing was heard of it for {peer.pulse.silence(now):.1f} s")
             else:
                 peer.tick(now)
                 peer.advance()
@@ -324,9 +335,9 @@ class Cluster:
             self._next_beat = now + self.timing.beat
             for peer in self.peers.values():
                 peer.beat(now)
-        if self._gone:
-            self._tell_again(self._gone)
-            self._gone = set()
+        if self._evicted:
+            self._tell_again(self._evicted)
+            self._evicted = set()
         self.metadata.tick(now)
         if self._siblings and now >= self._next_count:
             self._next_count = now + COUNT_EVERY
@@ -348,7 +359,7 @@ class Cluster:
         """Something happens at this time; to be called before anything that has come is looked at."""
         self.now = now
         late = now - self._last_tick - self.timing.beat
-        if late > self.timing.gone:
+        if late > self.timing.eviction:
             self._last_tick = now
             self._start_again(late)
 
@@ -357,7 +368,7 @@ class Cluster:
         self.complain("this node stood still for %.1f s, and joins again", late)
         self.identity.incarnation += 1
         for peer in list(self.peers.values()):
-            self.lose(peer, "this node stood still")
+            self.evict(peer, "this node stood still")
         self.stood_still(late)
 
     def meets(self, lane: Lane, node: str) -> None:
@@ -373,7 +384,7 @@ class Cluster:
     # Messages.
 
     def exchange(self, name: bytes) -> Exchange | None:
-        """The exchange of a namespace; None: there is none such here, and so nobody in it."""
+        """The exchange of a namespace; None: there is none such here, and so no consumer in it."""
         return self.node.namespaces.get(name.decode("utf-8", "replace"))
 
     def encode(self, key: bytes, publication: Publication) -> bytes:
@@ -398,12 +409,12 @@ class Cluster:
         """The end."""
         self._leaving = True
         for peer in list(self.peers.values()):
-            self.lose(peer, "this node stops")
+            self.evict(peer, "this node stops")
 
     # For people.
 
     def missing(self) -> list[Contact]:
-        """Those who are looked for: known nodes that are gone, and addresses where nobody was found yet."""
+        """What is looked for: known nodes that are gone, and addresses where no node was found yet."""
         return self._contacts.missing(self.peers)
 
     def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
@@ -423,7 +434,7 @@ class Cluster:
             "changes": self._ticket,
             "unconfirmed": self._ticket - self._reached,
             "refused": self.refused,
-            "lost": self.lost,
+            "lost": self.evicted,
             **traffic_report(sum((peer.traffic() for peer in self.peers.values()), self._past)),
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
             "missing": [each.report(self.now) for each in sorted(self.missing(), key=lambda each: each.address)],

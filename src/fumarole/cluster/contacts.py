@@ -12,9 +12,9 @@ from typing import Any
 from fumarole.cluster.identity import LANES
 
 RETRY = 0.3
-"""Seconds between two attempts to reach somebody."""
+"""Seconds between two attempts to reach a node."""
 SURE = 20
-"""Attempts after which somebody who was there is taken to be there no more."""
+"""Attempts after which a node that was there is taken to be gone."""
 FORGET_AFTER = 3600.0
 """Seconds after which an address that was only heard of, and cannot be reached, is tried no more."""
 EVERYWHERE = ("0.0.0.0", "[::]", "::")
@@ -31,16 +31,16 @@ class Contact:
         """Was it configured? Then it is never forgotten."""
         self.next_try = now
         self.reached = now
-        """When somebody was last known to be there, or it was first heard of."""
+        """When a node was last known to be there, or it was first heard of."""
         self.under_way: set[str] = set()
         """Lanes that are being dialed or are open."""
         self.is_own = False
         self.node = ""
         """Who was found there. A node may be reached by several addresses."""
         self.failures: int | None = None
-        """Attempts that have failed since somebody was reached last; None: there was no attempt yet."""
+        """Attempts that have failed since a node was reached last; None: there was no attempt yet."""
         self.is_open = False
-        """Is there somebody, or was there when we looked last?"""
+        """Is there a node, or was there at the last attempt?"""
         self.why = ""
         """What the last attempt ended with."""
 
@@ -59,7 +59,7 @@ class Contact:
         return {"node": self.node, "address": self.address, "away": round(now - self.reached, 1), "why": self.why}
 
     def is_settled(self) -> bool:
-        """Is it known whether there is somebody, and if so, is the link to it not just about to be made again?"""
+        """Is it known whether there is a node, and if so, is the link to it not just about to be made again?"""
         return self.is_own or (self.failures is not None and not (self.is_open and self.failures))
 
 
@@ -77,12 +77,12 @@ class Contacts:
         return len(self._contacts)
 
     def add(self, address: str, now: float, given: bool = False) -> None:
-        """Somebody may be reached there."""
+        """A node may be reached there."""
         if address and address not in self._contacts and (given or len(self) < MOST_CONTACTS):
             self._contacts[address] = Contact(address, given, now)
 
     def fail(self, address: str, lane: str, now: float, why: str = "", was_open: bool = False) -> None:
-        """Nobody answered there, or what was open is no more."""
+        """No node answered there, or the connection has ended."""
         if contact := self._contacts.get(address):
             contact.why = why
             if was_open:
@@ -105,11 +105,11 @@ class Contacts:
             contact.node = node
 
     def are_settled(self) -> bool:
-        """Is it known of all whether there is somebody?"""
+        """Is it known of all whether there is a node?"""
         return all(contact.is_settled() for contact in self._contacts.values())
 
     def missing(self, there: Container[str]) -> list[Contact]:
-        """Those who are looked for: known nodes that are not there, and addresses where nobody was found yet."""
+        """What is looked for: known nodes that are not there, and addresses where no node was found yet."""
         return [
             contact
             for contact in self._contacts.values()
@@ -125,7 +125,7 @@ class Contacts:
         return not self._is_open(node, lane) and not any(lane in other.under_way for other in others)
 
     def dial(self, now: float) -> None:
-        """Whoever is to be reached and is not."""
+        """The contacts that are to be reached and are not."""
         for contact in list(self._contacts.values()):
             if contact.is_own or now < contact.next_try:
                 continue

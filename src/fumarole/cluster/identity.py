@@ -3,7 +3,7 @@
 Both ends of a new connection say hello, each with a number that was never used before. Then the one who dialed proves
 that it knows the secret: by a digest, keyed with the secret, over both hellos. If that is right, the other does the
 same, with another word in front. The secret itself is never sent; a proof is good for these two hellos only, so to have
-overheard one is of no use; and whoever only listens is shown nothing by the one who was dialed.
+overheard one is of no use; and an eavesdropper sees nothing of the dialed node.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass
 
-from fumarole.protocols.link import PROTOCOL, Hello, LinkError, Proof, body
+from fumarole.protocols.cluster_protocol import PROTOCOL, ClusterProtocolError, Hello, Proof, body
 
 DATA, BEATS = "data", "beats"
 LANES = (DATA, BEATS)
@@ -45,9 +45,9 @@ class Identity:
 
 
 def check_hello(own: Hello, other: Hello) -> None:
-    """Can these two speak with each other? Raises LinkError."""
+    """Can these two speak with each other? Raises ClusterProtocolError."""
     if other.protocol != PROTOCOL:
-        raise LinkError(
+        raise ClusterProtocolError(
             "node %s (%s) speaks link protocol %s, this is %s with %s",
             shown(other.node),
             shown(other.version),
@@ -56,13 +56,13 @@ def check_hello(own: Hello, other: Hello) -> None:
             PROTOCOL,
         )
     if other.cluster != own.cluster:
-        raise LinkError(
+        raise ClusterProtocolError(
             "node %s belongs to the cluster %s, not %s", shown(other.node), shown(other.cluster), own.cluster
         )
     if not other.node or len(other.node) > LONGEST_NAME or not other.node.isprintable():
-        raise LinkError("a node without a proper name")
+        raise ClusterProtocolError("a node without a proper name")
     if other.lane not in LANES or len(other.nonce) != NONCE_BYTES:
-        raise LinkError("a hello that is not complete")
+        raise ClusterProtocolError("a hello that is not complete")
 
 
 def prove(secret: bytes, role: str, dialed: Hello, accepted: Hello) -> bytes:
@@ -72,10 +72,10 @@ def prove(secret: bytes, role: str, dialed: Hello, accepted: Hello) -> bytes:
 
 
 def check_proof(secret: bytes, role: str, dialed: Hello, accepted: Hello, proof: Proof) -> None:
-    """Raises LinkError."""
+    """Raises ClusterProtocolError."""
     if not hmac.compare_digest(prove(secret, role, dialed, accepted), proof.digest):
         other = dialed if role == "dialed" else accepted
-        raise LinkError("node %s does not know the secret of this cluster", shown(other.node))
+        raise ClusterProtocolError("node %s does not know the secret of this cluster", shown(other.node))
 
 
 def shown(text: str, most: int = 32) -> str:

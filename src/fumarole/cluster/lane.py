@@ -12,8 +12,8 @@ a question which of two connections counts.
     changes, whole, messages … ──▶
            ◀──────────────────────  known
 
-A lane has the verbs of a session (`receive_data`, `tick`, …). It is a `Reader`, and the `LinkFallback` of a compiled
-one (sessions/reader.py).
+A lane has the verbs of a session (`receive_data`, `tick`, …). It is a `Reader`, and the `PeerLinkFallback` of a
+compiled one (sessions/reader.py).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import BEFORE_GROUP, Exchange
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.plans import Plans
-from fumarole.protocols.link import (
+from fumarole.protocols.cluster_protocol import (
     MESSAGE_BYTES,
+    ClusterProtocolError,
     Forwarded,
     Frame,
     Hello,
-    LinkError,
     LinkProtocol,
     Proof,
     Refusal,
@@ -122,7 +122,7 @@ class Lane:
                     self.peer.take(self, event)
                 else:
                     self._shake_hands(event)
-        except LinkError as error:
+        except ClusterProtocolError as error:
             # Who answers a call with what is none of our frames is no node, or it is another door of one.
             doubt = "; is it the `cluster` address of the other node?" if self.dialed and self.other is None else ""
             self.refuse(error.kind + doubt, *error.details)
@@ -193,12 +193,14 @@ class Lane:
             if not self.dialed:
                 self.name = said.lane
                 if not self._trusted:
-                    raise LinkError("without a cluster secret or TLS, only nodes of the same machine are let in")
+                    raise ClusterProtocolError(
+                        "without a cluster secret or TLS, only nodes of the same machine are let in"
+                    )
                 self._say_hello()
             assert self._own is not None
             check_hello(self._own, said)
             if said.lane != self.name:
-                raise LinkError("the answer is for another lane")
+                raise ClusterProtocolError("the answer is for another lane")
             if self.dialed:
                 self.cluster.meets(self, said.node)
                 self.push(Proof(prove(self.cluster.secret, "dialed", self._own, said)))
@@ -216,7 +218,7 @@ class Lane:
             self.state = State.OPEN
             self.cluster.opened(self, said.peers)
         else:
-            raise LinkError("the handshake is out of order")
+            raise ClusterProtocolError("the handshake is out of order")
 
     # Messages.
 
@@ -243,7 +245,7 @@ class Lane:
 
     def _deliver(self, event: Forwarded) -> None:
         if self.plans is None:
-            raise LinkError("a message that has no place here")
+            raise ClusterProtocolError("a message that has no place here")
         found = self._find_fresh(event.key)
         if found is None:
             return
@@ -254,9 +256,9 @@ class Lane:
         except (FumaroleError, UnicodeDecodeError):
             self.count_late(found)
             return
-        exchange.deliver(plan, publication, groups, self.tire)
+        exchange.deliver(plan, publication, groups, self.nearly_full)
 
-    def tire(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
+    def nearly_full(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
         """The members of a group that are here will soon have no room. The peer chooses others, for a while (G3)."""
         now = self.cluster.now
         if now - self._rested.get((exchange.name, group), -REST) < REST / 2:
@@ -273,7 +275,7 @@ class Lane:
         if found is None:
             return
         try:
-            self.cluster.metadata.deliver(said, *found, self.tire)
+            self.cluster.metadata.deliver(said, *found, self.nearly_full)
         except FumaroleError:
             self.count_late(found)
 

@@ -1,8 +1,8 @@
 """What producers say of themselves, on every node (C6).
 
-Whoever hears a reading that changes a producer's metadata tells the others all of it, with a version: how often it has
-changed, and where last. The newer one holds, and of two with the same number the one from the node whose name comes
-later; so all nodes come to the same, in whatever order they hear of it.
+The node that receives a reading that changes a producer's metadata tells the others all of it, with a version: how
+often it has changed, and where last. The newer one holds, and of two with the same number the one from the node whose
+name comes later; so all nodes come to the same, in whatever order they hear of it.
 
 A producer may say something new to two nodes at once. So for a while each key that was said has a version of its own,
 and goes with the rest: of each such key the newer one holds, be it a value or that there is none, and nothing that only
@@ -29,13 +29,13 @@ knows better, and says all that the producer has said of itself once more.
     node a   {"Room": "kitchen"}         version 7 a, heard just now
     node b   forgotten for its silence   version 8 b
     node a   {"Room": "kitchen"}         version 9 a, said: Room 9 a, since 8 b
-    all      {"Room": "kitchen"}         had somebody told b to forget it, it would be forgotten
+    all      {"Room": "kitchen"}         had b been asked to forget it, it would be forgotten
 
 Each node tells all others what it was told itself, and nothing that it has heard. Only when a node is gone, which may
 have been before it could tell everybody, the others tell each other what they have heard from it lately: as much at a
 time as each takes, for it may be very much.
 
-Readings go only to the nodes that have somebody for them, like all messages, and on the same ordered connection: so a
+Readings go only to the nodes that have a consumer for them, like all messages, and on the same ordered connection: so a
 node knows the new metadata before the reading that brought it (M5).
 """
 
@@ -55,11 +55,11 @@ from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
 from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic
-from fumarole.exchange.exchange import Exchange, Tired
+from fumarole.exchange.exchange import Exchange, NearlyFull
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.producers import NEVER, Producer
 from fumarole.exchange.readings import Reading, check_identity, check_metadata
-from fumarole.protocols.link import Described, Frame, Heard, Producers, Spoken, frame, slices
+from fumarole.protocols.cluster_protocol import Described, Frame, Heard, Producers, Spoken, frame, slices
 
 GRAVES_KEPT = 100_000
 GRAVE_SECONDS = 600.0
@@ -68,10 +68,10 @@ SAID_KEPT = 100_000
 """Producers whose keys have versions of their own."""
 SAID_SECONDS = 60.0
 PART = 2_000
-"""Producers that are looked through at a time: as many as keep nobody waiting."""
+"""Producers that are looked through at a time: so many that clients do not notice."""
 
 MOST_CHANGES = 1 << 48
-"""Of one producer. Nobody gets there: whoever says so is wrong, and is not learned from."""
+"""Of one producer. A version this high is impossible; the peer's update is rejected."""
 
 Key = tuple[str, str]
 """A namespace, and the identity of a producer there."""
@@ -209,7 +209,7 @@ class Metadata:
 
     def learn(self, said: Producers) -> None:
         try:
-            exchange = self._namespaces.restore(said.namespace)
+            exchange = self._namespaces.open(said.namespace)
         except FumaroleError:
             return
         for described in said.producers:
@@ -264,7 +264,7 @@ class Metadata:
             return
         if producer is None or producer.version <= then:
             self._bury(exchange.name, identity, then, silent)
-            exchange.producers.lose(identity)
+            exchange.producers.forget_here(identity)
             return
         kept = _said_after(then, self._describe(exchange, producer))
         assert kept.metadata is not None
@@ -323,7 +323,7 @@ class Metadata:
             if producer is not None:
                 producer.heard_of = self.now
 
-    def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], tired: Tired) -> None:
+    def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], nearly_full: NearlyFull) -> None:
         """A reading that was heard elsewhere, to those who are here. Raises FumaroleError."""
         if said.reply:
             check_topic(said.reply, exchange.grammar)
@@ -336,7 +336,7 @@ class Metadata:
             producer.heard_of = self.now
             producer.take(said.value, said.topic)
             plan = exchange.plan_for_message(publication, producer, topic, plans)
-        exchange.deliver(plan, publication, groups, tired)
+        exchange.deliver(plan, publication, groups, nearly_full)
 
     def _bury(self, namespace: str, identity: str, version: Version, silent: bool) -> Grave:
         if len(self._graves) >= GRAVES_KEPT:
@@ -378,6 +378,6 @@ def _said_after(then: Version, described: Described) -> Described:
 
 
 def _is_larger(described: Described, producer: Producer) -> bool:
-    """Any order will do: of two that nobody can say which is newer, all nodes have to take the same."""
+    """Any order will do: of two of which neither is known to be newer, all nodes have to take the same."""
     one, other = (msgspec.msgpack.encode(sorted((m or {}).items())) for m in (described.metadata, producer.metadata))
     return one > other

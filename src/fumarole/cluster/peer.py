@@ -14,9 +14,10 @@ from fumarole.cluster.registry import Others
 from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.outbox import Outbox, Overflow
-from fumarole.protocols.link import (
+from fumarole.protocols.cluster_protocol import (
     Beat,
     Changes,
+    ClusterProtocolError,
     Counts,
     Doors,
     Echo,
@@ -25,7 +26,6 @@ from fumarole.protocols.link import (
     Hello,
     Known,
     Leaving,
-    LinkError,
     Mark,
     Producers,
     Refusal,
@@ -42,11 +42,11 @@ SAID_AHEAD = 1024 * 1024
 """Bytes of a snapshot that wait in the outbox; the rest waits where it is."""
 
 
-class Nobody:
+class NoOwner:
     """The owner of an outbox that no connection empties yet."""
 
     def flush(self) -> None:
-        """There is nobody to send anything to."""
+        """There is no connection to send on."""
 
 
 class Peer:
@@ -71,7 +71,7 @@ class Peer:
         self.counters = node.parts.counters()
         """What its outbox had no room for."""
         self.outbox: Outbox = node.parts.outbox(
-            cluster.link_limit, Overflow.DROP_OLDEST, self.counters, node.ready, Nobody()
+            cluster.link_limit, Overflow.DROP_OLDEST, self.counters, node.ready, NoOwner()
         )
         self.outbox.takes_headers = True
         self.outbox.doubted = True
@@ -102,7 +102,7 @@ class Peer:
         return self.outbox.has_room(weight)
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:  # noqa: ARG002
-        """Nobody is handed a message for a consumer elsewhere: couriers are."""
+        """A consumer elsewhere is never given a message here: its courier is."""
         raise AssertionError(consumer.pattern)
 
     def forward(self, courier: Consumer, key: bytes, publication: Publication) -> None:
@@ -194,7 +194,7 @@ class Peer:
         for lane in list(self.lanes.values()):
             lane.close()
         self.lanes.clear()
-        self.outbox.owner = Nobody()
+        self.outbox.owner = NoOwner()
         self.outbox.doubted = True
         self.outbox.govern(0, Overflow.DROP_NEWEST, self.counters)
         self.unsent += self.outbox.messages()
@@ -203,9 +203,9 @@ class Peer:
     # What it says.
 
     def take(self, lane: Lane, said: Frame) -> None:
-        """A frame on an open lane. Raises LinkError."""
+        """A frame on an open lane. Raises ClusterProtocolError."""
         if not isinstance(said, PLACES[lane.dialed, lane.name]):
-            raise LinkError("a frame that has no place here")
+            raise ClusterProtocolError("a frame that has no place here")
         now = self.cluster.now
         match said:
             case Mark(time):
@@ -221,13 +221,13 @@ class Peer:
                 self._answer(lane, ticket)
             case Whole(ticket):
                 if self.is_whole:
-                    raise LinkError("everything was said already")
+                    raise ClusterProtocolError("everything was said already")
                 self.is_whole = True
                 lane.push(Known(ticket))
                 self.cluster.joined(self)
             case Known(ticket):
                 if self.known is None or ticket > self.cluster.ticket():
-                    raise LinkError("an answer to what was not said")
+                    raise ClusterProtocolError("an answer to what was not said")
                 self.has_answered = True
                 before = self.known
                 self.known = max(before, ticket)
@@ -235,9 +235,9 @@ class Peer:
                     self.cluster.advance()
             case Leaving(ticket):
                 if self.leaving:
-                    raise LinkError("it is leaving already")
+                    raise ClusterProtocolError("it is leaving already")
                 self.leaving = self.outbox.doubted = True  # from here on no group chooses it
-                self.cluster.forget(self)
+                self.cluster.remove_consumers(self)
                 self._answer(lane, ticket)
             case Counts(namespace, numbers):
                 if len(self.counted) < MOST_COUNTED or namespace in self.counted:

@@ -41,7 +41,7 @@ class Timing(NamedTuple):
         return self.silence * 0.35
 
     @property
-    def gone(self) -> float:
+    def eviction(self) -> float:
         return self.silence * 0.9
 
 

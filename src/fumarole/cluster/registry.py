@@ -23,7 +23,7 @@ from fumarole.exchange.consumer import Consumer, Outlet
 from fumarole.exchange.exchange import BEFORE_GROUP, Exchange
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
-from fumarole.protocols.link import MOST_ALIKE, Entry
+from fumarole.protocols.cluster_protocol import MOST_ALIKE, Entry
 
 Key = tuple[str, str, str] | tuple[str, str, str, str, tuple[str, ...] | None, tuple[str, ...]]
 """Namespace, pattern, group; and, where there is any of it, query, what it may see, what it may not."""
@@ -140,9 +140,9 @@ class Others:
             sees = self._sees(entry)
             exchange = self._namespaces.get(entry.namespace)
             if exchange is None:
-                exchange = self._namespaces.restore(entry.namespace)
+                exchange = self._namespaces.open(entry.namespace)
         except NamespaceError:
-            return  # nobody can publish there on this node
+            return  # no client can publish there on this node
         except FumaroleError as error:
             self._complain(
                 "a consumer of node %s makes no sense here, and gets nothing that is published here: %s",
@@ -175,7 +175,7 @@ class Others:
 
     def _exchange(self, key: Key) -> Exchange:
         exchange = self._namespaces.get(key[0])
-        assert exchange is not None  # it does not end while somebody is in it
+        assert exchange is not None  # it does not end while it has a consumer
         return exchange
 
     def _courier(self, exchange: Exchange) -> Consumer:

@@ -16,6 +16,7 @@ from fumarole.config.values import (
     AmqpAddress,
     AmqpName,
     BrokerAddresses,
+    Bytes,
     Endpoint,
     FilePath,
     LineSize,
@@ -31,7 +32,7 @@ from fumarole.config.values import (
     TokenDigest,
     Workers,
 )
-from fumarole.core.limits import MIB, Limits
+from fumarole.core.limits import MIB, Limits, NamespaceQuotas, Quotas
 from fumarole.doors.registry import DOORS, NoSettings
 from fumarole.exchange.namespaces import DEFAULT, NamespaceRules
 
@@ -121,6 +122,10 @@ class UserSettings(Struct, frozen=True, kw_only=True):
     namespace: NamespaceName = DEFAULT
     publish: PermissionSettings = PermissionSettings()
     subscribe: PermissionSettings = PermissionSettings()
+    roles: tuple[Literal["admin"], ...] = ()
+    """What the user may do besides: `admin` may see what others do (A4)."""
+    quota: Quotas = Quotas()
+    """What all connections of the user together may hold (A5)."""
 
 
 class BridgeSettings(Struct, frozen=True, kw_only=True):
@@ -169,7 +174,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True):
     log: Log = Log()
     namespaces: Mapping[NamespaceName, NamespaceRules] = {}
     users: tuple[UserSettings, ...] | None = None
-    """None: authentication is off. Empty: it is on, and nobody gets in."""
+    """None: authentication is off. Empty: it is on, and no client gets in."""
     bridges: tuple[BridgeSettings, ...] = ()
 
     def door(self, name: str) -> Any:
@@ -192,6 +197,7 @@ else:
     )
 
 
+BYTES_OF_QUOTAS: Final = dict.fromkeys(("metadata_bytes", "retained_bytes", "last_bytes", "bytes_per_second"), Bytes)
 FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     Limits: {
         "control_line": LineSize,
@@ -202,7 +208,10 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
         "query_length": Size,
         "query_depth": QueryDepth,
         "query_pattern": Size,
+        "memory": Bytes,
     },
+    Quotas: BYTES_OF_QUOTAS,
+    NamespaceQuotas: BYTES_OF_QUOTAS,
     NamespaceRules: {"outbox": Size},
     **{each.settings: {"namespace": NamespaceName} for each in WITH_SETTINGS if hasattr(each.settings, "namespace")},
 }

@@ -171,7 +171,7 @@ def _is_host(name: str | None, v6: str | None) -> bool:
         elif name is not None and not re.search("[A-Za-z_]", name):
             ipaddress.IPv4Address(name)
         elif name is not None:
-            name.encode("idna")  # as whoever looks it up does: it knows the lengths that words of a name may have
+            name.encode("idna")  # as a lookup does: it knows the lengths that words of a name may have
     except ValueError:
         return False
     return True
@@ -257,6 +257,7 @@ def _of(reader: Reader) -> Meta:
 
 
 Size = Annotated[int, _of(size_between(1, 512 * MIB))]
+Bytes = Annotated[int, _of(size_between(1, 1024 * GIB))]
 LineSize = Annotated[int, _of(size_between(256, 1 * MIB))]
 Seconds = Annotated[float, _of(read_seconds)]
 Count = Annotated[int, _of(read_count)]

@@ -50,6 +50,6 @@ def last(block: bytes, name: str) -> str | None:
 
 
 def status(block: bytes) -> str:
-    """What follows the version in the first line: `503` where nobody can answer, empty in an ordinary message."""
+    """What follows the version in the first line: `503` where there is no responder, empty in an ordinary message."""
     first = block.split(LINE_END, 1)[0]
     return first[len(VERSION) :].decode("ascii", "replace").strip() if first.startswith(VERSION) else ""

@@ -1,7 +1,7 @@
 """Many patterns against one topic: a trie of words, run as an automaton.
 
-Each pattern is a path from the root, one node per word; patterns that begin alike share the beginning. A topic is run
-through the trie word by word, all the nodes it can be at moving together, so nothing is ever tried twice:
+Each pattern is a path from the root, one level per word; patterns that begin alike share the beginning. A topic is run
+through the trie word by word, all the levels it can be at moving together, so nothing is ever tried twice:
 
     patterns   a.*.c   a.b.>        topic   a.b.c
 
@@ -10,21 +10,21 @@ through the trie word by word, all the nodes it can be at moving together, so no
     at {a.*, a.b}  -- c -->  at {a.*.c}, and a.b.> is found on the way
     found: a.*.c, a.b.>
 
-A MANY node (`#`) stays where it is at every word, and is entered without taking one. The nodes form a set at each
-step, so the cost of a topic is at most its words times the nodes, however many `#` there are (T7), and recursion
+A MANY level (`#`) stays where it is at every word, and is entered without taking one. The levels form a set at each
+step, so the cost of a topic is at most its words times the levels, however many `#` there are (T7), and recursion
 never comes into it. What it was is counted in `looked_at`: patterns can be so made that one topic runs along very many,
-and whoever has many new topics must not keep others waiting.
+and a client with many new topics must not keep others waiting.
 
 Words with `*` inside are found by what is fixed about them: `Globs` keeps them by their prefix, their suffix and an
 anchor between, so that `sensor-1*` … `sensor-99999*` are one look-up, and `*-1-*` … `*-99999-*` one for each place in
 the word, not a scan.
 
-Of a million patterns most stand alone: a node with one child, a value on its own. So an only child is kept without
+Of a million patterns most stand alone: a level with one child, a value on its own. So an only child is kept without
 a dict, and few values in a tuple.
 
-Who keeps the answer to a match can tell whether it is still right. Other nodes may be found only after an `add` that
-says so; what a node stands for has changed if its `version` is newer. A pattern that comes and goes, again and
-again, should not be new each time: the last few that lost their last value keep their nodes, empty.
+Who keeps the answer to a match can tell whether it is still right. Other levels may be found only after an `add` that
+says so; what a level stands for has changed if its `version` is newer. A pattern that comes and goes, again and
+again, should not be new each time: the last few that lost their last value keep their levels, empty.
 
 This file is also compiled, with C types from fastpath/index.pxd, where there is a compiler: same source, same
 meaning.
@@ -38,29 +38,29 @@ from typing import Any
 from fumarole.core.topic import MANY, ONE, SOME, Glob, Pattern, Word
 
 FEW = 8
-"""Values of a node that a tuple holds; beyond, removing one by one would take long."""
+"""Values of a level that a tuple holds; beyond, removing one by one would take long."""
 IDLE_KEPT = 64
-"""Patterns without a value that keep their nodes."""
+"""Patterns without a value that keep their levels."""
 ANCHOR = 8
 """Characters of a glob's longest inner part that it is found by."""
 LETTERS_AT_ONCE = 16
-"""Letters of a word that take about as long to search as a node to look at."""
+"""Letters of a word that take about as long to search as a level to look at."""
 
 
-class Node:
+class Level:
     """A place in the trie. What ends here is in `values`; where a word leads is in the other fields."""
 
     __slots__ = ("child", "globs", "literals", "many", "one", "repeats", "some", "values", "version", "word")
 
     def __init__(self, repeats: bool = False) -> None:
         self.word: str | None = None
-        self.child: Node | None = None
+        self.child: Level | None = None
         """Where `word` leads, while it is the only literal one; with the second, all are in `literals`."""
-        self.literals: dict[str, Node] | None = None
+        self.literals: dict[str, Level] | None = None
         self.globs: Globs | None = None
-        self.one: Node | None = None
-        self.some: Node | None = None
-        self.many: Node | None = None
+        self.one: Level | None = None
+        self.some: Level | None = None
+        self.many: Level | None = None
         self.repeats = repeats
         self.values: Collection[Any] | None = None
         """In the order of adding; None: no pattern ends here."""
@@ -69,7 +69,7 @@ class Node:
 
 
 class Globs:
-    """The children of a node whose words have `*` inside, by (prefix, suffix, anchor), by the lengths of the three.
+    """The children of a level whose words have `*` inside, by (prefix, suffix, anchor), by the lengths of the three.
 
     The anchor is the beginning of the longest part between two `*`; where there is none, it is empty.
     """
@@ -77,24 +77,24 @@ class Globs:
     __slots__ = ("shapes",)
 
     def __init__(self) -> None:
-        self.shapes: dict[tuple[int, int, int], dict[tuple[str, str, str], dict[tuple[str, ...], Node]]] = {}
+        self.shapes: dict[tuple[int, int, int], dict[tuple[str, str, str], dict[tuple[str, ...], Level]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.shapes)
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[Level]:
         for table in self.shapes.values():
             for bucket in table.values():
                 yield from bucket.values()
 
-    def get(self, glob: Glob) -> Node | None:
+    def get(self, glob: Glob) -> Level | None:
         shape, fixed = _fixed(glob)
         bucket = self.shapes.get(shape, {}).get(fixed)
         return bucket.get(glob.middle) if bucket else None
 
-    def add(self, glob: Glob, node: Node) -> None:
+    def add(self, glob: Glob, level: Level) -> None:
         shape, fixed = _fixed(glob)
-        self.shapes.setdefault(shape, {}).setdefault(fixed, {})[glob.middle] = node
+        self.shapes.setdefault(shape, {}).setdefault(fixed, {})[glob.middle] = level
 
     def remove(self, glob: Glob) -> None:
         shape, fixed = _fixed(glob)
@@ -105,8 +105,8 @@ class Globs:
         if not table:
             del self.shapes[shape]
 
-    def match(self, word: str, following: list[Node]) -> int:
-        """Adds to `following` the nodes whose word matches. How much was looked at."""
+    def match(self, word: str, following: list[Level]) -> int:
+        """Adds to `following` the levels whose word matches. How much was looked at."""
         length = len(word)
         looked_at = len(self.shapes)
         for (before, after, size), table in self.shapes.items():
@@ -128,13 +128,13 @@ class Globs:
                 bucket = table.get(fixed)
                 if bucket is None or fixed[0] != head or fixed[1] != tail:
                     continue
-                for middle, node in bucket.items():
+                for middle, level in bucket.items():
                     if not middle:
-                        following.append(node)
+                        following.append(level)
                     else:
                         looked_at += 1 + (end - before) // LETTERS_AT_ONCE
                         if _in_order(middle, word, before, end):
-                            following.append(node)
+                            following.append(level)
         return looked_at
 
 
@@ -155,19 +155,19 @@ def _in_order(parts: Sequence[str], word: str, start: int, end: int) -> bool:
 
 
 class Index:
-    """Patterns and what they stand for. `match` gives the nodes whose `values` apply."""
+    """Patterns and what they stand for. `match` gives the levels whose `values` apply."""
 
     __slots__ = ("_idle", "_repeating", "_root", "_size", "looked_at", "version")
 
     def __init__(self) -> None:
-        self._root = Node()
+        self._root = Level()
         self._size = 0
         self._repeating = 0
         self._idle: dict[Pattern, None] = {}
         self.version = 0
         """Grows with every change."""
         self.looked_at = 0
-        """Grows with every match, by the nodes that it looked at; and by values, where somebody goes through those."""
+        """Grows with every match, by the levels that it looked at; and by values, where a caller goes through those."""
 
     def __len__(self) -> int:
         return self._size
@@ -176,48 +176,48 @@ class Index:
         """Every value, in no order."""
         todo = [self._root]
         while todo:
-            node = todo.pop()
-            if node.values is not None:
-                yield from node.values
-            if node.literals is not None:
-                todo.extend(node.literals.values())
-            if node.globs is not None:
-                todo.extend(node.globs)
-            todo.extend([child for child in (node.child, node.one, node.some, node.many) if child is not None])
+            level = todo.pop()
+            if level.values is not None:
+                yield from level.values
+            if level.literals is not None:
+                todo.extend(level.literals.values())
+            if level.globs is not None:
+                todo.extend(level.globs)
+            todo.extend([child for child in (level.child, level.one, level.some, level.many) if child is not None])
 
     def add(self, pattern: Pattern, value: Any) -> bool:
-        """Adds the value under the pattern; adding it again changes nothing. True: topics may now find other nodes."""
-        node = self._root
+        """Adds the value under the pattern; adding it again changes nothing. True: topics may now find other levels."""
+        level = self._root
         for word in pattern:
-            child = _child(node, word)
+            child = _child(level, word)
             if child is None:
-                child = _grow(node, word)
+                child = _grow(level, word)
                 if word is MANY:
                     self._repeating += 1
-            node = child
-        is_new = node.values is None
-        if node.values is None or value not in node.values:
-            _add_value(node, value)
+            level = child
+        is_new = level.values is None
+        if level.values is None or value not in level.values:
+            _add_value(level, value)
             self._size += 1
             self.version += 1
-            node.version = self.version
+            level.version = self.version
         return is_new
 
     def remove(self, pattern: Pattern, value: Any) -> bool:
-        """Removes the value, and in time every node that nothing needs any more. False: it was not there."""
-        node = self._root
+        """Removes the value, and in time every level that nothing needs any more. False: it was not there."""
+        level = self._root
         for word in pattern:
-            child = _child(node, word)
+            child = _child(level, word)
             if child is None:
                 return False
-            node = child
-        if not node.values or value not in node.values:
+            level = child
+        if not level.values or value not in level.values:
             return False
-        _remove_value(node, value)
+        _remove_value(level, value)
         self._size -= 1
         self.version += 1
-        node.version = self.version
-        if not node.values:
+        level.version = self.version
+        if not level.values:
             self._idle[pattern] = None
             while len(self._idle) > (IDLE_KEPT if self._size else 0):
                 oldest = next(iter(self._idle))
@@ -226,7 +226,7 @@ class Index:
         return True
 
     def _prune(self, pattern: Pattern) -> None:
-        """Takes away the nodes of this pattern that nothing needs. Who had found one finds it empty for ever."""
+        """Takes away the levels of this pattern that nothing needs. Who had found one finds it empty for ever."""
         path = [self._root]
         for word in pattern:
             child = _child(path[-1], word)
@@ -243,126 +243,126 @@ class Index:
                 self._repeating -= 1
             _cut(path[depth - 1], pattern[depth - 1])
 
-    def match(self, words: list[str]) -> list[Node]:
-        """The nodes whose pattern matches a topic of these words. A few may have no values just now."""
-        found: list[Node] = []
+    def match(self, words: list[str]) -> list[Level]:
+        """The levels whose pattern matches a topic of these words. A few may have no values just now."""
+        found: list[Level] = []
         at = [self._root]
         if self._repeating:
             at = _settled(at)
         for word in words:
-            following: list[Node] = []
+            following: list[Level] = []
             self.looked_at += len(at)
-            for node in at:
-                if node.some is not None:
-                    found.append(node.some)
-                if node.child is not None:
-                    if node.word == word:
-                        following.append(node.child)
-                elif node.literals is not None:
-                    child = node.literals.get(word)
+            for level in at:
+                if level.some is not None:
+                    found.append(level.some)
+                if level.child is not None:
+                    if level.word == word:
+                        following.append(level.child)
+                elif level.literals is not None:
+                    child = level.literals.get(word)
                     if child is not None:
                         following.append(child)
-                if node.one is not None:
-                    following.append(node.one)
-                if node.globs is not None:
-                    self.looked_at += node.globs.match(word, following)
-                if node.repeats:
-                    following.append(node)
+                if level.one is not None:
+                    following.append(level.one)
+                if level.globs is not None:
+                    self.looked_at += level.globs.match(word, following)
+                if level.repeats:
+                    following.append(level)
             if not following:
                 return found
             at = _settled(following) if self._repeating else following
-        found.extend([node for node in at if node.values is not None])
+        found.extend([level for level in at if level.values is not None])
         return found
 
 
-def _settled(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes and every MANY node that they lead to without taking a word, each once."""
-    seen = dict.fromkeys(nodes)
+def _settled(levels: Iterable[Level]) -> list[Level]:
+    """The levels and every MANY level that they lead to without taking a word, each once."""
+    seen = dict.fromkeys(levels)
     todo = list(seen)
     while todo:
-        node = todo.pop()
-        if node.many is not None and node.many not in seen:
-            seen[node.many] = None
-            todo.append(node.many)
+        level = todo.pop()
+        if level.many is not None and level.many not in seen:
+            seen[level.many] = None
+            todo.append(level.many)
     return list(seen)
 
 
-def _is_empty(node: Node) -> bool:
-    return not (node.values or node.child or node.literals or node.one or node.some or node.many or node.globs)
+def _is_empty(level: Level) -> bool:
+    return not (level.values or level.child or level.literals or level.one or level.some or level.many or level.globs)
 
 
-def _add_value(node: Node, value: Any) -> None:
-    if not node.values:
-        node.values = (value,)
-    elif isinstance(node.values, dict):
-        node.values[value] = None
-    elif len(node.values) < FEW:
-        node.values = (*node.values, value)
+def _add_value(level: Level, value: Any) -> None:
+    if not level.values:
+        level.values = (value,)
+    elif isinstance(level.values, dict):
+        level.values[value] = None
+    elif len(level.values) < FEW:
+        level.values = (*level.values, value)
     else:
-        node.values = dict.fromkeys((*node.values, value))
+        level.values = dict.fromkeys((*level.values, value))
 
 
-def _remove_value(node: Node, value: Any) -> None:
-    if isinstance(node.values, dict):
-        del node.values[value]
-    elif node.values is not None:
-        node.values = tuple([other for other in node.values if other != value])
-    if not node.values:
-        node.values = ()  # an empty dict would keep the room it once needed
+def _remove_value(level: Level, value: Any) -> None:
+    if isinstance(level.values, dict):
+        del level.values[value]
+    elif level.values is not None:
+        level.values = tuple([other for other in level.values if other != value])
+    if not level.values:
+        level.values = ()  # an empty dict would keep the room it once needed
 
 
-def _child(node: Node, word: Word) -> Node | None:
+def _child(level: Level, word: Word) -> Level | None:
     if word is ONE:
-        return node.one
+        return level.one
     if word is SOME:
-        return node.some
+        return level.some
     if word is MANY:
-        return node.many
+        return level.many
     if isinstance(word, Glob):
-        return None if node.globs is None else node.globs.get(word)
-    if node.word is not None:
-        return node.child if node.word == word else None
-    return None if node.literals is None else node.literals.get(word)
+        return None if level.globs is None else level.globs.get(word)
+    if level.word is not None:
+        return level.child if level.word == word else None
+    return None if level.literals is None else level.literals.get(word)
 
 
-def _grow(node: Node, word: Word) -> Node:
-    child = Node(word is MANY)
+def _grow(level: Level, word: Word) -> Level:
+    child = Level(word is MANY)
     if word is ONE:
-        node.one = child
+        level.one = child
     elif word is SOME:
-        node.some = child
+        level.some = child
     elif word is MANY:
-        node.many = child
+        level.many = child
     elif isinstance(word, Glob):
-        if node.globs is None:
-            node.globs = Globs()
-        node.globs.add(word, child)
-    elif node.literals is not None:
-        node.literals[word] = child
-    elif node.word is None:
-        node.word, node.child = word, child
+        if level.globs is None:
+            level.globs = Globs()
+        level.globs.add(word, child)
+    elif level.literals is not None:
+        level.literals[word] = child
+    elif level.word is None:
+        level.word, level.child = word, child
     else:
-        assert node.child is not None
-        node.literals = {node.word: node.child, word: child}
-        node.word = node.child = None
+        assert level.child is not None
+        level.literals = {level.word: level.child, word: child}
+        level.word = level.child = None
     return child
 
 
-def _cut(node: Node, word: Word) -> None:
+def _cut(level: Level, word: Word) -> None:
     if word is ONE:
-        node.one = None
+        level.one = None
     elif word is SOME:
-        node.some = None
+        level.some = None
     elif word is MANY:
-        node.many = None
+        level.many = None
     elif isinstance(word, Glob):
-        assert node.globs is not None
-        node.globs.remove(word)
-        if not node.globs:
-            node.globs = None
-    elif node.literals is not None:
-        del node.literals[word]
-        if not node.literals:
-            node.literals = None
+        assert level.globs is not None
+        level.globs.remove(word)
+        if not level.globs:
+            level.globs = None
+    elif level.literals is not None:
+        del level.literals[word]
+        if not level.literals:
+            level.literals = None
     else:
-        node.word = node.child = None
+        level.word = level.child = None

@@ -1,6 +1,8 @@
 """Every bound of the broker (L2), with its default. Each is a setting of the same name."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
 from typing import Final
 
 KIB = 1024
@@ -8,6 +10,52 @@ MIB = 1024 * KIB
 
 DEEPEST_QUERY = 100
 """Queries are compared, hashed and evaluated recursively: deeper ones could exhaust the interpreter's stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """How much of each may be held. None: the default of the namespace; for a user and a connection, no limit."""
+
+    connections: int | None = None
+    """Connections at a time."""
+    consumers: int | None = None
+    """Subscriptions, queries included."""
+    standing_cost: int | None = None
+    """The cost of all standing queries together, in simple tests (`core/query/cost.py`)."""
+    producers: int | None = None
+    """Producers that are known."""
+    metadata_bytes: int | None = None
+    """Metadata of all producers together, counted as `limits.metadata_bytes` counts."""
+    retained_bytes: int | None = None
+    """Retained messages, topics and headers included."""
+    last_bytes: int | None = None
+    """Last messages, topics and headers included."""
+    messages_per_second: int | None = None
+    """Messages published in a second. None, also by default: turns keep the loop fair, not rates."""
+    bytes_per_second: int | None = None
+    """The same in bytes of payloads and headers."""
+
+    def or_else(self, defaults: Quotas) -> Quotas:
+        """The same with these where nothing is said."""
+        named = [field.name for field in fields(self)]
+        return Quotas(**{name: _first(getattr(self, name), getattr(defaults, name)) for name in named})
+
+
+def _first(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceQuotas(Quotas):
+    """The same with the defaults of a namespace: no namespace takes the machine."""
+
+    connections: int | None = 50_000
+    consumers: int | None = 1_000_000
+    standing_cost: int | None = 20_000_000
+    producers: int | None = 1_000_000
+    metadata_bytes: int | None = 128 * MIB
+    retained_bytes: int | None = 64 * MIB
+    last_bytes: int | None = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +104,15 @@ class Limits:
     """MATCHES tests in one query. Each takes up to 256 KiB of memory."""
     view_keys: int = 16
     """Keys of one view (`select KEY, …`)."""
+    standing_cost: int = 4_000_000
+    """The cost of the standing queries of one connection together, in simple tests (`core/query/cost.py`)."""
+    namespaces: int = 10_000
+    """Namespaces at a time, those that clients named included."""
+    memory: int | None = None
+    """Bytes that the process may use before new producers, queries, namespaces and retained messages are refused
+    (A10). None: three quarters of what the machine, or the container, has."""
+    quota: NamespaceQuotas = NamespaceQuotas()
+    """What a namespace may hold that has no quota of its own."""
 
 
 DEFAULTS: Final = Limits()

@@ -140,7 +140,7 @@ def parse_pattern(text: str, grammar: Grammar = STRICT) -> Pattern:
 
 
 def parse_wildcards(text: str) -> Pattern:
-    """A pattern whose characters are nobody's concern: only the places of its wildcards are looked at."""
+    """A pattern whose characters are not checked: only the places of its wildcards are."""
     words = text.split(".")
     if ">" in text:
         _check_last(words)

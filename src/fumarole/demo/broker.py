@@ -26,7 +26,7 @@ START_SECONDS = 20.0
 STOP_SECONDS = 12.0
 STANDARD_PORT = 4222
 OTHER_DOORS = {"--msgpack": 4444, "--kubemq": 50000}
-"""Opened too where the broker has its standard port, if nobody else is there."""
+"""Opened too where the broker has its standard port, if the port is free."""
 
 
 class DemoError(FumaroleError):

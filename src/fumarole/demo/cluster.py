@@ -12,7 +12,7 @@ from pathlib import Path
 from fumarole.demo.broker import Launched, launch, stop
 
 AWAY = 3.0
-"""Seconds that a node which was killed stays away, for everybody to see what that does."""
+"""Seconds that a node which was killed stays away, so that the effect can be seen."""
 
 
 class DemoCluster:
@@ -47,7 +47,7 @@ class DemoCluster:
         return next((node.process.pid for node in reversed(self.nodes) if node is not None), None)
 
     async def keep(self) -> None:
-        """Starts again whoever has ended."""
+        """Restarts the nodes that have ended."""
         while True:
             await asyncio.sleep(0.2)
             for number, node in enumerate(self.nodes):

@@ -70,7 +70,7 @@ class Scene:
         self.broker: dict[str, Any] = {}
 
     def flows(self) -> list[Flow]:
-        """Everybody taking part."""
+        """Everything that takes part."""
         return [self.published, self.consumer, *self.members]
 
     def servers(self, number: int) -> list[str]:

@@ -7,7 +7,7 @@ coming in whatever others try:
 2. A wrong password slows its address down, and within that address its user goes last. The pause doubles with each
    wrong one, from `FIRST_PAUSE` to `LONGEST_PAUSE`, and is forgotten after `FORGIVEN` seconds without another. Where
    an address is slowed down, a login that has waited for `PATIENCE` seconds is given up (`too_late`).
-3. Equal credentials that wait are one entry, whoever gave them: they are verified once.
+3. Equal credentials that wait are one entry, from any client: they are verified once.
 
     put("a", "x", 10.0.0.1), put("b", "y", 10.0.0.1), put("c", "z", 10.0.0.2)   →   next is a, then c, then b
 

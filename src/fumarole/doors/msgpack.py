@@ -8,7 +8,7 @@ from fumarole.doors.stream import MakeReader, StreamDoor
 from fumarole.exchange.node import Node
 from fumarole.protocols.msgpack import pack
 from fumarole.sessions.msgpack import MsgPackSession
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 
 
 class MsgPackDoor(StreamDoor):
@@ -27,8 +27,8 @@ class MsgPackDoor(StreamDoor):
         super().__init__(node, make_reader, tls, logins)
         self._namespace = namespace
 
-    def session(self, peer: Peer, now: float, pump: Pump) -> MsgPackSession:
-        return MsgPackSession(self._node, peer, now, pump, self._namespace)
+    def session(self, remote: RemoteAddress, now: float, pump: Pump) -> MsgPackSession:
+        return MsgPackSession(self._node, remote, now, pump, self._namespace)
 
     def refusal(self, text: str) -> bytes:
         return pack({"Error": text})

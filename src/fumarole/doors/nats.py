@@ -5,7 +5,7 @@ from fumarole.doors.pump import Pump
 from fumarole.doors.stream import StreamDoor
 from fumarole.protocols import nats
 from fumarole.sessions.nats import NatsSession
-from fumarole.sessions.stream import Peer
+from fumarole.sessions.stream import RemoteAddress
 
 
 class NatsDoor(StreamDoor):
@@ -14,8 +14,8 @@ class NatsDoor(StreamDoor):
     scheme = "nats"
     greets = True
 
-    def session(self, peer: Peer, now: float, pump: Pump) -> NatsSession:
-        return NatsSession(self._node, peer, now, pump)
+    def session(self, remote: RemoteAddress, now: float, pump: Pump) -> NatsSession:
+        return NatsSession(self._node, remote, now, pump)
 
     def inform(self, lame_duck: bool = False) -> None:
         """Tells clients where else they may go, or that they should go there now."""

@@ -6,7 +6,7 @@ are kept together, and many are spread:
     the first process has few, and is not busy        it takes the connection
     otherwise                                         the one with the fewest does
 
-Whoever was given a connection by the kernel sees in memory that all share how the others stand, and hands the socket
+The process that the kernel gave a connection reads the load of the others in shared memory, and hands the socket
 over, before a byte was read from it. Each number has one writer, so nothing has to be locked: what was handed to a
 process and what it has taken in are counted apart, and the difference is on its way.
 """
@@ -34,8 +34,8 @@ CONNECTIONS, TAKEN, BUSYNESS, SEEN, HANDED = range(5)
 """Places of a process's numbers; from the last on, how many it has handed to each."""
 
 
-class Standing(NamedTuple):
-    """How one process stands."""
+class ProcessLoad(NamedTuple):
+    """How busy one process is."""
 
     connections: int
     """Those on their way to it included."""
@@ -43,17 +43,17 @@ class Standing(NamedTuple):
     seen: float
 
 
-def choose(standings: Sequence[Standing], own: int, now: float) -> int:
+def choose(loads: Sequence[ProcessLoad], own: int, now: float) -> int:
     """The number of the process that should have a new connection, which `own` was given by the kernel."""
-    first = standings[0]
+    first = loads[0]
     if _is_there(first, now) and first.connections < TOGETHER and first.busyness < BUSY:
         return 0
-    there = [number for number, standing in enumerate(standings) if number == own or _is_there(standing, now)]
-    return min(there, key=lambda number: (standings[number].connections, number != own))
+    there = [number for number, load in enumerate(loads) if number == own or _is_there(load, now)]
+    return min(there, key=lambda number: (loads[number].connections, number != own))
 
 
-def _is_there(standing: Standing, now: float) -> bool:
-    return now - standing.seen < LOST_AFTER
+def _is_there(load: ProcessLoad, now: float) -> bool:
+    return now - load.seen < LOST_AFTER
 
 
 class Placement:
@@ -68,7 +68,7 @@ class Placement:
             for end in way:
                 end.setblocking(False)
         self._own: int | None = None
-        """None until `begin`: what is said before concerns nobody, least of all another process."""
+        """None until `begin`: before it, no other process needs the figures."""
         self._doors: list[Callable[[socket.socket], None]] = []
         self._busy_since = 0.0, 0.0
 
@@ -108,7 +108,7 @@ class Placement:
         own = self._own
         if own is None:
             return False
-        to = choose([self._standing(number) for number in range(self._processes)], own, time.monotonic())
+        to = choose([self._load(number) for number in range(self._processes)], own, time.monotonic())
         if to == own:
             return False
         try:
@@ -146,10 +146,10 @@ class Placement:
         if now - self._busy_since[0] > LOOK:
             self._look()
 
-    def _standing(self, number: int) -> Standing:
+    def _load(self, number: int) -> ProcessLoad:
         handed = sum(self._get(each, HANDED + number) for each in range(self._processes))
         on_the_way = handed - self._get(number, TAKEN)
-        return Standing(
+        return ProcessLoad(
             int(self._get(number, CONNECTIONS) + on_the_way), self._get(number, BUSYNESS), self._get(number, SEEN)
         )
 

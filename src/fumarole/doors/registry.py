@@ -21,7 +21,7 @@ from fumarole.doors.logins import Logins
 from fumarole.doors.placement import Placement
 from fumarole.exchange.namespaces import DEFAULT, KUBEMQ
 from fumarole.exchange.node import Node
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 
 
 class Listener(Protocol):
@@ -50,7 +50,7 @@ class Wiring:
     """What the broker gives a door that opens."""
 
     node: Node
-    engine: Engine
+    hot_path: HotPath
     settings: Any
     """Of the door's own type."""
     tls: ssl.SSLContext | None = None
@@ -102,14 +102,14 @@ class KubemqSettings:
 def _nats(wiring: Wiring) -> Listener:
     from fumarole.doors.nats import NatsDoor
 
-    return NatsDoor(wiring.node, wiring.engine.nats_reader, wiring.tls, wiring.logins)
+    return NatsDoor(wiring.node, wiring.hot_path.nats_reader, wiring.tls, wiring.logins)
 
 
 def _msgpack(wiring: Wiring) -> Listener:
     from fumarole.doors.msgpack import MsgPackDoor
 
     namespace = wiring.settings.namespace
-    return MsgPackDoor(wiring.node, wiring.engine.msgpack_reader, namespace, wiring.tls, wiring.logins)
+    return MsgPackDoor(wiring.node, wiring.hot_path.msgpack_reader, namespace, wiring.tls, wiring.logins)
 
 
 def _kubemq(wiring: Wiring) -> Listener:

@@ -19,7 +19,7 @@ def release(session: StreamSession) -> None:
 
 
 def _forget(session: StreamSession) -> None:
-    if not session.forget():
+    if not session.remove_consumers():
         freed(CONSUMERS_AT_ONCE * CONSUMER_SIZE)
         asyncio.get_running_loop().call_soon(_forget, session)
     else:

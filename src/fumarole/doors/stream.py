@@ -24,7 +24,7 @@ from fumarole.doors.slow_consumers import SlowConsumers
 from fumarole.doors.standstill import StandstillCheck
 from fumarole.exchange.node import Node
 from fumarole.sessions.reader import Reader
-from fumarole.sessions.stream import UNANSWERED_PINGS, Peer, StreamSession
+from fumarole.sessions.stream import UNANSWERED_PINGS, RemoteAddress, StreamSession
 
 warn = LogLimiter(logging.getLogger(__name__))
 
@@ -165,7 +165,7 @@ class StreamDoor(ABC):
             task.cancel()
 
     @abstractmethod
-    def session(self, peer: Peer, now: float, pump: Pump) -> StreamSession:
+    def session(self, remote: RemoteAddress, now: float, pump: Pump) -> StreamSession:
         """A session for a new connection."""
 
     @abstractmethod
@@ -196,8 +196,8 @@ class StreamDoor(ABC):
         secure = self._tls is not None
         if secure and self.greets:
             pump.pause_writing()
-        peer = Peer(self.address[0], self.address[1], address, secure)
-        session = self.session(peer, asyncio.get_running_loop().time(), pump)
+        remote = RemoteAddress(self.address[0], self.address[1], address, secure)
+        session = self.session(remote, asyncio.get_running_loop().time(), pump)
         reader: Reader = session if self._make_reader is None else self._make_reader(session)
         pump.begin(session, reader, -1 if secure else transport.get_extra_info("socket").fileno())
         if secure and self.greets:

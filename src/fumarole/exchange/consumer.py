@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from fumarole.core.publication import PRIVATE, Publication
-from fumarole.core.query.index import Standing
+from fumarole.core.query.index import StandingQuery
 from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.quotas import Account
 
 
 class Outlet(Protocol):
@@ -24,7 +25,7 @@ class Outlet(Protocol):
         """Takes the message for this consumer. Never waits, never fails: what finds no room is dropped and counted."""
 
 
-class Link(Outlet, Protocol):
+class NodeOutlet(Outlet, Protocol):
     """An outlet that leads to another node."""
 
     def forward(self, courier: Consumer, key: bytes, publication: Publication) -> None:
@@ -62,6 +63,7 @@ class Consumer:
 
     __slots__ = (
         "accepted",
+        "account",
         "count",
         "courier",
         "dropped",
@@ -85,7 +87,7 @@ class Consumer:
         self.accepted = 0
         """Messages routed to it, those dropped later included."""
         self.dropped = 0
-        self.standing: Standing | None = None
+        self.standing: StandingQuery | None = None
         """The query that its messages' producers must satisfy; None: the pattern decides alone."""
         self.limit = 0
         """Unsubscribed after so many; 0: never."""
@@ -94,5 +96,7 @@ class Consumer:
         key of such a one is that of a message which is for no other group."""
         self.count = 1
         """How many it stands for."""
+        self.account: Account | None = None
+        """What it counts against (A5); None: it is the server's own, or another node's."""
         self.resting = False
         """On another node, and none of them has room there just now (G3)."""

@@ -10,13 +10,13 @@ from itertools import islice
 from typing import Any, cast
 
 from fumarole.core import headers
-from fumarole.core.index import Index, Node
+from fumarole.core.index import Index, Level
 from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
-from fumarole.core.query.index import Standing
+from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, check_topic, literal_prefix, parse_pattern, parse_wildcards, split
-from fumarole.exchange.consumer import Consumer, Link, Outlet, consumer_report
+from fumarole.exchange.consumer import Consumer, NodeOutlet, Outlet, consumer_report
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.filters import Filters
 from fumarole.exchange.groups import Group
@@ -24,6 +24,7 @@ from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
 from fumarole.exchange.producers import Producer, Producers
+from fumarole.exchange.quotas import Account
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ CONSUMERS_LOOKED_AT = 10_000
 BEFORE_GROUP = b"\x01"
 """In the key of a forwarded message, before each group that its node is to serve; no group name has it."""
 
-Tired = Callable[["Exchange", str, tuple[Consumer, ...]], None]
+NearlyFull = Callable[["Exchange", str, tuple[Consumer, ...]], None]
 """Of this group, these members are here, and the one just chosen has little room left."""
-Watch = Callable[["Exchange", Consumer, int], None]
+ConsumerChanged = Callable[["Exchange", Consumer, int], None]
 """A consumer of this node came (1) or is about to go (-1)."""
 
 
@@ -75,22 +76,24 @@ class Exchange:
         """Until the namespace ends."""
         self.counters = parts.counters()
         self.producers = Producers() if producers is None else producers
-        self.producers.farewell = self._say_farewell
+        self.producers.publish_forgotten = self._publish_forgotten
+        self.usage = self.producers.usage
+        """What the namespace holds, of its quota (A5)."""
         self._parts = parts
         self.index = parts.index()
         self._groups: dict[str, Group] = {}
         self.nobody = parts.plan()
         """The plan of every topic that no entity matches."""
-        self.shared: dict[Node | tuple[Node, ...], Plan] = {}
+        self.shared: dict[Level | tuple[Level, ...], Plan] = {}
         """Topics that the same patterns match share a plan."""
         self._changes = 0
         """Since the shared plans were last forgotten."""
         self._plans: dict[Permissions | None, Plans] = {}
-        self.watch: Watch | None = None
+        self.consumer_changed: ConsumerChanged | None = None
         """Who else must know of every consumer here; None: nobody, there is no cluster."""
         self.elsewhere = 0
         """Entries of the index that stand for consumers of other nodes."""
-        self.watched_elsewhere = 0
+        self.queried_elsewhere = 0
         """The same with a query."""
 
     def __len__(self) -> int:
@@ -99,29 +102,40 @@ class Exchange:
 
     def is_used_elsewhere(self) -> bool:
         """Has another node consumers here?"""
-        return bool(self.elsewhere or self.watched_elsewhere)
+        return bool(self.elsewhere or self.queried_elsewhere)
 
     def consumer(
-        self, outlet: Outlet, pattern: str, group: str, key: bytes, sees: Permissions | None = None
+        self,
+        outlet: Outlet,
+        pattern: str,
+        group: str,
+        key: bytes,
+        sees: Permissions | None = None,
+        account: Account | None = None,
     ) -> Consumer:
         """A new subscription, not yet in force."""
-        return self._parts.consumer(outlet, pattern, group, key, sees)
+        consumer = self._parts.consumer(outlet, pattern, group, key, sees)
+        consumer.account = account
+        return consumer
 
     def subscribe(self, consumer: Consumer, query: Query | None = None, *, pattern: Pattern | None = None) -> None:
         """From here on the consumer gets what is published (D5), with a query only from the producers it selects.
 
-        Which these are, `producers.when_whole` says. `pattern` is the consumer's, if it was parsed already.
+        Which these are, `producers.when_whole` says. `pattern` is the consumer's, if it was parsed already. Raises
+        QuotaError, and then nothing has changed.
         """
         if pattern is None:
             pattern = parse_pattern(consumer.pattern, self.grammar)
+        if consumer.account is not None:
+            consumer.account.take("consumers")
         if consumer.group:
             group = self._groups.get(consumer.group)
             if group is None:
                 group = self._groups[consumer.group] = self._parts.group(consumer.group)
             group.size += 1
         if query is not None:
-            self.producers.watch(consumer, pattern, query)
-            self.watched_elsewhere += consumer.courier is not None
+            self.producers.subscribe(consumer, pattern, query)
+            self.queried_elsewhere += consumer.courier is not None
         else:
             is_new = self.index.add(pattern, consumer)
             if consumer.courier is not None:
@@ -131,24 +145,26 @@ class Exchange:
                 prefix = literal_prefix(pattern)
                 for plans in self._plans.values():
                     plans.touch(prefix)
-        if self.watch is not None and consumer.courier is None:
-            self.watch(self, consumer, 1)
+        if self.consumer_changed is not None and consumer.courier is None:
+            self.consumer_changed(self, consumer, 1)
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """From here on it gets nothing. Unsubscribing twice is harmless."""
         if consumer.standing is not None:
-            if self.watch is not None and consumer.courier is None:
-                self.watch(self, consumer, -1)
-            self.producers.unwatch(consumer)
-            self.watched_elsewhere -= consumer.courier is not None
+            if self.consumer_changed is not None and consumer.courier is None:
+                self.consumer_changed(self, consumer, -1)
+            self.producers.unsubscribe(consumer)
+            self.queried_elsewhere -= consumer.courier is not None
         elif self.index.remove(parse_wildcards(consumer.pattern), consumer):
             if consumer.courier is not None:
                 self.elsewhere -= 1
-            elif self.watch is not None:
-                self.watch(self, consumer, -1)
+            elif self.consumer_changed is not None:
+                self.consumer_changed(self, consumer, -1)
             self._age()
         else:
             return
+        if consumer.account is not None:
+            consumer.account.give_back("consumers")
         if consumer.group:
             group = self._groups[consumer.group]
             group.size -= 1
@@ -174,13 +190,13 @@ class Exchange:
 
     def plan(self, topic: str) -> Plan:
         """Works out who gets a topic. `plans` remembers it."""
-        nodes = self.index.match(split(topic))
-        if not nodes:
+        levels = self.index.match(split(topic))
+        if not levels:
             return self.nobody
-        key = nodes[0] if len(nodes) == 1 else tuple(nodes)
+        key = levels[0] if len(levels) == 1 else tuple(levels)
         plan = None if topic.startswith(PRIVATE) else self.shared.get(key)
         if plan is None or not self.renew(plan):
-            plan = self._parts.plan((), (), tuple(nodes))
+            plan = self._parts.plan((), (), tuple(levels))
             self._fill(plan, topic)
             if plan.topic is None:
                 if len(self.shared) >= SHARED_PLANS_KEPT:
@@ -192,20 +208,27 @@ class Exchange:
         """Makes a plan right again after somebody came or went. False: it cannot be, and `plan` makes another."""
         version = self.index.version
         if plan.version != version:
-            self.index.looked_at += len(plan.nodes)
-            if any(node.version > plan.version for node in plan.nodes):
+            self.index.looked_at += len(plan.levels)
+            if any(level.version > plan.version for level in plan.levels):
                 return self._fill(plan, plan.topic)
             plan.version = version
         return True
 
-    def read(self, publication: Publication, plans: Plans, now: float, origin: Outlet | None = None) -> int:
+    def publish_reading(
+        self,
+        publication: Publication,
+        plans: Plans,
+        now: float,
+        origin: Outlet | None = None,
+        account: Account | None = None,
+    ) -> int:
         """Takes a publication with a reading: metadata merged, diffs told, then forwarded under the new sets (M5).
 
-        How many entities got it. Raises TopicError, Denied or ReadingError, and then nothing has happened.
+        How many entities got it. Raises TopicError, Denied, ReadingError or QuotaError, and then nothing has happened.
         """
         topic = publication.topic.encode()
         plans.find(topic)
-        producer = self.producers.hear(publication.reading, now, publication.topic)
+        producer = self.producers.hear(publication.reading, now, publication.topic, account)
         return self.publish(self.plan_for_message(publication, producer, topic, plans), publication, origin)
 
     def plan_for(self, producer: Producer, topic: bytes, plans: Plans) -> Plan:
@@ -220,7 +243,7 @@ class Exchange:
             return plan
         made_from = (plan, plan.filled, topic, self.producers.generation)
         if producer.plan is None or producer.plan[0] != made_from:
-            producer.plan = made_from, self._joined_with_watching(plan, producer, topic.decode())
+            producer.plan = made_from, self._joined_with_subscribed(plan, producer, topic.decode())
         made: Plan = producer.plan[1]
         return made
 
@@ -236,10 +259,10 @@ class Exchange:
             return filters.passed_by_value(value)
         return filters.passed(message)
 
-    def _joined_with_watching(self, plan: Plan, producer: Producer, topic: str) -> Plan:
-        filtered: dict[Standing, list[Consumer]] = {}
+    def _joined_with_subscribed(self, plan: Plan, producer: Producer, topic: str) -> Plan:
+        filtered: dict[StandingQuery, list[Consumer]] = {}
         others: list[Consumer] = []
-        for consumer in self.producers.watching(producer, topic):
+        for consumer in self.producers.subscribed(producer, topic):
             standing = consumer.standing
             assert standing is not None
             (others if standing.asks is None else filtered.setdefault(standing, [])).append(consumer)
@@ -259,7 +282,7 @@ class Exchange:
     def end(self) -> None:
         """Nobody is left. Plans know their exchange as it knows them; without this they would stay for a while."""
         self.is_alive = False
-        self.producers.farewell = None
+        self.producers.publish_forgotten = None
         self._plans.clear()
         self.shared.clear()
 
@@ -286,7 +309,7 @@ class Exchange:
                     served = far.get(courier)
                     far[courier] = member.key if served is None else served + BEFORE_GROUP + group.name.encode()
         for courier, key in far.items():
-            cast(Link, courier.outlet).forward(courier, key, publication)
+            cast(NodeOutlet, courier.outlet).forward(courier, key, publication)
         if not routed and not far:
             self.count_unheard(publication.size())
             return 0
@@ -314,12 +337,12 @@ class Exchange:
             counters.routed = routed
 
     def deliver(
-        self, plan: Plan, publication: Publication, groups: Collection[str], tired: Tired = lambda *_: None
+        self, plan: Plan, publication: Publication, groups: Collection[str], nearly_full: NearlyFull = lambda *_: None
     ) -> int:
         """Hands a message that another node forwarded to those who are here: consumers without a group, and a member of
         each of these groups, which that node has chosen us for (G2). It goes nowhere else (C3). How many got it.
 
-        `tired` hears of groups whose members here will soon have no room for more (G3).
+        `nearly_full` hears of groups whose members here will soon have no room for more (G3).
         """
         routed = 0
         for consumer in plan.consumers:
@@ -332,7 +355,7 @@ class Exchange:
                     member = group.choose(here, weight, None)
                     if member is not None:
                         if not member.outlet.has_room(weight + self.reserve):
-                            tired(self, group.name, here)
+                            nearly_full(self, group.name, here)
                         member.outlet.accept(member, publication)
                         routed += 1
         self.counters.routed += routed
@@ -340,7 +363,7 @@ class Exchange:
             self.counters.strayed += 1
         return routed
 
-    def _say_farewell(self, producer: Producer) -> None:
+    def _publish_forgotten(self, producer: Producer) -> None:
         """A producer was forgotten (M7): a message like a reading with which it takes back all it said of itself."""
         plan = self.plan(FORGOTTEN)
         if not reaches_nobody(plan):
@@ -356,12 +379,12 @@ class Exchange:
         counters.unheard += 1
 
     def _fill(self, plan: Plan, topic: str | None) -> bool:
-        """Puts into the plan who is at its nodes now. False: that depends on the topic, and there is none."""
+        """Puts the consumers at its levels of the index into the plan. False: they depend on a topic, which is None."""
         sorted_in = Sorted(self._groups)
         is_private = topic is not None and topic.startswith(PRIVATE)
         plan.topic = topic if is_private else None
-        for node in plan.nodes:
-            consumers = node.values or ()
+        for level in plan.levels:
+            consumers = level.values or ()
             self.index.looked_at += len(consumers)
             if is_private:
                 consumers = [consumer for consumer in consumers if consumer.pattern == topic]

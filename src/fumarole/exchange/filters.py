@@ -26,7 +26,7 @@ from typing import Final
 
 from fumarole.core.publication import Publication
 from fumarole.core.query.compile import Values
-from fumarole.core.query.index import QueryIndex, Standing
+from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.message import LONGEST_JSON, Message
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.plans import Plan
@@ -57,11 +57,11 @@ class Filters:
         "by_value",
     )
 
-    def __init__(self, consumers: dict[Standing, list[Consumer]], index: QueryIndex, join: Join) -> None:
+    def __init__(self, consumers: dict[StandingQuery, list[Consumer]], index: QueryIndex, join: Join) -> None:
         self._consumers = consumers
         self._index = index
         self._join = join
-        self._plans: dict[tuple[Standing, ...], Plan] = {}
+        self._plans: dict[tuple[StandingQuery, ...], Plan] = {}
         asks = [standing.asks for standing in consumers if standing.asks is not None]
         self._cost = sum([each.cost for each in asks]) if len(asks) <= FEW else FEW
         self._parses = any(each.parses for each in asks)
@@ -114,11 +114,11 @@ class Filters:
 
 
 @lru_cache(maxsize=16)
-def _cuts(standings: tuple[Standing, ...]) -> list[float]:
+def _cuts(standings: tuple[StandingQuery, ...]) -> list[float]:
     """The numbers with which values are compared, in order. Kept: very many producers have the same."""
     cuts = [standing.asks.cuts for standing in standings if standing.asks is not None and standing.asks.cuts]
     return sorted(frozenset().union(*cuts))
 
 
-def _number(standing: Standing) -> int:
+def _number(standing: StandingQuery) -> int:
     return standing.number

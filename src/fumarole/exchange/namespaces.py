@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from fumarole.core.errors import NamespaceError
-from fumarole.core.limits import Limits
+from fumarole.core.limits import Limits, Quotas
 from fumarole.core.topic import Grammar
-from fumarole.exchange.exchange import PURE, Exchange, Parts, Watch
+from fumarole.exchange.exchange import PURE, ConsumerChanged, Exchange, Parts
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
+from fumarole.exchange.quotas import QuotaError, Usage, Watermark
 from fumarole.exchange.slices import Slices
 
 DEFAULT = "default"
@@ -34,6 +35,8 @@ class NamespaceRules:
     """Bytes; None: the broker's own limit."""
     producer_ttl: float | None = None
     """Seconds without a reading after which a producer is forgotten (M7); None: never."""
+    quota: Quotas = field(default_factory=Quotas)
+    """What it may hold (A5), where that is not `limits.quota`."""
 
 
 def default_rules(namespace: str) -> NamespaceRules:
@@ -70,9 +73,13 @@ class Namespaces:
         self._parts = parts
         self._are_kept = are_kept
         """Does somebody write down what producers say of themselves?"""
+        self.memory = Watermark()
+        """Is memory short (A10)?"""
+        self.refused = 0
+        """Namespaces that were one too many."""
         self.slices = Slices()
         """What takes long in any of them."""
-        self._watch: Watch | None = None
+        self._consumer_changed: ConsumerChanged | None = None
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
         self._exchanges: dict[str, Exchange] = {}
@@ -86,23 +93,23 @@ class Namespaces:
         """The exchange of a namespace, if it is there."""
         return self._exchanges.get(name)
 
-    def watch(self, watch: Watch, described: Described, forgotten: Forgotten) -> None:
-        """From now on somebody else knows of every consumer that comes and goes and of what every producer says of
+    def replicate(self, consumer_changed: ConsumerChanged, described: Described, forgotten: Forgotten) -> None:
+        """From now on the cluster knows of every consumer that comes and goes and of what every producer says of
         itself, in every namespace."""
-        self._watch, self._described, self._forgotten = watch, described, forgotten
+        self._consumer_changed, self._described, self._forgotten = consumer_changed, described, forgotten
         for exchange in self:
-            self._let_watch(exchange)
+            self._let_replicate(exchange)
 
-    def _let_watch(self, exchange: Exchange) -> None:
-        exchange.watch = self._watch
+    def _let_replicate(self, exchange: Exchange) -> None:
+        exchange.consumer_changed = self._consumer_changed
         if self._described is not None:
             exchange.producers.changed = partial(self._described, exchange)
         if self._forgotten is not None:
             exchange.producers.forgotten = partial(self._forgotten, exchange)
 
     def join(self, name: str) -> Exchange:
-        """The exchange that a new connection belongs to. Raises NamespaceError."""
-        exchange = self.restore(name)
+        """The exchange that a new connection belongs to. Raises NamespaceError or QuotaError."""
+        exchange = self.open(name)
         exchange.connections += 1
         return exchange
 
@@ -111,15 +118,26 @@ class Namespaces:
         exchange.connections -= 1
         self.release(exchange)
 
-    def restore(self, name: str) -> Exchange:
-        """The exchange of a namespace that may have no connection, only producers. Raises NamespaceError."""
+    def open(self, name: str) -> Exchange:
+        """The exchange of a namespace that may have no connection, only producers.
+
+        Raises NamespaceError, or QuotaError where it would be one too many.
+        """
         check_name(name)
         if self._allowed is not None and name not in self._allowed and name != DEFAULT:
             raise NamespaceError("this namespace is not one of the allowed ones")
         exchange = self._exchanges.get(name)
         if exchange is None:
+            self._check_another()
             exchange = self._exchanges[name] = self._make(name)
         return exchange
+
+    def _check_another(self) -> None:
+        """May there be one more? Raises QuotaError."""
+        self.memory.check("namespaces")
+        if len(self._exchanges) >= self._limits.namespaces:
+            self.refused += 1
+            raise QuotaError(f"there are {len(self._exchanges)} namespaces already, as many as may be")
 
     def release(self, exchange: Exchange) -> None:
         """Ends the namespace, unless it was configured, or connections or producers (M7) are there, or it has ended."""
@@ -135,9 +153,11 @@ class Namespaces:
         rules = self._rules.get(name) or default_rules(name)
         limits = self._limits
         outbox = limits.outbox if rules.outbox is None else rules.outbox
+        quota = rules.quota.or_else(limits.quota)
+        usage = Usage(f"namespace {name}", quota, self.memory)
         producers = Producers(
-            limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.slices
+            limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.slices, usage
         )
         exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)
-        self._let_watch(exchange)
+        self._let_replicate(exchange)
         return exchange

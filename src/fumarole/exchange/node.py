@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fumarole.core.limits import Limits
+from fumarole.core.limits import Limits, Quotas
 from fumarole.exchange.confirmations import AtOnce, Confirmations
-from fumarole.exchange.exchange import PURE, Parts
+from fumarole.exchange.exchange import PURE, Exchange, Parts
 from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.permissions import User, is_loopback
+from fumarole.exchange.quotas import Account, Usage
 
 
 class Reporter(Protocol):
@@ -48,6 +50,8 @@ class Node:
     """What the node publishes by itself while somebody listens; each is asked now and then whether anybody does."""
     relays_of: Counter[int] = field(default_factory=Counter)
     """How many of them a client has asked for, by its id."""
+    users: dict[str, Usage] = field(default_factory=dict)
+    """What each user holds, by name, while the user is connected or holds anything."""
     next_client: int = 0
     late_after: float = float("inf")
     """By the monotonic clock: whoever reads something later than this finds that the node has stood still."""
@@ -69,6 +73,22 @@ class Node:
             while exchange.producers.is_due(now):
                 exchange.producers.expire(now)
                 yield
+
+    def is_admin(self, user: User | None, address: str) -> bool:
+        """May this client, at this address, see what others do (A4)? Without users everybody on loopback may."""
+        return user.is_admin if user is not None else not self.authentication and is_loopback(address)
+
+    def account(self, exchange: Exchange, user: User | None) -> Account:
+        """What a connection of this user in this namespace counts against (A5): itself, its user, its namespace."""
+        own = Usage("this connection", Quotas(standing_cost=self.limits.standing_cost))
+        if user is None:
+            return Account(own, exchange.usage)
+        usage = self.users.get(user.name)
+        if usage is None:
+            self.users = {name: each for name, each in self.users.items() if each.used}
+            usage = self.users[user.name] = Usage(f"user {user.name}", user.quota)
+        usage.quotas = user.quota  # they may have been reloaded
+        return Account(own, exchange.usage, user=usage)
 
     def client_id(self) -> int:
         self.next_client += 1

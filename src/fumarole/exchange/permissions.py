@@ -1,9 +1,16 @@
 """What a user may publish and subscribe to: patterns allowed, patterns denied. Denial wins."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final
 
 from fumarole.core.index import Index
+from fumarole.core.limits import Quotas
 from fumarole.core.topic import Pattern, covers, parse_wildcards, split
+
+ADMIN: Final = "admin"
+"""The role that may see what others do: their patterns, groups, inboxes and addresses (A4)."""
+ROLES: Final = (ADMIN,)
 
 
 class Permissions:
@@ -23,6 +30,15 @@ class Permissions:
         if self._deny_index.match(words):
             return False
         return self._allow_index is None or bool(self._allow_index.match(words))
+
+    def shows(self, own: str, latest: str) -> bool:
+        """Of a producer: is its own topic allowed, or that of its last reading, and neither denied (A3)?"""
+        if own == latest:
+            return self.allows(own)
+        return (self.allows(own) and not self._denies(latest)) or (self.allows(latest) and not self._denies(own))
+
+    def _denies(self, topic: str) -> bool:
+        return bool(self._deny_index.match(split(topic)))
 
     def allows_pattern(self, pattern: Pattern) -> bool:
         """May this be subscribed to? A denied part inside a wider pattern is left out at delivery, not here."""
@@ -46,3 +62,17 @@ class User:
     namespace: str
     publish: Permissions | None = None
     subscribe: Permissions | None = None
+    roles: frozenset[str] = frozenset()
+    quota: Quotas = field(default_factory=Quotas)
+
+    @property
+    def is_admin(self) -> bool:
+        return ADMIN in self.roles
+
+
+def is_loopback(address: str) -> bool:
+    """Is this the address of a peer on the same machine? A local socket has none."""
+    try:
+        return not address or ip_address(address).is_loopback
+    except ValueError:
+        return False

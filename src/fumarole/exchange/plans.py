@@ -12,7 +12,7 @@ and an older plan is still that of its topic if no prefix of the topic has a new
     stamps: {`a.x`: 8, `q`: 9}; prefixes of the topic: ``, `a`, `a.b`, `a.b.c`: none newer than 7, so the plan holds
 
 Or somebody came or went under a pattern that was there. Then the plan is still that of its topic, but has to be renewed
-from the nodes of the index that it was made from: once for all the topics that share it (`Exchange.renew`).
+from the levels of the index that it was made from: once for all the topics that share it (`Exchange.renew`).
 
 Plans hold on to the consumers in them, those who have left included. So after as many changes as there are plans, all
 are forgotten: that is less work than the changes were.
@@ -27,7 +27,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from fumarole.core.errors import FumaroleError, TopicError
-from fumarole.core.index import Node
+from fumarole.core.index import Level
 from fumarole.core.topic import check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.groups import Group
@@ -64,19 +64,19 @@ class Plan:
     `couriers`, one for each node that has any.
     """
 
-    __slots__ = ("consumers", "couriers", "filled", "filters", "groups", "nodes", "topic", "version")
+    __slots__ = ("consumers", "couriers", "filled", "filters", "groups", "levels", "topic", "version")
 
     def __init__(
         self,
         consumers: tuple[Consumer, ...] = (),
         groups: tuple[Share, ...] = (),
-        nodes: tuple[Node, ...] = (),
+        levels: tuple[Level, ...] = (),
         couriers: tuple[Consumer, ...] = (),
     ) -> None:
         self.consumers = consumers
         self.groups = groups
         self.couriers = couriers
-        self.nodes = nodes
+        self.levels = levels
         """Those of the index that it is made from."""
         self.version = self.filled = -1
         """That of the index when it was last found to be right, and when it last changed."""

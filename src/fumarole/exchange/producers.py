@@ -23,11 +23,13 @@ from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
-from fumarole.core.query.index import QueryIndex, Standing
+from fumarole.core.limits import Quotas
+from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.topic import Pattern, fits, split
 from fumarole.exchange.consumer import Consumer, Watcher
-from fumarole.exchange.permissions import User
+from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.quotas import Account, Usage
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
 
@@ -61,6 +63,7 @@ class Producer:
         "identity",
         "metadata",
         "number",
+        "owner",
         "plan",
         "since",
         "standings",
@@ -74,7 +77,7 @@ class Producer:
         """Greater than those of all that were known here before it, and never given again."""
         self.metadata: dict[str, Value] = {}
         """Replaced when it changes, never altered: whoever holds on to it has it as it was."""
-        self.standings: dict[Standing, None] = {}
+        self.standings: dict[StandingQuery, None] = {}
         """The queries whose set it is in."""
         self.heard = -inf
         """When it last published here."""
@@ -86,8 +89,14 @@ class Producer:
         """Who gets its readings, as last worked out; the exchange's own."""
         self.version: tuple[int, str] = 0, ""
         """How often the metadata has changed, and on which node last (C6)."""
+        self.owner: Usage | None = None
+        """What the user holds who published as it first (A5); None: no user, or it came from a disk or another node."""
         self.since: tuple[int, str] = NEVER
         """The version at which it was last forgotten: all that it says of itself was said after that."""
+
+    def size(self) -> int:
+        """Bytes of its metadata."""
+        return size_of(self.metadata)
 
     def take(self, value: float | str, topic: str | None) -> None:
         """This is its latest reading, on this topic; None: on its own. Of a long text only the beginning is kept."""
@@ -104,9 +113,10 @@ class Producer:
         return self.value if isinstance(self.value, Elsewhere) else (reading_topic(self.identity), self.value)
 
 
-def may_know(user: User | None, producer: Producer) -> bool:
-    """Is it shown to this user? Who may not receive its readings is not told what it says of itself either."""
-    return user is None or user.subscribe is None or user.subscribe.allows(producer.latest()[0])
+def may_receive(permissions: Permissions | None, producer: Producer) -> bool:
+    """May a user with these permissions to subscribe receive this producer (A3)? Only then a set, a diff, a view, a
+    list or a count shows it: the rules allow its own topic or that of its last reading, and deny neither."""
+    return permissions is None or permissions.shows(reading_topic(producer.identity), producer.latest()[0])
 
 
 class Filling:
@@ -114,7 +124,7 @@ class Filling:
 
     __slots__ = ("_early", "_last", "reached", "standing", "whole")
 
-    def __init__(self, standing: Standing, last: int) -> None:
+    def __init__(self, standing: StandingQuery, last: int) -> None:
         self.standing = standing
         self.reached = 0
         """The number of the last producer that was looked at in its turn."""
@@ -143,17 +153,20 @@ class Producers:
         ttl: float | None = None,
         is_kept: bool = True,
         slices: Slices | None = None,
+        usage: Usage | None = None,
     ) -> None:
+        self.usage = Usage("this namespace", Quotas()) if usage is None else usage
+        """What the namespace holds, of its quota (A5)."""
         self.known: dict[str, Producer] = {}
         """By identity, in the order of their numbers. Others only look."""
         self._appeared = 0
         """How many have been known."""
         self.queries = QueryIndex()
         """Those that stand. Others only look."""
-        self._members: dict[Standing, dict[Producer, None]] = {}
-        self._watches: dict[Standing, dict[Consumer, Pattern]] = {}
+        self._members: dict[StandingQuery, dict[Producer, None]] = {}
+        self._subscribed: dict[StandingQuery, dict[Consumer, Pattern]] = {}
         self._slices = Slices() if slices is None else slices
-        self.filling: dict[Standing, Filling] = {}
+        self.filling: dict[StandingQuery, Filling] = {}
         """Queries whose sets are not whole yet. While there are any, a producer has to `settle` before it is asked in
         which sets it is."""
         self._most_keys = most_keys
@@ -174,7 +187,7 @@ class Producers:
         """Who else must know what producers here say of themselves; None: nobody, there is no cluster."""
         self.forgotten: Callable[[str, bool], None] | None = None
         """And that one is about to be forgotten, and whether for its silence."""
-        self.farewell: Callable[[Producer], None] | None = None
+        self.publish_forgotten: Callable[[Producer], None] | None = None
         """Tells those who keep a history that one has been forgotten here."""
 
     def __len__(self) -> int:
@@ -188,24 +201,31 @@ class Producers:
 
     # Readings.
 
-    def hear(self, reading: Reading, now: float, topic: str | None = None) -> Producer:
+    def hear(self, reading: Reading, now: float, topic: str | None = None, account: Account | None = None) -> Producer:
         """Merges what the reading brings, and tells those whose set changes. The producer as it is then.
 
-        It was published on this topic; None: on the producer's own.
+        It was published on this topic; None: on the producer's own. Raises ReadingError or QuotaError, and then nothing
+        has changed.
         """
-        producer = self.describe(reading.producer, reading.metadata, now)
+        producer = self.describe(reading.producer, reading.metadata, now, account)
         producer.take(reading.value, topic)
         return producer
 
-    def describe(self, identity: str, metadata: Mapping[str, Value | None], now: float) -> Producer:
+    def describe(
+        self, identity: str, metadata: Mapping[str, Value | None], now: float, account: Account | None = None
+    ) -> Producer:
         """The same without a value: this is new about the producer."""
         producer = self.known.get(identity)
         is_news = producer is None
         if producer is None:
-            producer = self._appear(identity, self._merged({}, metadata), now)
+            merged = self._merged({}, metadata)
+            self._check_quotas(1, size_of(merged), (self.usage,) if account is None else account.usages)
+            producer = self._appear(identity, merged, now, None if account is None else account.user)
             self._note(identity)
         elif metadata:
-            is_news = self._change(producer, self._merged(producer.metadata, metadata), metadata)
+            merged = self._merged(producer.metadata, metadata)
+            self._check_quotas(0, size_of(merged) - producer.size(), self._usages(producer))
+            is_news = self._change(producer, merged, metadata)
         if is_news and self.changed is not None:
             self.changed(identity, metadata.keys())
         producer.heard = now
@@ -236,17 +256,18 @@ class Producers:
             return False
         if self.forgotten is not None:
             self.forgotten(identity, is_silent)
-        self.lose(identity)
-        if self.farewell is not None:
-            self.farewell(producer)
+        self.forget_here(identity)
+        if self.publish_forgotten is not None:
+            self.publish_forgotten(producer)
         return True
 
-    def lose(self, identity: str) -> bool:
-        """The same, where those who must know of it do already."""
+    def forget_here(self, identity: str) -> bool:
+        """The same, without telling other nodes and consumers of `_FORGOTTEN`."""
         producer = self.known.pop(identity, None)
         if producer is None:
             return False
         self._note(identity)
+        self._count(producer, -1, -producer.size())
         for standing in producer.standings:
             del self._members[standing][producer]
         self._tell((), producer.standings, identity)
@@ -292,10 +313,29 @@ class Producers:
         if self._is_kept:
             self.unsaved[identity] = None
 
-    def _appear(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
+    def _usages(self, producer: Producer) -> tuple[Usage, ...]:
+        """What the producer counts against: its namespace, and the user who published as it first."""
+        return (self.usage,) if producer.owner is None else (self.usage, producer.owner)
+
+    def _check_quotas(self, producers: int, size: int, usages: tuple[Usage, ...]) -> None:
+        """May there be so much more? Raises QuotaError."""
+        for usage in usages:
+            if producers:
+                usage.check("producers", producers)
+            if size > 0:
+                usage.check("metadata_bytes", size)
+
+    def _count(self, producer: Producer, producers: int, size: int) -> None:
+        for usage in self._usages(producer):
+            usage.force("producers", producers)
+            usage.force("metadata_bytes", size)
+
+    def _appear(self, identity: str, metadata: dict[str, Value], now: float, owner: Usage | None = None) -> Producer:
         self._appeared += 1
         producer = Producer(identity, self._appeared)
         producer.metadata = metadata
+        producer.owner = owner
+        self._count(producer, 1, producer.size())
         self.known[identity] = producer
         if self._ttl is not None and identity not in self._awaited:
             self._awaited.add(identity)
@@ -314,6 +354,7 @@ class Producers:
         if not changed:
             return False
         producer.metadata = after
+        self._count(producer, 0, producer.size() - size_of(before))
         self._note(producer.identity)
         entered, left = self.queries.change(before, after, changed)
         if left or entered:
@@ -324,18 +365,18 @@ class Producers:
         self._tell(entered, left, producer.identity)
         return True
 
-    def _enter(self, producer: Producer, standings: Iterable[Standing]) -> None:
+    def _enter(self, producer: Producer, standings: Iterable[StandingQuery]) -> None:
         for standing in standings:
             producer.standings[standing] = None
             self._members[standing][producer] = None
 
-    def _tell(self, entered: Iterable[Standing], left: Iterable[Standing], identity: str) -> None:
+    def _tell(self, entered: Iterable[StandingQuery], left: Iterable[StandingQuery], identity: str) -> None:
         for standings, new, gone in ((entered, (identity,), ()), (left, (), (identity,))):
             for standing in standings:
                 if standing in self.filling:
                     continue
                 # Whoever is told may be found too slow and be gone.
-                for consumer in list(self._watches.get(standing, ())):
+                for consumer in list(self._subscribed.get(standing, ())):
                     cast(Watcher, consumer.outlet).tell(consumer, new, gone)
                     self.told += 1
 
@@ -348,8 +389,7 @@ class Producers:
                 after[key] = value
         if len(after) > self._most_keys:
             raise ReadingError(f"more than {self._most_keys} metadata keys")
-        size = sum(map(_size, after)) + sum(map(_size, after.values()))
-        if size > self._most_bytes:
+        if size_of(after) > self._most_bytes:
             raise ReadingError(f"more than {self._most_bytes} bytes of metadata")
         return after
 
@@ -360,14 +400,14 @@ class Producers:
 
     # Queries.
 
-    def watch(self, consumer: Consumer, pattern: Pattern, query: Query) -> None:
+    def subscribe(self, consumer: Consumer, pattern: Pattern, query: Query) -> None:
         """The consumer stands on the query from now on. When its set is whole, `when_whole` says."""
         standing = self.queries.add(query)
         is_new = standing not in self._members
         if is_new:
             self._members[standing] = {}
-            self._watches[standing] = {}
-        self._watches[standing][consumer] = pattern
+            self._subscribed[standing] = {}
+        self._subscribed[standing][consumer] = pattern
         consumer.standing = standing
         self.generation += 1
         if is_new:
@@ -398,7 +438,7 @@ class Producers:
             if filling.take_early(producer):
                 self._look_at(producer, filling.standing)
 
-    def _look_at(self, producer: Producer, standing: Standing) -> None:
+    def _look_at(self, producer: Producer, standing: StandingQuery) -> None:
         if standing not in producer.standings and standing.selects(producer.metadata):
             producer.plan = None
             self._enter(producer, (standing,))
@@ -415,16 +455,16 @@ class Producers:
         else:
             self.filling[standing].whole.append(call)
 
-    def unwatch(self, consumer: Consumer) -> None:
+    def unsubscribe(self, consumer: Consumer) -> None:
         """The consumer stands on its query no more."""
         standing = consumer.standing
         assert standing is not None
         consumer.standing = None
-        del self._watches[standing][consumer]
+        del self._subscribed[standing][consumer]
         self.generation += 1
         if self.queries.remove(standing):
             self.filling.pop(standing, None)
-            del self._watches[standing]
+            del self._subscribed[standing]
             for producer in self._members.pop(standing):
                 del producer.standings[standing]
 
@@ -433,13 +473,18 @@ class Producers:
         assert consumer.standing is not None
         return (producer.identity for producer in self._members[consumer.standing])
 
-    def watching(self, producer: Producer, topic: str) -> Iterator[Consumer]:
+    def subscribed(self, producer: Producer, topic: str) -> Iterator[Consumer]:
         """The consumers in whose set the producer is and whose pattern matches the topic."""
         words = split(topic)
         for standing in producer.standings:
-            for consumer, pattern in self._watches[standing].items():
+            for consumer, pattern in self._subscribed[standing].items():
                 if consumer.pattern == ">" or fits(pattern, words):
                     yield consumer
+
+
+def size_of(metadata: Mapping[str, Value]) -> int:
+    """Bytes of keys and values."""
+    return sum(map(_size, metadata)) + sum(map(_size, metadata.values()))
 
 
 def _size(value: Value) -> int:

@@ -1,7 +1,7 @@
 """A node that is killed hangs up at once, and its memory is freed afterwards. Not hot, but only C can say it.
 
 The system frees the memory of a dying process before it closes its connections: milliseconds for the 42 MB of a small
-node, seconds for one with millions of consumers, in which the other nodes go on sending to nobody. Memory that another
+node, seconds for one with millions of consumers, in which the other nodes go on sending to a dead node. Memory that another
 process has too is not freed then. So a node has an heir: a process with the same memory and nothing else of it, no
 file and no code, which sleeps until the node is dead. Then the system kills it too, and now the memory is freed.
 

@@ -2,14 +2,14 @@
 
 import cython
 
-cdef class Node:
+cdef class Level:
     cdef public str word
-    cdef public Node child
+    cdef public Level child
     cdef public dict literals
     cdef public Globs globs
-    cdef public Node one
-    cdef public Node some
-    cdef public Node many
+    cdef public Level one
+    cdef public Level some
+    cdef public Level many
     cdef public bint repeats
     cdef public object values
     cdef public long long version
@@ -23,25 +23,25 @@ cdef class Globs:
     cpdef Py_ssize_t match(self, str word, list following) except -1
 
 cdef class Index:
-    cdef public Node _root
+    cdef public Level _root
     cdef public Py_ssize_t _size
     cdef public Py_ssize_t _repeating
     cdef public dict _idle
     cdef public long long version
     cdef public long long looked_at
-    @cython.locals(node=Node, child=Node)
+    @cython.locals(node=Level, child=Level)
     cpdef bint add(self, tuple pattern, object value) except -1
-    @cython.locals(node=Node, child=Node)
+    @cython.locals(node=Level, child=Level)
     cpdef bint remove(self, tuple pattern, object value) except -1
     @cython.locals(path=list, depth=Py_ssize_t)
     cdef _prune(self, tuple pattern)
-    @cython.locals(found=list, at=list, following=list, node=Node, child=Node, word=str)
+    @cython.locals(found=list, at=list, following=list, node=Level, child=Level, word=str)
     cpdef list match(self, list words)
 
-cdef bint _is_empty(Node node)
-cdef _add_value(Node node, object value)
-cdef _remove_value(Node node, object value)
-cdef Node _child(Node node, object word)
-@cython.locals(child=Node)
-cdef Node _grow(Node node, object word)
-cdef _cut(Node node, object word)
+cdef bint _is_empty(Level node)
+cdef _add_value(Level node, object value)
+cdef _remove_value(Level node, object value)
+cdef Level _child(Level node, object word)
+@cython.locals(child=Level)
+cdef Level _grow(Level node, object word)
+cdef _cut(Level node, object word)

@@ -22,6 +22,7 @@ cdef class Consumer:
     cdef public long long dropped
     cdef public long long limit
     cdef public Consumer courier
+    cdef public object account   # what it counts against (A5); None: the server's own
     cdef public Py_ssize_t count
     cdef public bint resting
     cdef Outbox outbox      # its outlet's, where NATS frames are made here; None: the outlet makes its own

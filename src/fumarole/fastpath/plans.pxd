@@ -41,7 +41,7 @@ cdef class Group:
 cdef class Plan:
     cdef public tuple consumers
     cdef public tuple groups
-    cdef public tuple nodes
+    cdef public tuple levels
     cdef public tuple couriers
     cdef public long long version
     cdef public long long filled

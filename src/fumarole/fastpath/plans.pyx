@@ -17,7 +17,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from fumarole.fastpath.index cimport Index, Node
+from fumarole.fastpath.index cimport Index, Level
 
 from fumarole.core.publication import PRIVATE
 from fumarole.core.topic import Grammar, check_topic
@@ -33,7 +33,7 @@ cdef extern from *:
     #define SHARED_PLANS_KEPT 4096
     #define FIRST_CAPACITY 256
     #define STAMPS 8192
-    #define FEW_NODES 64
+    #define FEW_LEVELS 64
     #define STEP 0x9E3779B1u
 
     static uint64_t fumarole_seed = 0x9E3779B97F4A7C15ull;
@@ -60,12 +60,12 @@ cdef extern from *:
         return fumarole_mix(hash, 0x589965CC75374CC3ull);
     }
     """
-    const Py_ssize_t PLANS_KEPT, TOPICS_KEPT, SHARED_PLANS_KEPT, FIRST_CAPACITY, STAMPS, FEW_NODES
+    const Py_ssize_t PLANS_KEPT, TOPICS_KEPT, SHARED_PLANS_KEPT, FIRST_CAPACITY, STAMPS, FEW_LEVELS
     const uint32_t STEP
     uint64_t fumarole_seed
     uint64_t fumarole_hash(const char* text, Py_ssize_t length) nogil
 
-# Python's own secret of this process: nobody outside can choose topics that fall on one another.
+# Python's own secret of this process: no client can choose topics whose hashes collide.
 fumarole_seed ^= <uint64_t><Py_ssize_t>hash("fumarole")
 
 
@@ -108,10 +108,10 @@ cdef inline bint may_hear(Consumer member, object origin) except -1:
 
 
 cdef class Plan:
-    def __init__(self, tuple consumers=(), tuple groups=(), tuple nodes=(), tuple couriers=()):
+    def __init__(self, tuple consumers=(), tuple groups=(), tuple levels=(), tuple couriers=()):
         self.consumers = consumers
         self.groups = groups
-        self.nodes = nodes
+        self.levels = levels
         self.couriers = couriers
         self.version = self.filled = -1
 
@@ -232,22 +232,22 @@ cdef class Plans:
 
     cdef Plan work_out(self, str topic):
         """Exchange.plan, for the usual case: nobody who matches is of a group or may be shown only a part."""
-        cdef list nodes = self.index.match(topic.split("."))
+        cdef list levels = self.index.match(topic.split("."))
         cdef list consumers = []
         cdef list couriers = []
-        cdef Node node
+        cdef Level level
         cdef Consumer consumer
         cdef Plan plan
-        if len(nodes) == 0:
+        if len(levels) == 0:
             return self.exchange.nobody
-        found = tuple(nodes)
-        key = nodes[0] if len(nodes) == 1 else found
+        found = tuple(levels)
+        key = levels[0] if len(levels) == 1 else found
         plan = self.shared.get(key)
         if plan is not None and (plan.version == self.index.version or self.unchanged(plan) or self.exchange.renew(plan)):
             return plan
-        for node in nodes:
-            self.index.looked_at += len(node.values or ())
-            for consumer in node.values or ():
+        for level in levels:
+            self.index.looked_at += len(level.values or ())
+            for consumer in level.values or ():
                 if consumer.sees is not None or consumer.group:
                     return self.exchange.plan(topic)
                 if consumer.courier is None:
@@ -262,12 +262,12 @@ cdef class Plans:
         return plan
 
     cdef bint unchanged(self, Plan plan) noexcept:
-        """Has nobody come or gone at any of its nodes? Very many are not looked at here: that is work to be counted."""
-        cdef Py_ssize_t each, nodes = PyTuple_GET_SIZE(plan.nodes)
-        if nodes > FEW_NODES:
+        """Has nobody come or gone at any of its levels? Very many are not looked at here: that is work to be counted."""
+        cdef Py_ssize_t each, levels = PyTuple_GET_SIZE(plan.levels)
+        if levels > FEW_LEVELS:
             return False
-        for each in range(nodes):
-            if (<Node>PyTuple_GET_ITEM(plan.nodes, each)).version > plan.version:
+        for each in range(levels):
+            if (<Level>PyTuple_GET_ITEM(plan.levels, each)).version > plan.version:
                 return False
         plan.version = self.index.version
         return True

@@ -18,7 +18,7 @@ READINGS_AT_ONCE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is captured. An empty query: whatever is published. An empty group: shared with nobody."""
+    """What is captured. An empty query: every publication. An empty group: not shared."""
 
     topic: str = ">"
     where: str = ""

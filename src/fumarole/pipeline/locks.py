@@ -8,7 +8,7 @@ from typing import IO
 
 
 def take(path: Path) -> IO[bytes] | None:
-    """Held until it is closed; None: somebody else holds it. Folders on the way are made."""
+    """Held until it is closed; None: another process holds it. Folders on the way are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("ab")
     try:

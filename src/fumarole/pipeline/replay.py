@@ -215,7 +215,7 @@ class Telling:
         await describe(self._client, news)
 
     def hear(self, rows: pa.Table) -> None:
-        """What these messages tell. After the last snapshot nobody needs to know."""
+        """What these messages tell. After the last snapshot it is not needed."""
         if self._next is None:
             return
         bring = rows.select(["producer", "changes"]).filter(rows["changes"].is_valid())
@@ -346,7 +346,7 @@ def _opened(root: Root, namespace: str, file: SealedFile) -> Iterator[pq.Parquet
             yield source
     except FileNotFoundError:
         raise ArchiveError(
-            f"{file.uri} is gone: it was compacted, and deleted before it could be replayed, or somebody deleted it; "
+            f"{file.uri} is gone: it was compacted, and deleted before it could be replayed, or deleted by hand; "
             "compact with a --grace that is longer than a replay takes, and go on with --since, or have "
             "`fumarole pipeline verify --set-aside` take what is missing out of the archive"
         ) from None

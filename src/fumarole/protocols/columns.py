@@ -45,7 +45,7 @@ class Columns(NamedTuple):
 
     rows: int
     times: bytes
-    """When each arrived, as whoever received it said (`time_after`): 64 bits."""
+    """When each arrived, by the clock of its receiver (`time_after`): 64 bits."""
     topics: Texts
     payloads: Texts
     values: bytes

@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
 
 INCOMPLETE = -1
 AT_ONCE = 4_096
-"""Bytes that are turned into values at once: whoever asks may have others to serve before the rest."""
+"""Bytes that are turned into values at once: the caller may have other clients to serve before the rest."""
 
 # What follows the first byte: how many bytes are fixed, how many say a length, and what that length counts.
 _FIXED = {

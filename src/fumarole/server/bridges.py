@@ -13,7 +13,7 @@ from pathlib import Path
 from fumarole import __version__
 from fumarole.bridge.bridge import Bridge, BridgeOptions
 from fumarole.bridge.errors import CannotBridgeError
-from fumarole.bridge.link import ExchangeLink
+from fumarole.bridge.exchange_link import ExchangeLink
 from fumarole.bridge.zeromq import RouterOptions
 from fumarole.config.settings import BridgeSettings
 
@@ -73,7 +73,7 @@ async def run_bridges(
 
 
 def _announce(endpoints: list[str], ready_file: Path) -> None:
-    # Whoever waits for the file must never see half of it.
+    # A process that waits for the file must never see half of it.
     part = ready_file.with_name(f".{ready_file.name}.{os.getpid()}")
     try:
         part.write_text("".join(f"{endpoint}\n" for endpoint in endpoints))

@@ -28,7 +28,7 @@ from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
-from fumarole.fastpath import engine
+from fumarole.fastpath import hot_path
 from fumarole.server.clustering import Clustering
 from fumarole.server.credentials import Credentials
 from fumarole.store.keeper import Keeper
@@ -73,7 +73,7 @@ class Broker:
     def __init__(self, settings: Settings, worker: Worker | None = None) -> None:
         self._settings = settings
         self._worker = worker
-        self.engine = engine.best()
+        self.hot_path = hot_path.best()
         rules = dict(settings.namespaces)
         for door in DOORS.values():
             if door.keeps_namespace and settings.doors.of(door.name):
@@ -85,7 +85,7 @@ class Broker:
             limits=settings.limits,
             rules=rules,
             allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
-            parts=self.engine.parts,
+            parts=self.hot_path.parts,
             are_kept=keeps,
         )
         self.node = Node(
@@ -93,7 +93,7 @@ class Broker:
             version=__version__,
             limits=settings.limits,
             namespaces=namespaces,
-            parts=self.engine.parts,
+            parts=self.hot_path.parts,
             authentication=settings.users is not None,
         )
         SliceRunner(self.node)
@@ -102,7 +102,7 @@ class Broker:
         self._logins: Logins | None = None
         self._clustering = None
         if settings.cluster is not None or worker is not None:
-            self._clustering = Clustering(settings, self.node, self.engine, worker)
+            self._clustering = Clustering(settings, self.node, self.hot_path, worker)
 
     async def start(self) -> None:
         """Opens every door. Raises CannotServeError, with none of them left open."""
@@ -114,7 +114,9 @@ class Broker:
         if self._clustering is not None:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
-            wiring = Wiring(self.node, self.engine, settings.door(name), tls, _certificates(settings.tls), self._logins)
+            wiring = Wiring(
+                self.node, self.hot_path, settings.door(name), tls, _certificates(settings.tls), self._logins
+            )
             await self._open(DOORS[name], wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
@@ -133,7 +135,7 @@ class Broker:
         self._keeper.start()
 
     async def _join(self, clustering: Clustering) -> None:
-        """Before any client is let in: what it asks for must be known everywhere, and it must find everybody (C2)."""
+        """Before any client is let in: its consumers must be known everywhere, and it must find all others (C2)."""
         try:
             await clustering.start()
         except OSError as error:
@@ -186,7 +188,7 @@ async def serve(
     await broker.start()
     # What is here now stays. It is not searched once more: others may have told of a million consumers.
     gc.freeze()
-    log.info("fumarole %s, hot path: %s", __version__, broker.engine.name)
+    log.info("fumarole %s, hot path: %s", __version__, broker.hot_path.name)
     if settings.bridges:
         log.info("[[bridges]] of the configuration are not run here: fumarole bridge --config FILE runs them")
     if started is not None:

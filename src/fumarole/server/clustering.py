@@ -19,7 +19,7 @@ from fumarole.config.values import Address
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.registry import Listener
 from fumarole.exchange.node import Node
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 
 if TYPE_CHECKING:
     from fumarole.server.workers import Worker
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 30.0
-"""A snapshot of a million consumers takes a while; nobody is let in before."""
+"""A snapshot of a million consumers takes a while. No client is accepted before."""
 FAREWELL = 0.5
 """Seconds for clients to leave by themselves when they are told that this node stops."""
 
@@ -35,10 +35,10 @@ FAREWELL = 0.5
 class Clustering:
     """`start` before the doors are open, `opened` when they are, `leave` before they close, `close` in the end."""
 
-    def __init__(self, settings: Settings, node: Node, engine: Engine, worker: Worker | None = None) -> None:
+    def __init__(self, settings: Settings, node: Node, hot_path: HotPath, worker: Worker | None = None) -> None:
         self._settings = settings
         self._node = node
-        self._appoint_heir = engine.appoint_heir
+        self._appoint_heir = hot_path.appoint_heir
         self._address, self._peers = _addresses(settings, worker)
         links = settings.links
         self._reached_at = "" if links.address is None else str(_next(links.address, worker))
@@ -50,7 +50,7 @@ class Clustering:
         secret = b"" if links.secret_file is None else first_line(links.secret_file)
         timing = Timing(links.silence)
         self._link = PeerLink(
-            node, identity, secret, timing, engine.link_reader, server_tls, client_tls, siblings, links.outbox
+            node, identity, secret, timing, hot_path.peer_link_reader, server_tls, client_tls, siblings, links.outbox
         )
         self._link.on_change = self._change
         self._link.cluster.stood_still = self._stand_still
@@ -83,7 +83,7 @@ class Clustering:
             log.warning("not all of the cluster could be heard in %g s; going on without", JOIN_SECONDS)
         if settings.peer and not self._link.cluster.peers:
             tried = (f"{each.address} ({each.why})" for each in self._link.cluster.missing())
-            log.warning("joined nobody: %s; tried again all the time", ", ".join(tried) or "no peer but itself")
+            log.warning("joined no node: %s; still trying", ", ".join(tried) or "no peer but itself")
 
     def opened(self, doors: Sequence[Listener]) -> None:
         """Clients of other nodes may come here, should theirs go away."""
@@ -92,7 +92,7 @@ class Clustering:
         self._change()
 
     def _stand_still(self, seconds: float) -> None:
-        """C4: what clients said before may be older than anybody should hear. They come again, here or elsewhere."""
+        """C4: messages that clients sent before may be too old to deliver. Clients reconnect, here or elsewhere."""
         if seconds > self._link.cluster.timing.oldest - self._link.cluster.timing.beat:
             for door in self._doors:
                 door.cut_off()

@@ -111,7 +111,14 @@ class Credentials:
 
 
 def _user(settings: UserSettings) -> User:
-    return User(settings.name, settings.namespace, _permissions(settings.publish), _permissions(settings.subscribe))
+    return User(
+        settings.name,
+        settings.namespace,
+        _permissions(settings.publish),
+        _permissions(settings.subscribe),
+        frozenset(settings.roles),
+        settings.quota,
+    )
 
 
 def _permissions(settings: PermissionSettings) -> Permissions | None:

@@ -63,7 +63,7 @@ def serve_with_workers(settings: Settings, run: Run, announce: Callable[[Broker]
         with _held(settings.doors) as doors:
             settings = msgspec.structs.replace(settings, doors=doors, node=settings.node or made_up_name())
             with contextlib.closing(Placement(worker_count(settings.workers))) as placement:
-                _Watch(settings, folder, placement, run, announce).watch()
+                _Supervisor(settings, folder, placement, run, announce).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -81,7 +81,7 @@ def _held(doors: DoorAddresses) -> Iterator[DoorAddresses]:
                 holder = socket.socket(family, socket.SOCK_STREAM)
                 held.append(holder)
                 # Workers have SO_REUSEPORT too, and so share the port. With that, this would share it with workers of
-                # another broker; without, it is refused where anybody listens.
+                # another broker; without, it is refused where another process listens.
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     holder.bind((address.host, address.port))
@@ -95,7 +95,7 @@ def _held(doors: DoorAddresses) -> Iterator[DoorAddresses]:
             holder.close()
 
 
-class _Watch:
+class _Supervisor:
     def __init__(
         self,
         settings: Settings,
@@ -118,7 +118,7 @@ class _Watch:
         self._ended, self._open = os.pipe()
         """Open at this end as long as this process is there. So workers see that it is gone, however it went."""
 
-    def watch(self) -> None:
+    def run(self) -> None:
         for each in self._signals:
             signal.signal(each, self._stop)
         for worker in range(self._count):
@@ -132,7 +132,7 @@ class _Watch:
                 time.sleep(LOOK)
                 continue
             number = self._workers.pop(process, None)
-            if number is None:  # a child that was there before the broker, or in a container anybody's orphan
+            if number is None:  # a child that was there before the broker, or in a container any process's orphan
                 continue
             code = os.waitstatus_to_exitcode(status)
             if not self._stopping and not self._ready(number).exists():
@@ -195,7 +195,7 @@ class _Watch:
         return self._folder / f"ready-{number}"
 
     def _go_too(self) -> None:
-        """Nobody would start this worker again, or stop it, and it would share the ports with those who come next."""
+        """Without its supervisor the worker is not restarted or stopped, and shares its ports with the next broker."""
         asyncio.get_running_loop().remove_reader(self._ended)
         log.error("the process that watches the workers is gone")
         os.kill(os.getpid(), signal.SIGTERM)

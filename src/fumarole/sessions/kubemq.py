@@ -27,6 +27,7 @@ from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.exchange.plans import Denied
+from fumarole.exchange.quotas import Account, QuotaError
 from fumarole.protocols import kubemq
 from fumarole.protocols.kubemq import Fault, Kind, NameOf
 from fumarole.protocols.kubemq_pb2 import Event, PingResult, Request, Response, Result, Subscribe
@@ -70,9 +71,15 @@ class KubemqService:
         namespace = user.namespace if user is not None else token or self.namespace
         try:
             exchange = self.node.namespaces.join(namespace)
-        except NamespaceError as error:
+        except (NamespaceError, QuotaError) as error:
             raise Fault(kubemq.NOT_AUTHENTICATED + str(error), kubemq.UNAUTHENTICATED) from None
-        return KubemqSession(self, exchange, user)
+        account = self.node.account(exchange, user)
+        try:
+            account.take("connections")
+        except QuotaError as error:
+            self.node.namespaces.leave(exchange)
+            raise Fault(str(error), kubemq.EXHAUSTED) from None
+        return KubemqSession(self, exchange, user, account)
 
     def name_of(self, publication: Publication) -> str:
         """An id for a publication of another door. Its receivers ask one after another, before the next one comes."""
@@ -96,8 +103,9 @@ class KubemqService:
 class KubemqSession:
     """One call."""
 
-    def __init__(self, service: KubemqService, exchange: Exchange, user: User | None) -> None:
+    def __init__(self, service: KubemqService, exchange: Exchange, user: User | None, account: Account) -> None:
         self.echo = True
+        self._account = account
         self.label = ""
         self.outbox: Outbox | None = None
         """What waits for the receiver, one frame per message, once it has subscribed."""
@@ -119,6 +127,7 @@ class KubemqSession:
             self._exchange.unsubscribe(self._consumer)
             self._consumer = None
         self._forget_question()
+        self._account.give_back("connections")
         self._service.node.namespaces.leave(self._exchange)
 
     # Sending.
@@ -255,8 +264,12 @@ class KubemqSession:
         self._form = form
         # Not node.parts.outbox: that one is for frames that are joined and cut anywhere.
         self.outbox = Outbox(exchange.outbox_limit, exchange.overflow, exchange.counters, node.ready, owner)
-        self._consumer = exchange.consumer(self, channel, request.Group, b"", sees)
-        exchange.subscribe(self._consumer)
+        self._consumer = exchange.consumer(self, channel, request.Group, b"", sees, self._account)
+        try:
+            exchange.subscribe(self._consumer)
+        except QuotaError as error:
+            self._consumer = None
+            raise Fault(str(error), kubemq.EXHAUSTED) from None
 
     def has_room(self, weight: int) -> bool:
         assert self.outbox is not None

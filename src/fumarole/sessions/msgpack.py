@@ -30,6 +30,7 @@ from fumarole.core.topic import check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
+from fumarole.exchange.quotas import QuotaError
 from fumarole.exchange.readings import (
     Reading,
     ReadingError,
@@ -41,7 +42,7 @@ from fumarole.exchange.readings import (
 )
 from fumarole.protocols.msgpack import Bounds, Event, Stream, Value, error, pack
 from fumarole.protocols.stream import End
-from fumarole.sessions.stream import Claim, Peer, State, StreamSession
+from fumarole.sessions.stream import Claim, RemoteAddress, State, StreamSession
 
 SUBSCRIPTION = frozenset({"where", "topic", "group"})
 READING = frozenset({"id", "metadata", "value", "topic"})
@@ -63,9 +64,9 @@ class MsgPackSession(StreamSession):
     """The compiled reader may write readings straight into its outbox, unless diffs are late."""
     NOT_ADMITTED = "this token, or user and password, are not known here"
 
-    def __init__(self, node: Node, peer: Peer, now: float, owner: Any, namespace: str) -> None:
+    def __init__(self, node: Node, remote: RemoteAddress, now: float, owner: Any, namespace: str) -> None:
         protocol = Stream(Bounds(length=node.limits.msgpack_value, depth=node.limits.msgpack_depth))
-        super().__init__(node, peer, now, owner, protocol)
+        super().__init__(node, remote, now, owner, protocol)
         self._namespace = namespace
         self.publishes = False
         """It has said a reading, and may go on with more of them."""
@@ -179,6 +180,8 @@ class MsgPackSession(StreamSession):
             self.outbox.push(pack({"Error": str(error), **place}))
         except (PatternError, TopicError) as error:
             self.outbox.push(pack({"Error": str(error), "Position": error.position}))
+        except QuotaError as refused:
+            self.outbox.push(self._error(str(refused)))
         except FumaroleError as error:
             self.fail(str(error))
         return 0
@@ -224,10 +227,10 @@ class MsgPackSession(StreamSession):
         sees = self._user.subscribe if self._user else None
         if sees is not None and not sees.allows_pattern(parsed):
             raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
-        consumer = self.exchange.consumer(self, pattern, group or "", KEY, sees)
-        self._consumers[KEY] = consumer
-        self.outbox.late = True
+        consumer = self.exchange.consumer(self, pattern, group or "", KEY, sees, self.account)
         self.exchange.subscribe(consumer, query, pattern=parsed)
+        self.outbox.late = True
+        self._consumers[KEY] = consumer
         confirmations, producers = self.node.confirmations, self.exchange.producers
         is_whole = partial(producers.when_whole, consumer, lambda: self._confirm(consumer))
         confirmations.after(confirmations.ticket(), is_whole)
@@ -277,8 +280,8 @@ class MsgPackSession(StreamSession):
                 if topic.startswith("$"):  # T9
                     raise TopicError("topics that begin with `$` are the server's own", 0)
                 check_speaks_for(self._user, name)
-            routed = self.exchange.read(publication, self.plans, self.now, self)
-        except (Denied, TopicError):
+            routed = self.exchange.publish_reading(publication, self.plans, self.now, self, self.account)
+        except (Denied, QuotaError, TopicError):
             self.exchange.counters.refused += 1
             raise
         return routed + (producers.told - told) * WORK_OF_A_DIFF + index.looked_at - looked_at

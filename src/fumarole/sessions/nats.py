@@ -16,6 +16,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import Denied, Plans, decode_topic
+from fumarole.exchange.quotas import QuotaError
 from fumarole.exchange.readings import ReadingError, check_speaks_for, is_identity
 from fumarole.protocols import nats
 from fumarole.protocols.nats import Publish
@@ -23,7 +24,7 @@ from fumarole.protocols.stream import End
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
 from fumarole.sessions.nats_forms import EMPTY, FORM, form_of, reading_of
-from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, Peer, State, StreamSession
+from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, RemoteAddress, State, StreamSession
 
 PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
@@ -45,23 +46,23 @@ class NatsSession(StreamSession):
     """The compiled reader may write MSG and HMSG straight into its outbox."""
     NOT_ADMITTED = "Authorization Violation"
 
-    def __init__(self, node: Node, peer: Peer, now: float, owner: Any) -> None:
+    def __init__(self, node: Node, remote: RemoteAddress, now: float, owner: Any) -> None:
         protocol = nats.ServerProtocol(node.limits)
-        super().__init__(node, peer, now, owner, protocol)
+        super().__init__(node, remote, now, owner, protocol)
         self._protocol: nats.ServerProtocol = protocol
         self._protocol.greeted = not node.authentication
         self.verbose = True
         self._no_responders = False
         self._quiet_since = now
         self._pings = 0
-        self._peer = peer
+        self._remote = remote
         self._answers = Answers(node, self.outbox)
-        self.outbox.push(nats.info(self._info(peer)))
+        self.outbox.push(nats.info(self._info(remote)))
 
     def inform(self, lame_duck: bool = False) -> None:
         """Where the client may go from here has changed, or it should go there now."""
         if self.state is State.OPEN:
-            options = self._info(self._peer)
+            options = self._info(self._remote)
             if lame_duck:
                 options["ldm"] = True
             self.outbox.push(nats.info(options))
@@ -188,9 +189,13 @@ class NatsSession(StreamSession):
         elif len(self._consumers) >= self.node.limits.consumers_per_connection:
             self._refuse("maximum subscriptions exceeded")
         else:
-            consumer = exchange.consumer(self, pattern_text, group, event.sid, sees)
+            consumer = exchange.consumer(self, pattern_text, group, event.sid, sees, self.account)
+            try:
+                exchange.subscribe(consumer, pattern=pattern)
+            except QuotaError as error:
+                self._refuse_subscribe(event, f": {error}")
+                return
             self._consumers[event.sid] = consumer
-            exchange.subscribe(consumer, pattern=pattern)
             self._ticket = self.node.confirmations.ticket()
             self.okay()
 
@@ -222,7 +227,7 @@ class NatsSession(StreamSession):
         except _Served:
             self.okay()
             return WORK_OF_A_REPORT
-        except (Denied, ReadingError, TopicError) as error:
+        except (Denied, QuotaError, ReadingError, TopicError) as error:
             exchange.counters.refused += 1
             self._refuse_publish(event, error)
             return 0
@@ -233,10 +238,12 @@ class NatsSession(StreamSession):
 
     # Clients of NATS close for good on every error that does not begin like these two, and so they all do.
 
-    def _refuse_publish(self, event: Publish, error: Denied | ReadingError | TopicError) -> None:
+    def _refuse_publish(self, event: Publish, error: Denied | QuotaError | ReadingError | TopicError) -> None:
         topic, reason = _shown(event.topic), f": Invalid Publish Subject: {error}"
         if isinstance(error, Denied):
             topic, reason = _shown(error.topic.encode()), ""
+        elif isinstance(error, QuotaError):
+            reason = f": Over Quota: {error}"
         elif isinstance(error, ReadingError):
             reason = f": Invalid Reading: {error}"
         self._refuse(f'Permissions Violation for Publish to "{topic}"{reason}')
@@ -249,7 +256,7 @@ class NatsSession(StreamSession):
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
         publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
         check_speaks_for(self._user, publication.reading.producer)
-        return exchange.read(publication, plans, self.now, self)
+        return exchange.publish_reading(publication, plans, self.now, self, self.account)
 
     def _own_topic(self, event: Publish) -> bytes:
         """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""
@@ -275,7 +282,9 @@ class NatsSession(StreamSession):
         """Lets the node answer. False: it has no such service."""
         assert self.exchange is not None
         payload = event.payload.decode("utf-8", "replace")
-        request = services.Request(self.node, self.exchange, self._user, payload, self.now, self.client_id)
+        request = services.Request(
+            self.node, self.exchange, self._user, payload, self.now, self.client_id, self.account, self.is_admin
+        )
         reply, confirmations = event.reply.decode(), self.node.confirmations
 
         def say(answer: dict[str, Any]) -> None:
@@ -323,7 +332,7 @@ class NatsSession(StreamSession):
     def _error(self, text: str) -> bytes:
         return nats.error(text)
 
-    def _info(self, peer: Peer) -> dict[str, Any]:
+    def _info(self, remote: RemoteAddress) -> dict[str, Any]:
         options: dict[str, Any] = {
             "server_id": self.node.name,
             "server_name": self.node.name,
@@ -331,18 +340,18 @@ class NatsSession(StreamSession):
             "fumarole": self.node.version,
             "go": "none, this is Fumarole",
             "proto": 1,
-            "host": peer.host,
-            "port": peer.port,
+            "host": remote.host,
+            "port": remote.port,
             "headers": True,
             "max_payload": self.node.limits.payload,
             "client_id": self.client_id,
-            "client_ip": peer.address,
+            "client_ip": remote.address,
         }
         if self.node.reachable:
             options["connect_urls"] = self.node.reachable
         if self.node.authentication:
             options["auth_required"] = True
-        if peer.secure:
+        if remote.secure:
             options["tls_required"] = True
         return options
 

@@ -2,9 +2,9 @@
 
 The pump gives what it has read to a `Reader`. In plain Python that is the session itself. Where the fast path is built,
 a compiled reader stands before the session (fastpath/nats.pyx, fastpath/msgpack.pyx) or before the lane of another node
-(fastpath/link.pyx). It handles the usual form of the operations that come by the million. Every other operation goes to
-the session or lane behind it, its `Fallback`, which is the definition. So a compiled reader reports no errors of its
-own, and every rule has one place.
+(fastpath/cluster_protocol.pyx). It handles the usual form of the operations that come by the million. Every other
+operation goes to the session or lane behind it, its `Fallback`, which is the definition. So a compiled reader reports
+no errors of its own, and every rule has one place.
 
 Which bytes are held where
     The buffer is the pump's, and is valid during `receive_data` only: what is kept is copied. Every byte is held once,
@@ -93,7 +93,7 @@ Place = tuple[Exchange, tuple[str, ...]]
 """What the key of a forwarded message means: the exchange of its namespace, and the groups to serve."""
 
 
-class LinkFallback(Fallback, Protocol):
+class PeerLinkFallback(Fallback, Protocol):
     """A lane to another node. Of what it forwards, no client's state is needed, but its key has to be looked up."""
 
     peer: Any
@@ -110,5 +110,5 @@ class LinkFallback(Fallback, Protocol):
     def count_late(self, found: Place | None) -> None:
         """A message is not delivered."""
 
-    def tire(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
+    def nearly_full(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
         """The members of a group that are here will soon have no room (G3)."""

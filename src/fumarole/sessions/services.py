@@ -18,7 +18,7 @@ import json
 import secrets
 from collections.abc import Callable
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
@@ -34,7 +34,8 @@ from fumarole.exchange.groups import has_room
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import reaches_nobody
-from fumarole.exchange.producers import Producer, may_know
+from fumarole.exchange.producers import Producer, may_receive
+from fumarole.exchange.quotas import Account
 from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
 
 PREFIX = "$FUM."
@@ -44,7 +45,7 @@ PRODUCERS_DESCRIBED = 100
 PRODUCERS_BYTES = 512 * 1024
 """An answer has at most so many producers and is about so long, or half as long as what the asker's outbox holds; but
 it has one. `next` is the number of the last one, for who asks for those that follow: it stays right, whoever is
-forgotten meanwhile. Those that the user may not know of are passed over, and count."""
+forgotten meanwhile. Those that the user may not receive are passed over (A3)."""
 PRODUCERS_LOOKED_AT = 20_000
 """For one answer, with a query of one simple test: then `next` is where looking goes on, whoever was found or not."""
 LONGEST_REQUEST = 256 * 1024
@@ -63,6 +64,10 @@ class Request(NamedTuple):
     now: float
     client: int
     """The id of the one who asks."""
+    account: Account | None = None
+    """What the one who asks may hold (A5)."""
+    is_admin: bool = False
+    """May the one who asks see what others do (A4)?"""
 
 
 Say = Callable[[dict[str, Any]], None]
@@ -79,6 +84,9 @@ def answer(service: str, request: Request, say: Say) -> bool:
     serve = SERVICES.get(service)
     if serve is None:
         return False
+    if service in FOR_ADMINS and not request.is_admin:
+        say({"error": f"{service} shows what others do, and is for users with the role admin"})
+        return True
     try:
         serve(request, say)
     except QueryError as error:
@@ -98,7 +106,8 @@ def _stats(request: Request) -> dict[str, Any]:
     numbers = request.exchange.report()
     if request.node.cluster is not None:
         request.node.cluster.sum_up(request.exchange.name, numbers)
-    return {"node": request.node.name, "version": request.node.version, **numbers}
+    quotas = request.exchange.usage.report()
+    return {"node": request.node.name, "version": request.node.version, **numbers, "quotas": quotas}
 
 
 def _consumers(request: Request) -> dict[str, Any]:
@@ -114,23 +123,25 @@ def _cluster(request: Request) -> dict[str, Any]:
 
 def _producers(request: Request) -> dict[str, Any]:
     producers = request.exchange.producers
+    sees = request.user.subscribe if request.user else None
     where, last = _producers_asked(request.payload)
     selects, most = _selector(where, request.node.limits)
-    room, selected = min(PRODUCERS_BYTES, request.exchange.outbox_limit // 2), 0
+    room = min(PRODUCERS_BYTES, request.exchange.outbox_limit // 2)
     told: list[dict[str, Any]] = []
     following: int | None = None
     for looked_at, producer in enumerate(producers.after(last)):
-        is_selected = selects(producer.metadata)
-        each = _told(producer, request.now) if is_selected and may_know(request.user, producer) else None
+        is_shown = may_receive(sees, producer) and selects(producer.metadata)
+        each = _told(producer, request.now) if is_shown else None
         room -= 0 if each is None else len(json.dumps(each))
-        if selected == PRODUCERS_SHOWN or looked_at == most or (room < 0 and told):
+        if len(told) == PRODUCERS_SHOWN or looked_at == most or (room < 0 and told):
             following = last
             break
         last = producer.number
-        selected += is_selected
         if each is not None:
             told.append(each)
-    return {"total": len(producers), "next": following, "producers": told}
+    # How many others there are is not for a user who may not receive them (A3).
+    total = len(producers) if sees is None else None
+    return {"total": total, "next": following, "producers": told}
 
 
 def _selector(where: str, limits: Limits) -> tuple[Selects, int]:
@@ -183,7 +194,7 @@ def _describe(request: Request) -> dict[str, Any]:
     for identity, metadata in said:
         producer = check_identity(identity)
         check_speaks_for(request.user, producer)
-        request.exchange.producers.describe(producer, check_metadata(metadata), request.now)
+        request.exchange.producers.describe(producer, check_metadata(metadata), request.now, request.account)
     return {"described": len(said)}
 
 
@@ -209,7 +220,7 @@ def _where(request: Request, say: Say) -> None:
     if request.node.relays_of[request.client] >= most:
         raise RequestError(f"this connection has {most} such topics, and may have no more until one of them has ended")
     relay = Relay(request)
-    consumer = exchange.consumer(relay, pattern, group, b"", sees)
+    consumer = exchange.consumer(relay, pattern, group, b"", sees, request.account)
     exchange.subscribe(consumer, query, pattern=parsed)
     relay.begin(consumer)
     exchange.producers.when_whole(consumer, lambda: say(relay.introduction()))
@@ -238,6 +249,10 @@ SERVICES: dict[str, Serve] = {
     f"{PREFIX}forget": _at_once(_forget),
     f"{PREFIX}where": _where,
 }
+
+
+FOR_ADMINS: Final = frozenset({f"{PREFIX}stats", f"{PREFIX}consumers", f"{PREFIX}cluster"})
+"""What shows others' patterns, groups or addresses (A4)."""
 
 
 class Relay:

@@ -17,6 +17,7 @@ from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Plans
+from fumarole.exchange.quotas import Account, QuotaError
 from fumarole.protocols.stream import Data, StreamProtocol
 
 BEFORE_JOINING = 16 * 1024
@@ -47,7 +48,7 @@ class Claim(NamedTuple):
     token: str | None
 
 
-class Peer(NamedTuple):
+class RemoteAddress(NamedTuple):
     """The two ends of a connection."""
 
     host: str
@@ -65,7 +66,9 @@ class StreamSession(ABC):
     NOT_ADMITTED: ClassVar[str]
     """What a client is told whose claim is wrong."""
 
-    def __init__(self, node: Node, peer: Peer, now: float, owner: Any, protocol: StreamProtocol[Any]) -> None:
+    def __init__(
+        self, node: Node, remote: RemoteAddress, now: float, owner: Any, protocol: StreamProtocol[Any]
+    ) -> None:
         self.node = node
         self._protocol = protocol
         self.state = State.START
@@ -82,10 +85,15 @@ class StreamSession(ABC):
         self.client_id = node.client_id()
         self.label = str(self.client_id)
         self._user: User | None = None
+        self.account = Account()
+        """What the client holds counts here (A5)."""
+        self.is_admin = False
+        """May it see what others do (A4)?"""
+        self._address = remote.address
         self._ticket = 0
         """Of the latest change that this client has made."""
         self._consumers: dict[bytes, Consumer] = {}
-        self._deadline = now + (node.limits.tls_handshake if peer.secure else node.limits.handshake)
+        self._deadline = now + (node.limits.tls_handshake if remote.secure else node.limits.handshake)
         self.outbox = node.parts.outbox(BEFORE_JOINING, Overflow.DISCONNECT, node.parts.counters(), node.ready, owner)
 
     def receive_data(self, data: Data) -> None:
@@ -182,10 +190,10 @@ class StreamSession(ABC):
         self.claim = None
         if self.exchange is not None:
             self.outbox.govern(0, Overflow.DROP_NEWEST, self.exchange.counters)
-        self.forget()
+        self.remove_consumers()
         self.node.ready.append(self.outbox.owner)
 
-    def forget(self, most: int = CONSUMERS_AT_ONCE) -> bool:
+    def remove_consumers(self, most: int = CONSUMERS_AT_ONCE) -> bool:
         """Takes the consumers of a closed session out of the exchange, so many at a time. True: none is left.
 
         Until then they are still found, but have no room: groups pass them over, and what they miss is counted.
@@ -198,6 +206,7 @@ class StreamSession(ABC):
             most -= 1 + len(consumer.pattern) // LONG_PATTERN
         if self._consumers:
             return False
+        self.account.give_back("connections")
         self.node.namespaces.leave(self.exchange)
         self.exchange = None
         return True
@@ -213,10 +222,18 @@ class StreamSession(ABC):
         """Becomes part of the namespace. False: it may not, and the session has ended."""
         try:
             exchange = self.node.namespaces.join(namespace)
-        except NamespaceError as error:
+        except (NamespaceError, QuotaError) as error:
             self.fail(f"Authorization Violation: {error}")
             return False
-        self.exchange = exchange
+        account = self.node.account(exchange, self._user)
+        try:
+            account.take("connections")
+        except QuotaError as error:
+            self.node.namespaces.leave(exchange)
+            self.fail(f"maximum connections exceeded: {error}")
+            return False
+        self.exchange, self.account = exchange, account
+        self.is_admin = self.node.is_admin(self._user, self._address)
         self.plans = exchange.plans(self._user.publish if self._user else None)
         self.outbox.govern(exchange.outbox_limit, exchange.overflow, exchange.counters)
         self.state = State.OPEN

@@ -186,7 +186,7 @@ class Keeper:
         for namespace, identity, metadata in rows:
             if namespace not in found:
                 try:
-                    found[namespace] = self._namespaces.restore(namespace).producers
+                    found[namespace] = self._namespaces.open(namespace).producers
                 except NamespaceError:
                     found[namespace] = None
             producers = found[namespace]
@@ -206,7 +206,7 @@ class Keeper:
             self._complain("%s. A new file is begun with the %d producers that are known", why, self._known())
         for exchange in list(self._namespaces):
             for some in _slices(list(exchange.producers)):
-                # Whoever is gone by now is forgotten once more, which does no harm.
+                # A producer that is gone by now is forgotten once more, which does no harm.
                 exchange.producers.unsaved.update((producer.identity, None) for producer in some)
                 await asyncio.sleep(0)
 

@@ -27,7 +27,7 @@ from fumarole.exchange.readings import check_identity, check_metadata
 FILE = "producers.sqlite"
 VERSION = 1
 LOCKED_SECONDS = 1.0
-"""How long somebody else may have the file, for a look at it, before that is an error."""
+"""How long another process may lock the file before that is an error."""
 LARGEST_LOG = 64 << 20
 """Bytes. What many changes at once have made of the write-ahead log shrinks to this."""
 CACHE = 32 << 20
@@ -64,7 +64,7 @@ class Damaged(StoreError):
 
 
 class Gone(StoreError):
-    """Somebody took the file away."""
+    """The file was taken away."""
 
 
 class Kept(NamedTuple):

@@ -23,13 +23,13 @@ from fumarole.cli import record
 from fumarole.cli.record import PlainLines, line
 from fumarole.demo import pipeline as demo_pipeline
 from fumarole.pipeline.archive import write_rows
-from fumarole.pipeline.recorder.writer import Progress
+from fumarole.pipeline.recorder.writer import RecorderProgress
 from tests.cli.commands import SECONDS, CommandLine, run_here
 
 
 def recorder(**progress: Any) -> Any:
     """A recorder in a certain state."""
-    made = Progress(**progress)
+    made = RecorderProgress(**progress)
     return SimpleNamespace(progress=made, dropped=3, backlog=made.captured - made.confirmed - made.lost)
 
 

@@ -15,7 +15,7 @@ from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.readings import Reading
-from fumarole.fastpath.engine import Engine
+from fumarole.fastpath.hot_path import HotPath
 from tests.cluster.simulation.clients import Ear
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class End:
     def begin(self, lane: Lane) -> None:
         self.lane = lane
         self.adopt(lane.outbox)
-        make = self.host.engine.link_reader
+        make = self.host.hot_path.peer_link_reader
         self.reader = lane if make is None else make(lane)
         self.host.flush()
 
@@ -96,13 +96,13 @@ class End:
 class Host:
     """A machine with one node on it, and the network as that node sees it."""
 
-    def __init__(self, world: World, name: str, engine: Engine, secret: bytes) -> None:
+    def __init__(self, world: World, name: str, hot_path: HotPath, secret: bytes) -> None:
         self.world = world
         self.name = name
         """Of the machine, which is its address."""
         self.called = name
         """What the node on it calls itself."""
-        self.engine = engine
+        self.hot_path = hot_path
         self.secret = secret
         self.clock = world.random.uniform(0, 1e6)
         self.is_up = False
@@ -120,7 +120,7 @@ class Host:
     def start(self, peers: list[str]) -> None:
         self.is_up, self.paused = True, False
         self.life += 1
-        parts = self.engine.parts
+        parts = self.hot_path.parts
         self.node = Node(self.called, "0", namespaces=Namespaces(parts=parts), parts=parts)
         random = self.world.random
         identity = Identity(self.called, "test", "0", self.life, self.name)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from fumarole.cluster.cluster import LINK_OUTBOX
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from tests.cluster.simulation import clients, faults
 from tests.cluster.simulation.checks import History, metadata_faults, registry_faults
 from tests.cluster.simulation.hosts import End, Host
@@ -17,7 +17,9 @@ from tests.cluster.simulation.hosts import End, Host
 class World:
     """Time, chance and the network."""
 
-    def __init__(self, seed: int, nodes: int = 3, engine: Engine | None = None, link_limit: int = LINK_OUTBOX) -> None:
+    def __init__(
+        self, seed: int, nodes: int = 3, hot_path: HotPath | None = None, link_limit: int = LINK_OUTBOX
+    ) -> None:
         self.random = Random(seed)
         self.link_limit = link_limit
         self.seed = seed
@@ -30,10 +32,10 @@ class World:
         self.delay = 0.0
         self.churn = self.random.choice([0.02, 0.15])
         """How much of what clients do is to subscribe and unsubscribe."""
-        if engine is None:
-            engine = self.random.choice([PLAIN, compiled() or PLAIN])
+        if hot_path is None:
+            hot_path = self.random.choice([PLAIN, compiled() or PLAIN])
         self.names = [f"n{number}" for number in range(nodes)]
-        self.hosts = {name: Host(self, name, engine, b"secret") for name in self.names}
+        self.hosts = {name: Host(self, name, hot_path, b"secret") for name in self.names}
         self.running: list[Host] = list(self.hosts.values())
 
     def start(self) -> None:

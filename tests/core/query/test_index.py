@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from fumarole.core.query.holds import could_hold, holds
-from fumarole.core.query.index import QueryIndex, Standing
+from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import (
@@ -71,7 +71,7 @@ def test_the_table_of_messages_all_at_once() -> None:
         assert (one in delivered(index, sent, case.metadata)) is (case.holds is True), case.name
 
 
-def delivered(index: QueryIndex, sent: Message, producer: Metadata) -> set[Standing]:
+def delivered(index: QueryIndex, sent: Message, producer: Metadata) -> set[StandingQuery]:
     """The queries that get a message: those in whose set its producer is, and which ask nothing, or ask for this."""
     members = index.match(producer)
     return {one for one in members if one.asks is None} | members & index.match_message(sent)
@@ -163,12 +163,12 @@ class Changes(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.index = QueryIndex()
-        self.uses: list[Standing] = []
-        self.members: dict[Standing, set[str]] = {}
+        self.uses: list[StandingQuery] = []
+        self.members: dict[StandingQuery, set[str]] = {}
         self.producers: dict[str, Metadata] = {"one": {}, "two": {}}
 
     @rule(target=standing, query=queries)
-    def add(self, query: Query) -> Standing:
+    def add(self, query: Query) -> StandingQuery:
         one = self.index.add(query)
         if one not in self.members:
             self.members[one] = {name for name, producer in self.producers.items() if holds(query, producer) is True}
@@ -176,7 +176,7 @@ class Changes(RuleBasedStateMachine):
         return one
 
     @rule(one=consumes(standing))
-    def remove(self, one: Standing) -> None:
+    def remove(self, one: StandingQuery) -> None:
         self.uses.remove(one)
         assert self.index.remove(one) is (one not in self.uses)
         if one not in self.uses:

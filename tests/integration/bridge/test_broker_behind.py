@@ -13,7 +13,7 @@ import fumarole
 from fumarole.bridge import amqp
 from fumarole.bridge.amqp import FULL, MOST_OUT
 from fumarole.bridge.bridge import MOST_FLUSHES, Bridge, BridgeOptions
-from fumarole.bridge.link import ExchangeLink
+from fumarole.bridge.exchange_link import ExchangeLink
 from fumarole.bridge.operations import BEHIND, Send
 from fumarole.bridge.zeromq import RouterOptions
 from tests.integration.bridge.bridges import dealers, pack

@@ -84,7 +84,7 @@ async def test_calls(bridge: RunningBridge, channel: Channel) -> None:
         assert [reply.payload for reply in all_of_them] == [b"3 from AMQP"]
         many = await asyncio.gather(*(caller.call("amq.topic", "sum.one", b"%d" % n, replies=1) for n in range(50)))
         assert [reply.payload for (reply,) in many] == [b"%d from AMQP" % number for number in range(50)]
-        with pytest.raises(BridgeRefusedError, match="nobody can hear this"):
+        with pytest.raises(BridgeRefusedError, match="no receiver"):
             await caller.call("amq.topic", "nobody.hears", b"", timeout=30)
         for replies, seconds in ((0, 1.0), (-1, 1.0), (1, 0.0), (1, -5.0), (1, 1e300), (10**12, 1.0)):
             with pytest.raises(BridgeRefusedError, match=r"replies is a whole|timeout is seconds"):

@@ -15,8 +15,8 @@ import pytest
 
 from fumarole.bridge import BlockingBridgeClient, BridgeClient, operations
 from fumarole.bridge.erlang_messages import TYPES
+from fumarole.bridge.exchange_link import HOP, PREFIX, PRIVATE
 from fumarole.bridge.fields import PROPERTIES
-from fumarole.bridge.link import HOP, PREFIX, PRIVATE
 from tests.docs.test_docs import rows
 from tests.integration.bridge.bridges import RunningBridge
 from tests.integration.bridge.rabbitmq import RabbitMq

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from fumarole.fastpath.engine import PLAIN
+from fumarole.fastpath.hot_path import PLAIN
 from tests.cluster.simulation import World, faults
 from tests.cluster.simulation.checks import registry_faults
 from tests.cluster.simulation.hosts import Host

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fumarole.fastpath.engine import compiled
+from fumarole.fastpath.hot_path import compiled
 from tests.integration.cluster.clients import Client
 from tests.integration.cluster.nodes import NodeProcess, running
 

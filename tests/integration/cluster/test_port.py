@@ -16,7 +16,17 @@ import pytest
 import trustme
 
 from fumarole.cluster.identity import NONCE_BYTES, Identity, prove
-from fumarole.protocols.link import AnyFrame, Changes, Entry, Frame, Hello, LinkProtocol, Proof, Refusal, frame
+from fumarole.protocols.cluster_protocol import (
+    AnyFrame,
+    Changes,
+    Entry,
+    Frame,
+    Hello,
+    LinkProtocol,
+    Proof,
+    Refusal,
+    frame,
+)
 from tests.integration.cluster.clients import Client, ask
 from tests.integration.cluster.nodes import Network, NodeProcess, Nodes, running
 from tests.ports import free_port
@@ -189,7 +199,7 @@ def test_what_is_refused_is_counted_and_said_on_both_sides(tmp_path: Path) -> No
 def test_who_is_looked_for_is_named(tmp_path: Path) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     with running(tmp_path, 2, flags=("--peer", nobody)) as nodes:
-        assert f"joined nobody: {nobody} (connection refused); tried again" in nodes[0].log.read_text()
+        assert f"joined no node: {nobody} (connection refused); still trying" in nodes[0].log.read_text()
         lost = NodeProcess(tmp_path, 7, Network(), 0, [f"127.0.0.1:{nodes[0].port}"])
         lost.stop()
         assert "not a frame of this protocol; is it the `cluster` address of the other node?" in lost.log.read_text()
@@ -205,7 +215,7 @@ def test_who_is_looked_for_is_named(tmp_path: Path) -> None:
         lines = {line.partition(" for ")[0]: line for line in shown.splitlines()[3:]}
         assert lines.keys() == {
             f"node-1 at {nodes[1].cluster_address} has been away",
-            f"nobody has been found at {nobody}",
+            f"no node has been found at {nobody}",
         }
         assert all(line.endswith(" s: connection refused") for line in lines.values())
 

@@ -16,7 +16,7 @@ from fumarole.pipeline.errors import ArchiveError
 from fumarole.pipeline.jobs import standing
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.log import JobError, Log
-from fumarole.pipeline.jobs.standing import Progress, StandingJob, alone
+from fumarole.pipeline.jobs.standing import BatchReport, StandingJob, alone
 from tests.pipeline.archives import BEGIN, NOISE, Recorder, alter, change, damage, message
 from tests.pipeline.jobs.checks import check_exact
 
@@ -31,7 +31,7 @@ def some(seed: int, count: int = 40, begin: float = 0) -> list[dict[str, Any]]:
     ]
 
 
-def catch_up(spark: SparkSession, archive: Path, out: Path, **options: Any) -> list[Progress]:
+def catch_up(spark: SparkSession, archive: Path, out: Path, **options: Any) -> list[BatchReport]:
     return list(StandingJob(spark, archive, out, **options).catch_up())
 
 
@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_had_is_told_of_and_waits(spark: SparkSession, tmp
     kept = path.rename(tmp_path / "kept")
     path.symlink_to(path)
     job = StandingJob(spark, archive, out)
-    told: list[Progress] = []
+    told: list[BatchReport] = []
     warned: list[str] = []
     with pytest.raises(JobError, match="files that cannot be had at the moment: 1; all others are in the output"):
         standing.run(job, told.append, warned.append, once=True)

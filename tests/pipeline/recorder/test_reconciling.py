@@ -73,8 +73,8 @@ async def told(client: Client) -> dict[str, dict[str, Value]]:
 
 def stop_reading(client: Client) -> Callable[[], None]:
     """What the broker sends waits in the socket, until what this returns is called."""
-    assert client._link.connection is not None
-    transport = client._link.connection._transport
+    assert client._reconnecting.connection is not None
+    transport = client._reconnecting.connection._transport
     transport.pause_reading()
     return transport.resume_reading
 
@@ -191,8 +191,8 @@ async def test_a_full_disk_is_not_told_of_producers_again_and_again(
         await client.flush()
         await become(lambda: recorder._writer.is_stuck)
         before = recorder._writer._backlog_size
-        assert own._link.connection is not None
-        own._link.connection.abort("to see what follows")
+        assert own._reconnecting.connection is not None
+        own._reconnecting.connection.abort("to see what follows")
         await become(lambda: own.losses == 1 and own.connected)
         await asyncio.sleep(3 * INTERVAL)
         assert recorder._writer._backlog_size == before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown
+from fumarole.cli.pipeline.options import Chosen, Every, Shown, SparkOptions
 from fumarole.core.packages import need
 
 
@@ -14,14 +14,14 @@ from fumarole.core.packages import need
         fumarole pipeline balance --archive archive --every '10 minutes'
     """,
 )
-def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, engine: Engine) -> None:
+def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, spark_options: SparkOptions) -> None:
     """See how evenly the recorders of a group were served."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
     from fumarole.pipeline.transforms.traffic import balance as served
 
     run_batch(
-        engine,
+        spark_options,
         Table(
             "balance",
             chosen.part,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Shown
+from fumarole.cli.pipeline.options import Chosen, Shown, SparkOptions
 from fumarole.core.packages import need
 
 
@@ -14,11 +14,11 @@ from fumarole.core.packages import need
         fumarole pipeline enrich --archive archive --since 2026-01-31 --out enriched
     """,
 )
-def enrich(chosen: Chosen, shown: Shown, engine: Engine) -> None:
+def enrich(chosen: Chosen, shown: Shown, spark_options: SparkOptions) -> None:
     """Add to each message the metadata that held at its time."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
 
     part = chosen.part
     hidden = ["payload", "headers", "changes", "epoch", "sequence", "event_time", "wrong_clock"]
-    run_batch(engine, Table("enrich", part, part.enriched, "time", ["time"], hidden, "value"), shown)
+    run_batch(spark_options, Table("enrich", part, part.enriched, "time", ["time"], hidden, "value"), shown)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Shown
+from fumarole.cli.pipeline.options import Chosen, Shown, SparkOptions
 from fumarole.cli.terminal import MISUSED, fail, finite
 from fumarole.core.packages import need
 
@@ -28,7 +28,7 @@ def gaps(
     least: Annotated[str, typer.Option(metavar="DURATION", help="Nothing shorter is a gap.")] = "1 s",
     by: Annotated[str, typer.Option(metavar="NAME", help="Whose silences: producer, or topic.")] = "producer",
     shown: Shown,
-    engine: Engine,
+    spark_options: SparkOptions,
 ) -> None:
     """Find out when producers were silent for longer than is their habit."""
     need("pipeline", "pyspark")
@@ -51,4 +51,4 @@ def gaps(
         ["since", by],
         largest="seconds",
     )
-    run_batch(engine, table, shown)
+    run_batch(spark_options, table, shown)

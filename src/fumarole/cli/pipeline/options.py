@@ -82,7 +82,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class SparkOptions:
     """Where and how Spark runs."""
 
     master: Annotated[

@@ -56,7 +56,7 @@ def replay(
 
 
 async def replay_archive(access: Access, archive: str, namespace: str, wanted: Range, speed: float) -> None:
-    """Publishes, and says how far it has come where somebody looks."""
+    """Publishes, and shows its progress on a terminal."""
     from fumarole.client import RefusedError
     from fumarole.pipeline.replay import replay
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine
+from fumarole.cli.pipeline.options import Chosen, SparkOptions
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import MISUSED, fail, say
 from fumarole.core.packages import need
@@ -31,14 +31,14 @@ def report(
     producer: Annotated[
         str | None, typer.Option(metavar="UUID", help="Whose values to show. Left out: the most talkative one's.")
     ] = None,
-    engine: Engine,
+    spark_options: SparkOptions,
 ) -> None:
     """Make one HTML page of an archive: rates, busy hours, top topics, gaps, and the values of a producer."""
     need("pipeline", "pyspark", "matplotlib")
-    run_report(engine, chosen.part, page, producer)
+    run_report(spark_options, chosen.part, page, producer)
 
 
-def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> None:
+def run_report(spark_options: SparkOptions, part: Part, page: Path, producer: str | None) -> None:
     """One page."""
     from fumarole.cli.pipeline.spark import spark_session, told
     from fumarole.pipeline.report.figures import gather
@@ -46,7 +46,7 @@ def run_report(engine: Engine, part: Part, page: Path, producer: str | None) -> 
 
     if not page.absolute().parent.is_dir():
         fail(f"{page} cannot be written: {page.parent} is no folder", MISUSED)
-    with spark_session(engine, "report", part) as running, waiting("Spark is at work"):
+    with spark_session(spark_options, "report", part) as running, waiting("Spark is at work"):
         figures = gather(running, part, producer)
     with told():
         page.write_text(written(figures))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Every, Shown, Zone
+from fumarole.cli.pipeline.options import Chosen, Every, Shown, SparkOptions, Zone
 from fumarole.cli.terminal import MISUSED, fail
 from fumarole.core.packages import need
 
@@ -35,7 +35,7 @@ def rollup(
     ] = "0.05,0.5,0.95",
     zone: Zone = None,
     shown: Shown,
-    engine: Engine,
+    spark_options: SparkOptions,
 ) -> None:
     """Sum values up by windows of time: count, min, mean, max, standard deviation, quantiles."""
     need("pipeline", "pyspark")
@@ -60,7 +60,7 @@ def rollup(
         ["start", *names],
         zone=zone,
     )
-    run_batch(engine, table, shown)
+    run_batch(spark_options, table, shown)
 
 
 def _names(by: str) -> list[str]:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Archive, Declared, Engine, Namespace, declarations
+from fumarole.cli.pipeline.options import Archive, Declared, Namespace, SparkOptions, declarations
 from fumarole.cli.terminal import YELLOW, count_text, duration_text, finite, paint, printable, say
 from fumarole.core.packages import need
 
 if TYPE_CHECKING:
     from fumarole.core.payloads import Payloads
-    from fumarole.pipeline.jobs.standing import Progress
+    from fumarole.pipeline.jobs.standing import BatchReport
 
 
 @command(
@@ -48,17 +48,17 @@ def pipeline_run(
     ] = 5_000_000,
     once: Annotated[bool, typer.Option("--once", help="Catch up with the archive, then end.")] = False,
     payloads: Declared = None,
-    engine: Engine,
+    spark_options: SparkOptions,
 ) -> None:
     """Keep readings with their metadata, rollups and gaps up to date with an archive, exactly once."""
     need("pipeline", "pyspark")
     windows = window or ["1 minute", "1 hour"]
     declared = declarations(payloads)
-    run_standing(engine, archive, out, namespace, windows, lateness, interval, batch_rows, once, declared)
+    run_standing(spark_options, archive, out, namespace, windows, lateness, interval, batch_rows, once, declared)
 
 
 def run_standing(
-    engine: Engine,
+    spark_options: SparkOptions,
     archive: str,
     out: str,
     namespace: str,
@@ -81,7 +81,7 @@ def run_standing(
         for each in (*windows, lateness):
             duration(each)
     stop = threading.Event()
-    with told(), alone(out), spark_session(engine, "run") as spark:
+    with told(), alone(out), spark_session(spark_options, "run") as spark:
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
@@ -97,7 +97,7 @@ def run_standing(
         say(f"{new}{count_text(job.state.messages, 'message')} in {batches}")
 
 
-def tell(progress: Progress) -> None:
+def tell(progress: BatchReport) -> None:
     """A line about a batch, and one for each file that could not be read."""
     parts = [
         f"batch {progress.number:,}",

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 from pyspark.sql import SparkSession
 
-from fumarole.cli.pipeline.options import Engine
+from fumarole.cli.pipeline.options import SparkOptions
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import INTERRUPTED, MISUSED, fail, trouble_text
 from fumarole.core.errors import FumaroleError, PatternError
@@ -23,9 +23,9 @@ from fumarole.pipeline.jobs.spark import session
 
 
 @contextmanager
-def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterator[SparkSession]:
+def spark_session(spark_options: SparkOptions, name: str, part: Part | None = None) -> Iterator[SparkSession]:
     """A session for a command, on a part of an archive; what goes wrong in it becomes one line."""
-    settings = dict(_setting(text) for text in engine.conf or [])
+    settings = dict(_setting(text) for text in spark_options.conf or [])
     if part is not None:
         with told():
             part.check()  # whatever can be known without Spark, whose start takes a while
@@ -34,13 +34,13 @@ def spark_session(engine: Engine, name: str, part: Part | None = None) -> Iterat
     with told(complaints):
         try:
             with waiting("starting Spark"):
-                spark = session(f"fumarole {name}", engine.master, settings, complaints)
+                spark = session(f"fumarole {name}", spark_options.master, settings, complaints)
             try:
                 yield spark
             finally:
                 spark.stop()
         except FAILURES:
-            raise  # what Spark had to say is kept, for whoever wants to know more
+            raise  # Spark's own output is kept, for details
         except BaseException:
             shutil.rmtree(folder)
             raise

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Archive, Declared, Engine, Namespace, Shown, declarations
+from fumarole.cli.pipeline.options import Archive, Declared, Namespace, Shown, SparkOptions, declarations
 from fumarole.core.packages import need
 
 
@@ -29,7 +29,7 @@ def sql(
     ] = None,
     payloads: Declared = None,
     shown: Shown,
-    engine: Engine,
+    spark_options: SparkOptions,
 ) -> None:
     """Ask in SQL, of readings with their fields and metadata, of metadata, and of rollups."""
     need("pipeline", "pyspark")
@@ -45,4 +45,4 @@ def sql(
         views(spark, archive, tables, declared, namespace)
         return spark.sql(query)
 
-    run_batch(engine, Table("sql", Part(archive, namespace), answered, None, []), shown)
+    run_batch(spark_options, Table("sql", Part(archive, namespace), answered, None, []), shown)

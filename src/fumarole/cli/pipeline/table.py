@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from fumarole.cli.pipeline.options import Engine, Shown
+from fumarole.cli.pipeline.options import Shown, SparkOptions
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import MISUSED, YELLOW, count_text, fail, paint, printable, say
 from fumarole.pipeline.jobs.batch import Part, write
@@ -38,11 +38,11 @@ class Table:
     """In which times are shown; None: UTC. In JSON they are always UTC."""
 
 
-def run_batch(engine: Engine, table: Table, shown: Shown) -> None:
+def run_batch(spark_options: SparkOptions, table: Table, shown: Shown) -> None:
     """One table, written or shown."""
     from fumarole.cli.pipeline.spark import spark_session
 
-    with spark_session(engine, table.name, table.part) as spark:
+    with spark_session(spark_options, table.name, table.part) as spark:
         frame = table.made(spark)
         order = _order(table, shown, frame.columns)
         if shown.top is not None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine, Shown
+from fumarole.cli.pipeline.options import Chosen, Shown, SparkOptions
 from fumarole.core.packages import need
 
 
@@ -23,7 +23,7 @@ def traffic(
     *,
     depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="So many words deep. Left out: all.")] = None,
     shown: Shown,
-    engine: Engine,
+    spark_options: SparkOptions,
 ) -> None:
     """Count messages and bytes by subtree of topics."""
     need("pipeline", "pyspark")
@@ -39,4 +39,4 @@ def traffic(
         ["-messages", "depth", "subtree"],
         largest="messages",
     )
-    run_batch(engine, table, shown)
+    run_batch(spark_options, table, shown)

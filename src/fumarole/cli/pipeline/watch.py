@@ -15,7 +15,7 @@ import typer
 
 from fumarole.cli.command import command
 from fumarole.cli.options import DEFAULT_SERVERS
-from fumarole.cli.pipeline.options import Declared, Engine, declarations, rules_file
+from fumarole.cli.pipeline.options import Declared, SparkOptions, declarations, rules_file
 from fumarole.cli.terminal import MISUSED, YELLOW, count_text, duration_text, fail, paint, say
 from fumarole.core.packages import need
 
@@ -50,7 +50,7 @@ def watch(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Go on from a checkpoint of other rules; says which state is kept.")
     ] = False,
-    engine: Engine,
+    engine: SparkOptions,
 ) -> None:
     """Raise and clear alarms over live messages, as rules say."""
     need("pipeline", "pyspark")
@@ -62,7 +62,7 @@ def watch(
     run_watch(engine, Watch(found, servers, folder, topic, where, payloads, open_root, adopt))
 
 
-def run_watch(engine: Engine, asked: Watch) -> None:
+def run_watch(engine: SparkOptions, asked: Watch) -> None:
     """Until it is told to stop."""
     from fumarole.cli.pipeline.spark import spark_session, told
     from fumarole.core.query.parse import parse

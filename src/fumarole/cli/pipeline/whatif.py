@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Engine
+from fumarole.cli.pipeline.options import Chosen, SparkOptions
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import YELLOW, count_text, paint, printable, say
 from fumarole.core.packages import need
@@ -30,20 +30,20 @@ def whatif(
     chosen: Chosen,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object on stdout.")] = False,
-    engine: Engine,
+    spark_options: SparkOptions,
 ) -> None:
     """Find out what a subscription would have received."""
     need("pipeline", "pyspark")
-    run_what_if(engine, chosen.part, as_json)
+    run_what_if(spark_options, chosen.part, as_json)
 
 
-def run_what_if(engine: Engine, part: Part, as_json: bool) -> None:
+def run_what_if(spark_options: SparkOptions, part: Part, as_json: bool) -> None:
     """A sentence about what would have been received."""
     from fumarole.cli.pipeline.spark import spark_session
     from fumarole.cli.pipeline.table import plain, say_unfit, shown_text
     from fumarole.pipeline.jobs.batch import what_if
 
-    with spark_session(engine, "whatif", part) as running, waiting("Spark is at work"):
+    with spark_session(spark_options, "whatif", part) as running, waiting("Spark is at work"):
         received = what_if(running, part)
     if as_json:
         sys.stdout.write(json.dumps({name: plain(value) for name, value in asdict(received).items()}) + "\n")

@@ -82,7 +82,7 @@ _CUT_OF: Final = {">": (_ABOVE, 1), ">=": (_ABOVE, 0), "<": (_BELOW, 0), "<=": (
 _PREFERENCE: Final = {_EQUAL: 1, _ABOVE: 2, _BELOW: 2, _PATTERN: 3, _OTHER: 4, _PRESENT: 5, _ABSENT: 6}
 
 
-class Standing:
+class StandingQuery:
     """A query that stands, shared by all who asked for the same. Compared by identity."""
 
     __slots__ = ("asks", "guard", "keys", "message_guard", "number", "query", "selects", "uses", "wants")
@@ -114,8 +114,8 @@ def _everything(_: Values) -> bool:
 class Change(NamedTuple):
     """What a change of a producer's metadata means: the queries that it matches now, and those it matches no more."""
 
-    entered: set[Standing]
-    left: set[Standing]
+    entered: set[StandingQuery]
+    left: set[StandingQuery]
 
 
 class QueryIndex:
@@ -124,7 +124,7 @@ class QueryIndex:
     __slots__ = ("_asked", "_begun", "_everywhere", "_guards", "_message_guards", "_standing", "_tests", "evaluated")
 
     def __init__(self) -> None:
-        self._standing: dict[Query, Standing] = {}
+        self._standing: dict[Query, StandingQuery] = {}
         self._begun = 0
         """How many have stood."""
         self._tests = _Places()
@@ -140,21 +140,21 @@ class QueryIndex:
     def __len__(self) -> int:
         return len(self._standing)
 
-    def __iter__(self) -> Iterator[Standing]:
+    def __iter__(self) -> Iterator[StandingQuery]:
         return iter(self._standing.values())
 
-    def add(self, query: Query) -> Standing:
+    def add(self, query: Query) -> StandingQuery:
         """One more use of the query. Queries of the same canonical form are one."""
         form = canonical(query)
         standing = self._standing.get(form)
         if standing is None:
             self._begun += 1
-            standing = self._standing[form] = Standing(form, self._begun)
+            standing = self._standing[form] = StandingQuery(form, self._begun)
             self._begin(standing)
         standing.uses += 1
         return standing
 
-    def remove(self, standing: Standing) -> bool:
+    def remove(self, standing: StandingQuery) -> bool:
         """One use less. True: that was the last, and the query stands no more."""
         assert self._standing[standing.query] is standing
         standing.uses -= 1
@@ -164,7 +164,7 @@ class QueryIndex:
         self._end(standing)
         return True
 
-    def _begin(self, standing: Standing) -> None:
+    def _begin(self, standing: StandingQuery) -> None:
         if standing.wants is None:
             self._everywhere[standing] = None
         else:
@@ -176,7 +176,7 @@ class QueryIndex:
             self._message_guards.add(standing.message_guard, standing)
             self._asked.add(standing.asks.query)
 
-    def _end(self, standing: Standing) -> None:
+    def _end(self, standing: StandingQuery) -> None:
         if standing.wants is None:
             del self._everywhere[standing]
         else:
@@ -186,13 +186,13 @@ class QueryIndex:
             self._message_guards.remove(standing.message_guard, standing)
             self._asked.remove(standing.asks.query)
 
-    def match(self, metadata: Metadata) -> set[Standing]:
+    def match(self, metadata: Metadata) -> set[StandingQuery]:
         """The queries in whose set a producer with this metadata is."""
         candidates = set().union(*self._guards.true(metadata, metadata))
         self.evaluated += len(candidates)
         return {standing for standing in candidates if standing.selects(metadata)}.union(self._everywhere)
 
-    def match_message(self, message: Message) -> set[Standing]:
+    def match_message(self, message: Message) -> set[StandingQuery]:
         """Of the queries that ask something of messages, and in whose set its producer is, those that get this one; and
         some in whose set it is not."""
         candidates = set().union(*self._message_guards.true(message, self._asked.names(message)))
@@ -201,8 +201,8 @@ class QueryIndex:
 
     def change(self, before: Metadata, after: Metadata, changed: Iterable[str]) -> Change:
         """What it means that a producer's metadata has changed under these keys, and under no others."""
-        entered: set[Standing] = set()
-        left: set[Standing] = set()
+        entered: set[StandingQuery] = set()
+        left: set[StandingQuery] = set()
         affected = self.affected(before, after, changed)
         self.evaluated += len(affected)
         for standing in affected:
@@ -211,7 +211,7 @@ class QueryIndex:
                 (entered if selected else left).add(standing)
         return Change(entered, left)
 
-    def affected(self, before: Metadata, after: Metadata, changed: Iterable[str]) -> set[Standing]:
+    def affected(self, before: Metadata, after: Metadata, changed: Iterable[str]) -> set[StandingQuery]:
         """The queries whose answer may have changed: all whose answer has, and not many more."""
         changed = frozenset(changed)
         by_change = [
@@ -227,7 +227,7 @@ class QueryIndex:
         return {standing for standing in set().union(*by_guard) if not standing.keys.isdisjoint(changed)}
 
 
-Queries = dict[Standing, None]
+Queries = dict[StandingQuery, None]
 """In the order they came."""
 
 
@@ -243,14 +243,14 @@ class _Cuts:
     def __len__(self) -> int:
         return len(self._cuts)
 
-    def add(self, cut: Cut, standing: Standing) -> None:
+    def add(self, cut: Cut, standing: StandingQuery) -> None:
         at = bisect_left(self._cuts, cut)
         if at == len(self._cuts) or self._cuts[at] != cut:
             self._cuts.insert(at, cut)
             self._queries.insert(at, {})
         self._queries[at][standing] = None
 
-    def remove(self, cut: Cut, standing: Standing) -> None:
+    def remove(self, cut: Cut, standing: StandingQuery) -> None:
         at = bisect_left(self._cuts, cut)
         del self._queries[at][standing]
         if not self._queries[at]:
@@ -285,7 +285,7 @@ class _Places:
     def __bool__(self) -> bool:
         return bool(self._queries or self._ordered or self._absent)
 
-    def add(self, places: Iterable[Place], standing: Standing) -> None:
+    def add(self, places: Iterable[Place], standing: StandingQuery) -> None:
         for place in places:
             relation, key, kind, at = place
             if relation in _ORDERED:
@@ -295,7 +295,7 @@ class _Places:
             else:
                 self._queries.setdefault(place, {})[standing] = None
 
-    def remove(self, places: Iterable[Place], standing: Standing) -> None:
+    def remove(self, places: Iterable[Place], standing: StandingQuery) -> None:
         for place in places:
             relation, key, kind, at = place
             if relation in _ORDERED:

@@ -1,4 +1,4 @@
-"""LIKE: patterns whose cost grows with the text, whoever made them.
+"""LIKE: patterns whose cost grows with the text, also for hostile ones.
 
 `%` cuts a pattern into parts of fixed length. The first part stands at the text's start, the last at its end, and the
 others between them in order: the leftmost place for each is always good enough, so no part is looked for twice.

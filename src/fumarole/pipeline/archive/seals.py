@@ -50,7 +50,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     last_event: int = 0
     """Those of the sensors' times, as far as they are believed (P7); both 0: there are none."""
     sha256: str = ""
-    """Of all bytes of the file, in hexadecimal; empty: of version 1, or sealed by somebody who found it there."""
+    """Of all bytes of the file, in hexadecimal; empty: of version 1, or sealed by a process that found it there."""
 
     @property
     def name(self) -> str:

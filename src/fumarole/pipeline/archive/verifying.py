@@ -1,7 +1,7 @@
 """Verification: is everything there that the seals say, as they say it, without holes? And what to do with the rest.
 
 damaged    a sealed file that is cut short, broken inside, or has other rows than its seal says
-unreadable a sealed file that the file system does not give, so that nobody can tell whether it is whole
+unreadable a sealed file that the file system does not give, so that it is unknown whether it is whole
 missing    a sealed file that is not there
 unsealed   a file with no seal: foreign, or left behind by a recorder that was killed in that moment
 no seal    a file among the seals that is none
@@ -90,7 +90,7 @@ def set_aside(root: str | os.PathLike[str] | Root, namespace: str, problems: lis
             continue
         name = problem.path.rpartition("/")[2]
         seal = f"{SEALED}/{name.removesuffix(SUFFIX)}{SEAL_SUFFIX}"
-        paths = [seal, problem.path]  # the seal first: from then on nobody reads the file
+        paths = [seal, problem.path]  # the seal first: from then on no job reads the file
         if problem.fault == "unsealed" and (found := read_seal(place, f"{namespace}/{seal}")) is not None:
             if found.path == problem.path:
                 continue  # it was sealed since
@@ -259,7 +259,7 @@ def files_in_place(root: Root, namespace: str) -> list[str]:
 
 
 def _stays_unsealed(root: Root, namespace: str, path: str) -> bool:
-    """Is the file there still, and will nobody seal it in a moment?"""
+    """Is the file still there, and will no process seal it in a moment?"""
     if not _NAME.fullmatch(path.rpartition("/")[2]):
         return root.exists(namespace, path)
     written = root.written_at(namespace, path)

@@ -3,9 +3,9 @@
 Java means something else by `$`, `.`, `\\s`, `\\b`, `(?i)` and most classes, so nothing of the spelling is kept: the
 tree of sets (`regex_tree`) is written out anew, with every set in full.
 
-RE2 takes one step per character. Java tries one way to read the text after the other (`regex_ways`). Most expressions
-with many ways have a simpler form that is found in the same texts (`regex_simpler`); what still has too many after
-that is refused.
+RE2 takes one step per character. Java tries one way to read the text after the other (`regex_ambiguity`). Most
+expressions with many ways have a simpler form that is found in the same texts (`regex_simplify`); what still has too
+many after that is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence as Parts
 from functools import lru_cache
 
-from fumarole.pipeline.columns.regex_simpler import simplified
+from fumarole.pipeline.columns.regex_ambiguity import check_ways
+from fumarole.pipeline.columns.regex_simplify import simplified
 from fumarole.pipeline.columns.regex_tree import (
     Characters,
     Choice,
@@ -25,7 +26,6 @@ from fumarole.pipeline.columns.regex_tree import (
     Sequence,
     parse,
 )
-from fumarole.pipeline.columns.regex_ways import check_ways
 
 _WORD = "[0-9A-Za-z_]"
 _PLACES = {

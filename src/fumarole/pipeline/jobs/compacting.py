@@ -1,11 +1,11 @@
 """Compaction: small files become large ones, beside recorders and readers that go on.
 
 The new file is put in its place, and its seal says which it replaces: with that one file the old ones are out of force
-and the new one is in it. The old ones stay where they are for a time of grace, because somebody may be reading them;
+and the new one is in it. The old ones stay where they are for a time of grace, because a job may be reading them;
 the next compaction after that deletes them, if the new one can be read to its end. Killed at any moment, it leaves a
 file without a seal at most, which is no part of the archive, and which the next compaction deletes.
 
-A file is joined only if it has the bytes that were sealed: afterwards nobody could tell that it was damaged.
+A file is joined only if it has the bytes that were sealed: afterwards the damage could not be seen.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _sealed_before(root: Root, namespace: str, name: str, moment: datetime) -> b
 def _alone(root: Root, namespace: str) -> Iterator[None]:
     """Two at once would each make files of the same small ones, and every message would be there twice.
 
-    Where the file system is not local nobody can be kept out.
+    Where the file system is not local there is no lock.
     """
     if not root.is_local:
         yield
@@ -137,7 +137,7 @@ def _alone(root: Root, namespace: str) -> Iterator[None]:
 def _clear(root: Root, namespace: str) -> None:
     """Deletes what killed compactions left: files that were never sealed, so what they were made of is in force.
 
-    Where nobody can be kept out, another compaction may be about to seal them.
+    Where there is no lock, another compaction may be about to seal them.
     """
     if not root.is_local:
         return

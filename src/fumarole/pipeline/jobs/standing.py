@@ -57,7 +57,7 @@ MOST_FOLDERS: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchReport:
     """What a person wants to know of a batch."""
 
     number: int
@@ -144,7 +144,7 @@ class StandingJob:
             )
         self.log.sweep(self.state, datetime.now(UTC))
 
-    def catch_up(self) -> Iterator[Progress]:
+    def catch_up(self) -> Iterator[BatchReport]:
         """Batch after batch until everything sealed is in the output, but for what is `away`."""
         while True:
             begin = time.monotonic()
@@ -210,9 +210,9 @@ class StandingJob:
         """A folder of the next batch, never the same twice."""
         return f"batch={self.state.number + 1:012d}-{uuid.uuid4().hex[:12]}"
 
-    def _progress(self, entry: Entry, again: int, intake: Intake, seconds: float) -> Progress:
+    def _progress(self, entry: Entry, again: int, intake: Intake, seconds: float) -> BatchReport:
         newest = datetime.fromtimestamp(self.state.newest / 1e6, UTC) if self.state.messages else None
-        return Progress(
+        return BatchReport(
             number=entry.number,
             rows=entry.messages,
             seconds=seconds,
@@ -350,7 +350,7 @@ def alone(out: str | os.PathLike[str] | Root) -> Iterator[None]:
 
 def run(
     job: StandingJob,
-    tell: Callable[[Progress], None],
+    tell: Callable[[BatchReport], None],
     warn: Callable[[str], None],
     once: bool = False,
     interval: float = 5.0,

@@ -35,7 +35,7 @@ COMPLAINT_SECONDS = 60.0
 
 
 class Listener:
-    """Listens from `start` to `stop`. What goes wrong is raised by `check`, in the thread of whoever asks."""
+    """Listens from `start` to `stop`. What goes wrong is raised by `check`, in the thread that calls it."""
 
     def __init__(
         self,

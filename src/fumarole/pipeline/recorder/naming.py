@@ -36,7 +36,7 @@ class Lock:
 def take_name(root: Root, namespace: str, wanted: str | None) -> Lock:
     """The wanted name; or that of the machine, with a number where several recorders run on it.
 
-    Where the file system is not local nobody can be kept out: there recorders of one machine want names of their own.
+    Where the file system is not local there is no lock: there each recorder of a machine needs a name of its own.
     """
     if wanted is not None:
         if not wanted or _NOT_IN_NAME.search(wanted) or wanted.startswith((".", "_")):

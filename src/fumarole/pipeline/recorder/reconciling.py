@@ -1,8 +1,9 @@
 """What a recorder says of producers besides what their messages bring: all that the broker knows of them, now and then.
 
-When it starts, and whenever its connection was lost, it writes all of it, because nobody heard what was said meanwhile.
-From then on it asks every minute, and writes of whom the broker says something else than it wrote the last time, and
-of whom it heard something since. That puts right what recorders cannot see by themselves:
+When it starts, and whenever its connection was lost, it writes all of it, because what was said meanwhile was not
+received. From then on it asks every minute, and writes the producers of which the broker says something else than it
+wrote the last time, and those that it received something from since. That puts right what recorders cannot see by
+themselves:
 
     order       of two changes of a producer, two recorders of a group have one each, and only their clocks say which
                 was first
@@ -37,7 +38,7 @@ SOON_SECONDS = 5.0
 PAGE_SECONDS = 30.0
 """What one page of producers may take: a busy recorder does not read its answers at once."""
 A_LITTLE = 1_000_000
-"""Microseconds by which clocks are corrected without anybody's notice."""
+"""Microseconds by which clocks are corrected in ordinary operation."""
 
 
 class Reconciling:

@@ -29,7 +29,7 @@ from fumarole.pipeline.capturing import INTERVAL, Wanted, captured
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.recorder.naming import Lock, take_name
 from fumarole.pipeline.recorder.reconciling import Reconciling
-from fumarole.pipeline.recorder.writer import Progress, Rolling, Writer
+from fumarole.pipeline.recorder.writer import RecorderProgress, Rolling, Writer
 
 ASK_DROPS = 2.0
 
@@ -68,7 +68,7 @@ class Recorder:
         self._dropped_before = 0
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RecorderProgress:
         return self._writer.progress
 
     @property

@@ -45,7 +45,7 @@ class Rolling:
 
 
 @dataclass(slots=True)
-class Progress:
+class RecorderProgress:
     """What a recorder has done so far."""
 
     captured: int = 0
@@ -93,7 +93,7 @@ class Writer:
         payloads: Payloads | None = None,
     ) -> None:
         """Of messages on a topic that is left out, only the changes are written."""
-        self.progress = Progress()
+        self.progress = RecorderProgress()
         self._root = root
         self._namespace = namespace
         self._recorder = recorder
@@ -180,7 +180,7 @@ class Writer:
         try:
             while self._step():
                 pass
-        except BaseException as error:  # noqa: BLE001 (it is raised where somebody waits for this thread)
+        except BaseException as error:  # noqa: BLE001 (it is raised in the thread that waits for this one)
             self._error = error
 
     def _step(self) -> bool:

@@ -235,7 +235,7 @@ def _svg(draw: Callable[[Axes], None], height: float, name: str) -> str:
         draw(axes)
         written = io.StringIO()
         with warnings.catch_warnings():
-            # Letters that no font here has: whoever opens the page has others, and they are text in it.
+            # Letters that no font here has: the browser has others, and they are text in the page.
             warnings.filterwarnings("ignore", "Glyph .* missing")
             figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = written.getvalue()

@@ -2,16 +2,16 @@
 
 import pytest
 
-from fumarole.protocols.link import (
+from fumarole.protocols.cluster_protocol import (
     SLICE,
     STRANGER_BYTES,
     Beat,
     Changes,
+    ClusterProtocolError,
     Entry,
     Event,
     Forwarded,
     Hello,
-    LinkError,
     LinkProtocol,
     Mark,
     Spoken,
@@ -78,7 +78,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_frame_is_refused(name: str) -> None:
-    with pytest.raises(LinkError):
+    with pytest.raises(ClusterProtocolError):
         events(BROKEN[name])
 
 
@@ -103,5 +103,5 @@ def test_a_reading_of_the_largest_payload_fits() -> None:
 def test_a_stranger_may_say_little() -> None:
     assert events(FRAMES["hello"][0], trusted=False) == [HELLO]
     for data in (FRAMES["message"][0], b"CTL %d\r\n" % (STRANGER_BYTES + 1), b"x" * STRANGER_BYTES):
-        with pytest.raises(LinkError):
+        with pytest.raises(ClusterProtocolError):
             events(data, trusted=False)

@@ -12,11 +12,11 @@ from fumarole.exchange.exchange import PURE, Parts
 if TYPE_CHECKING:
     from fumarole.sessions.msgpack import MsgPackSession
     from fumarole.sessions.nats import NatsSession
-    from fumarole.sessions.reader import LinkFallback, Reader
+    from fumarole.sessions.reader import PeerLinkFallback, Reader
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class HotPath:
     """The parts that exchanges are made of, and the readers before sessions and lanes (sessions/reader.py; None: none).
 
     And what lets a node that is killed hang up at once (heir.pyx), where there is such a thing.
@@ -26,17 +26,17 @@ class Engine:
     parts: Parts
     nats_reader: Callable[[NatsSession], Reader] | None = None
     msgpack_reader: Callable[[MsgPackSession], Reader] | None = None
-    link_reader: Callable[[LinkFallback], Reader] | None = None
+    peer_link_reader: Callable[[PeerLinkFallback], Reader] | None = None
     appoint_heir: Callable[[], int] | None = None
 
 
-PLAIN = Engine("plain Python", PURE)
+PLAIN = HotPath("plain Python", PURE)
 
 
-def compiled() -> Engine | None:
-    """The compiled engine, or None where it was not built."""
+def compiled() -> HotPath | None:
+    """The compiled hot_path, or None where it was not built."""
     try:
-        from fumarole.fastpath import heir, index, link, msgpack, nats, outbox, plans
+        from fumarole.fastpath import cluster_protocol, heir, index, msgpack, nats, outbox, plans
     except ImportError:
         return None
     parts = Parts(
@@ -48,9 +48,11 @@ def compiled() -> Engine | None:
         plan=plans.Plan,
         plans=plans.Plans,
     )
-    return Engine("compiled", parts, nats.NatsReader, msgpack.MsgPackReader, link.LinkReader, heir.appoint)
+    return HotPath(
+        "compiled", parts, nats.NatsReader, msgpack.MsgPackReader, cluster_protocol.PeerLinkReader, heir.appoint
+    )
 
 
-def best() -> Engine:
-    """The compiled engine if it is there and FUMAROLE_PURE is not set."""
+def best() -> HotPath:
+    """The compiled hot_path if it is there and FUMAROLE_PURE is not set."""
     return PLAIN if os.environ.get("FUMAROLE_PURE") else compiled() or PLAIN

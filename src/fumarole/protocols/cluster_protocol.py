@@ -26,7 +26,7 @@ from fumarole.protocols.stream import Data
 PROTOCOL = 1
 """Nodes that speak another one are refused."""
 STRANGER_BYTES = 16 * 1024
-"""Of a frame of somebody who has not proved anything yet."""
+"""Of a frame of a peer that has not proved anything yet."""
 LINE_BYTES = 16 * 1024 * 1024
 """Of the first line of a message: a topic, a reply topic, and the names of the groups it is for. Clients choose those,
 so whatever fits the outbox of a link (its default is the same) has to be taken."""
@@ -47,7 +47,7 @@ EMPTY = b"$EMPTY"
 Thing = TypeVar("Thing")
 
 
-class LinkError(FumaroleError):
+class ClusterProtocolError(FumaroleError):
     """A peer said what cannot be; the text says what. `kind` is the same without what this peer said, `details`."""
 
     def __init__(self, kind: str, *details: object) -> None:
@@ -70,7 +70,7 @@ class Hello(Frame, tag="hello"):
     incarnation: int
     """Another one each time that a node is started, or comes back from having been given up."""
     address: str
-    """Where others reach it, as it says itself; empty: nobody can."""
+    """Where others reach it, as it says itself; empty: they cannot."""
     clients: tuple[str, ...]
     """Where NATS clients reach it."""
     lane: str
@@ -178,7 +178,7 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     since: tuple[int, str] = (-1, "")
     """The version at which it was last forgotten."""
     silent: bool = False
-    """It was forgotten for its silence, and not because somebody said so."""
+    """It was forgotten for its silence, and not by a request."""
 
 
 class Producers(Frame, tag="producers"):
@@ -189,7 +189,7 @@ class Producers(Frame, tag="producers"):
 
 
 class Heard(Frame, tag="heard"):
-    """These producers have published to the speaker lately: nobody is to forget them for their silence (M7)."""
+    """These producers have published to the speaker lately: no node is to forget them for their silence (M7)."""
 
     namespace: str
     identities: tuple[str, ...]
@@ -304,15 +304,15 @@ class LinkProtocol:
         return rest
 
     def next_event(self) -> Event | None:
-        """The next whole frame; None: it has not come yet. Raises LinkError."""
+        """The next whole frame; None: it has not come yet. Raises ClusterProtocolError."""
         end = self._data.find(b"\n", 0, LINE_BYTES)
         self._wanted = 0
         if end < 0:
             if len(self._data) >= (LINE_BYTES if self.trusted else STRANGER_BYTES):
-                raise LinkError("a line without end")
+                raise ClusterProtocolError("a line without end")
             return None
         if end == 0 or self._data[end - 1] != 13:
-            raise LinkError("a line that does not end as lines do here")
+            raise ClusterProtocolError("a line that does not end as lines do here")
         words = bytes(self._data[: end - 1]).split(b" ")
         sizes = self._sizes(words)
         total = end + 1 + sizes[-1] + 2
@@ -321,7 +321,7 @@ class LinkProtocol:
             return None
         whole = bytes(self._data[end + 1 : total])
         if whole[-2:] != b"\r\n":
-            raise LinkError("a frame that is longer than it said")
+            raise ClusterProtocolError("a frame that is longer than it said")
         del self._data[:total]
         return self._event(words, sizes, whole[:-2])
 
@@ -334,16 +334,16 @@ class LinkProtocol:
         if self.trusted and kind == b"HMSG" and count in (5, 6):
             headers, total = _size(words[-2], self._largest), _size(words[-1], self._largest)
             if headers > total:
-                raise LinkError("headers longer than their message")
+                raise ClusterProtocolError("headers longer than their message")
             return headers, total
-        raise LinkError("not a frame of this protocol")
+        raise ClusterProtocolError("not a frame of this protocol")
 
     def _event(self, words: list[bytes], sizes: tuple[int, ...], body: bytes) -> Event:
         if words[0] == b"CTL":
             try:
                 decoded: Any = _decoder.decode(body)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                raise LinkError("a control frame that makes no sense") from None
+                raise ClusterProtocolError("a control frame that makes no sense") from None
             assert isinstance(decoded, Frame)
             return decoded
         topic = b"" if words[1] == EMPTY else words[1]
@@ -354,5 +354,5 @@ class LinkProtocol:
 
 def _size(text: bytes, most: int) -> int:
     if not (text.isdigit() and len(text) <= 9 and int(text) <= most):
-        raise LinkError("a size that is none, or too large")
+        raise ClusterProtocolError("a size that is none, or too large")
     return int(text)

@@ -1,4 +1,4 @@
-"""The link to a broker: one connection at a time, replaced when it breaks, with the subscriptions carried over.
+"""The connection to a broker: one connection at a time, replaced when it breaks, with the subscriptions carried over.
 
 connected ──lost──▶ reconnecting: each server in turn, then a pause, longer each time ──▶ connected
     │     sent away      │
@@ -69,8 +69,8 @@ def log_notice(notice: Notice) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkOptions:
-    """How a link behaves. Times are seconds, sizes bytes."""
+class ReconnectOptions:
+    """How a connection behaves. Times are seconds, sizes bytes."""
 
     identity: Identity = field(default_factory=Identity)
     timeout: float = 2.0
@@ -84,7 +84,7 @@ class LinkOptions:
 
 
 class Subscriber(Protocol):
-    """What the link needs of a subscription to make it again on another connection."""
+    """What the connection needs of a subscription to make it again on another connection."""
 
     sid: bytes
     pattern: bytes
@@ -101,13 +101,13 @@ class Subscriber(Protocol):
 
 
 class Capturing(Subscriber, Protocol):
-    """A subscription that takes its messages out of the bytes before anybody else sees them."""
+    """A subscription that takes its messages out of the bytes before the protocol sees them."""
 
     def begin(self, connection: Connection) -> None: ...
 
 
 class Follower(Protocol):
-    """Whoever has something of its own to do when the connection is lost, and when there is one again."""
+    """A part with work of its own when the connection is lost, and when there is one again."""
 
     def lost(self) -> None: ...
 
@@ -117,14 +117,14 @@ class Follower(Protocol):
         """There will be no connection any more."""
 
 
-class Link:
+class ReconnectingConnection:
     """Everything below the client's own operations."""
 
-    def __init__(self, servers: list[Server], options: LinkOptions) -> None:
+    def __init__(self, servers: list[Server], options: ReconnectOptions) -> None:
         self.options = options
         self.sender = Sender(options.pending)
         self.refusals: list[str] = []
-        """Publications refused since somebody last asked, the first few."""
+        """Publications refused since the last question, the first few."""
         self.connection: Connection | None = None
         self.max_payload = MIB
         self.losses = 0
@@ -150,9 +150,9 @@ class Link:
         self._begin(await self._any_server())
 
     async def stop(self, seconds: float) -> None:
-        """Ends the link. What was written gets this long to leave."""
+        """Ends the connection. What was written gets this long to leave."""
         connection, self.connection = self.connection, None
-        # Whoever comes while the socket closes finds the end already.
+        # A caller that comes while the socket closes finds the end already.
         self._end(CLOSED, None)
         if connection is not None:
             await connection.close(seconds)

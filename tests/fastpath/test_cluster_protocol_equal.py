@@ -15,8 +15,8 @@ from fumarole.cluster.identity import DATA, NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.peer import Peer
 from fumarole.exchange.namespaces import NamespaceRules
-from fumarole.fastpath.engine import PLAIN, Engine, compiled
-from fumarole.protocols.link import Entry, Known, Mark, frame, message
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
+from fumarole.protocols.cluster_protocol import Entry, Known, Mark, frame, message
 from fumarole.sessions.stream import State
 from tests.desk import Desk
 from tests.fastpath.test_equal import CLIENTS, LIMITS, pattern, pieces, rules
@@ -89,12 +89,12 @@ step = st.one_of(
 class Table:
     """A desk with two peers."""
 
-    def __init__(self, engine: Engine, rule: NamespaceRules) -> None:
-        self.desk = Desk(engine, LIMITS, {"default": rule})
+    def __init__(self, hot_path: HotPath, rule: NamespaceRules) -> None:
+        self.desk = Desk(hot_path, LIMITS, {"default": rule})
         self.cluster = Cluster(self.desk.node, NOBODY, NoNetwork(), lambda: bytes(NONCE_BYTES), 1000.0)
         self.peers = [self._peer(name) for name in ("one", "two")]
         self.lanes = [self._lane(peer) for peer in self.peers]
-        make = engine.link_reader
+        make = hot_path.peer_link_reader
         self.readers = [lane if make is None else make(lane) for lane in self.lanes]
         self.clients = [self.desk.connect(headers=number != 1) for number in range(CLIENTS)]
 
@@ -143,8 +143,8 @@ class Table:
         ]
 
 
-def play(engine: Engine, rule: NamespaceRules, steps: list[tuple[str, Any]]) -> list[object]:
-    table = Table(engine, rule)
+def play(hot_path: HotPath, rule: NamespaceRules, steps: list[tuple[str, Any]]) -> list[object]:
+    table = Table(hot_path, rule)
     seen: list[object] = []
     for number, (kind, what) in enumerate(steps):
         table.take(kind, what)
@@ -179,9 +179,9 @@ def test_the_comparison_would_notice() -> None:
         ("client", (1, b"SUB a.> 1\r\nSUB a.b h 2\r\n", 0)),
         ("frames", (1, message(b"a.b", b"default\x01h", b"", b"", b"yo"), 0)),
     ]
-    for engine in (PLAIN, compiled()):
-        assert engine is not None
-        table = Table(engine, NamespaceRules())
+    for hot_path in (PLAIN, compiled()):
+        assert hot_path is not None
+        table = Table(hot_path, NamespaceRules())
         for kind, what in steps:
             table.take(kind, what)
         assert table.peers[0].outbox.take() == b"MSG a.b default\x01g r 2\r\nhi\r\n"  # one copy

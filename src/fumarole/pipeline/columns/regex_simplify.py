@@ -4,7 +4,7 @@
     (x|xx)*y      ->    y
     a.*b.*c       ->    a.*b.*c, where `b` is the first one behind `a`
 
-What a set, a place or a repetition is, `regex_tree` says; what ways are, `regex_ways`.
+What a set, a place or a repetition is, `regex_tree` says; what ways are, `regex_ambiguity`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from fumarole.bridge.messages import to_amqp
 from fumarole.bridge.operations import Send
 from fumarole.bridge.patterns import all_native
 from fumarole.client import Client, ClientError, Message, Notice, Refused, Subscription, connect
-from fumarole.client.link import log_notice
+from fumarole.client.reconnect import log_notice
 from fumarole.core.errors import FumaroleError
 from fumarole.core.index import Index
 from fumarole.core.topic import matches, parse_amqp, parse_wildcards, split, split_amqp
@@ -140,7 +140,7 @@ class ExchangeLink:
         told = ""
         while True:
             try:
-                # A name without a password is a namespace, where nobody has to log in (N3); else the address has both.
+                # A name without a password is a namespace, where authentication is off (N3); else the address has both.
                 user = None if "@" in self._servers else self._namespace
                 name = f"bridge {self._bridge.options.name}"
                 async with connect(self._servers, user=user, name=name, on_notice=self._noticed) as client:

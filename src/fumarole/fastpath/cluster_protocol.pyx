@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The hot loop of a link between nodes: messages that another node forwarded, from the read buffer to the outboxes here.
 
-It is the copy of protocols/link.py and cluster/lane.py for MSG and HMSG, as fastpath/nats.pyx is for PUB and HPUB of clients, and
+It is the copy of protocols/cluster_protocol.py and cluster/lane.py for MSG and HMSG, as fastpath/nats.pyx is for PUB and HPUB of clients, and
 shares all but the frames with it. Whatever is not such a message is handed to the lane.
 
     MSG volcanoes.usa.atka default␁analysts 4␍␊21.5␍␊    becomes, for a member of `analysts` with the sid 7,
@@ -19,7 +19,7 @@ from fumarole.fastpath.outbox cimport Consumer
 from fumarole.fastpath.plans cimport Group, Plan, has_room
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
-from fumarole.protocols.link import LINE_BYTES as PURE_LINE_BYTES, MESSAGE_BYTES, STRANGER_BYTES as PURE_STRANGER_BYTES
+from fumarole.protocols.cluster_protocol import LINE_BYTES as PURE_LINE_BYTES, MESSAGE_BYTES, STRANGER_BYTES as PURE_STRANGER_BYTES
 from fumarole.sessions.stream import State
 
 cdef Py_ssize_t FRAMING = PURE_FRAMING
@@ -28,7 +28,7 @@ cdef Py_ssize_t STRANGER_BYTES = PURE_STRANGER_BYTES
 cdef object CLOSED = State.CLOSED
 
 
-cdef class LinkReader(NatsReader):
+cdef class PeerLinkReader(NatsReader):
     """Stands before a lane and takes its bytes."""
 
     cdef bytes key              # of the last message
@@ -63,7 +63,7 @@ cdef class LinkReader(NatsReader):
 
     cdef int refresh(self) except -1:
         self.closed = self.session.state is CLOSED
-        # Of somebody who has proved nothing, no more is kept than the lane would take.
+        # Of a peer without proof, no more is kept than the lane would take.
         self.control_line = STRANGER_BYTES if self.session.peer is None else LINE_BYTES
         self.stale = self.session.is_stale()
         self.key = b""          # the namespace may be another one of the same name by now
@@ -136,7 +136,7 @@ cdef class LinkReader(NatsReader):
                 consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(<tuple>PyTuple_GET_ITEM(share, 2), weight, None)
                 if consumer is not None:
                     if not has_room(consumer, weight + self.reserve):
-                        self.session.tire(self.found[0], (<Group>PyTuple_GET_ITEM(share, 0)).name, share[2])
+                        self.session.nearly_full(self.found[0], (<Group>PyTuple_GET_ITEM(share, 0)).name, share[2])
                     publication = self.deliver(consumer, consumer.key, operation, publication)
                     routed += 1
         self.counters.routed += routed
