@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,7 +51,10 @@ def watch(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Go on from a checkpoint of other rules; says which state is kept.")
     ] = False,
-    engine: SparkOptions,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve how it goes to Prometheus, at /metrics.")
+    ] = None,
+    spark_options: SparkOptions,
 ) -> None:
     """Raise and clear alarms over live messages, as rules say."""
     need("pipeline", "pyspark")
@@ -59,18 +63,20 @@ def watch(
     found = rules_file(rules)
     declarations(payloads)
     folder = Path(tempfile.mkdtemp(prefix="fumarole-watch-")) if checkpoint is None else checkpoint
-    run_watch(engine, Watch(found, servers, folder, topic, where, payloads, open_root, adopt))
+    run_watch(spark_options, Watch(found, servers, folder, topic, where, payloads, open_root, adopt), metrics)
 
 
-def run_watch(engine: SparkOptions, asked: Watch) -> None:
+def run_watch(spark_options: SparkOptions, asked: Watch, metrics: str | None = None) -> None:
     """Until it is told to stop."""
     from fumarole.cli.pipeline.spark import spark_session, told
     from fumarole.core.query.parse import parse
+    from fumarole.pipeline.jobs.watch_metrics import Publisher, message, served
     from fumarole.pipeline.jobs.watching import WatchingJob, check, run, settings
     from fumarole.pipeline.patterns import grammar_of
 
     if not asked.rules.alarms:
         fail("these rules raise no alarms", MISUSED)
+    address = _address(metrics)
     with told():
         grammar_of(asked.topic)
         if asked.where:
@@ -80,12 +86,36 @@ def run_watch(engine: SparkOptions, asked: Watch) -> None:
         say(paint(changed, YELLOW, sys.stderr))
     stop = threading.Event()
     own = [f"{key}={value}" for key, value in settings(os.cpu_count() or 1).items()]
-    with spark_session(replace(engine, conf=[*own, *(engine.conf or [])]), "watch") as spark:
+    with spark_session(replace(spark_options, conf=[*own, *(spark_options.conf or [])]), "watch") as spark:
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         say(f"watching {asked.servers} by {count_text(len(asked.rules.alarms), 'rule')}; Ctrl-C ends")
-        run(WatchingJob(spark, asked), tell, stop.wait)
+        job = WatchingJob(spark, asked)
+        with ExitStack() as stack:
+            if address is not None:
+                port = stack.enter_context(served(job.progress, *address))
+                say(f"metrics at http://{address[0]}:{port}/metrics")
+            publisher = stack.enter_context(Publisher(asked.servers).started())
+
+            def both(progress: Progress) -> None:
+                tell(progress)
+                publisher.publish(message(progress))
+
+            run(job, both, stop.wait)
+
+
+def _address(given: str | None) -> tuple[str, int] | None:
+    """Raises FumaroleError."""
+    if given is None:
+        return None
+    from fumarole.config.values import RefusedError, read_address
+
+    try:
+        found = read_address(given)
+    except RefusedError as error:
+        fail(f"--metrics: found {error.found}, expected {error.expected}", MISUSED)
+    return found.host, found.port
 
 
 def tell(progress: Progress) -> None:
