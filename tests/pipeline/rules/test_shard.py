@@ -12,7 +12,7 @@ from fumarole.pipeline.rules.shard import Shard
 from tests.pipeline.rules.histories import by_case, histories, rows_of, rule_lists, rules_of
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(rule_lists, histories(), st.lists(st.integers(1, 12), max_size=6))
 def test_a_shard_is_the_definition(tables: list[dict[str, Any]], events: list[Event], lengths: list[int]) -> None:
     rules = rules_of(tables)

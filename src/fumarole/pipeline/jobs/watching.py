@@ -136,7 +136,7 @@ def messages(rows: DataFrame, rules: Rules, open_root: str = OPEN) -> DataFrame:
         names.append(sf.sum(sf.get("open", sf.lit(number))).alias(f"open_{rule.name}"))
     counted = rows.observe(
         "rules",
-        sf.max("now").alias("now"),
+        sf.unix_micros(sf.max("now")).alias("now"),
         *[sf.sum(name).alias(name) for name in ("producers", "late", "muted", "bytes")],
         *[sf.count_if(sf.col("state") == state).alias(state) for state in ("raised", "cleared")],
         *names,
@@ -231,7 +231,7 @@ class WatchingJob:
             setattr(progress, name, getattr(progress, name) + (counted[name] or 0))
         progress.open = {rule.name: counted[f"open_{rule.name}"] or 0 for rule in self._watch.rules.alarms}
         if counted["now"] is not None:
-            progress.heard_until = counted["now"].astimezone(UTC)
+            progress.heard_until = datetime.fromtimestamp(counted["now"] / 1e6, UTC)
             ended = datetime.fromisoformat(batch["timestamp"]).timestamp() + progress.seconds
             progress.lag = max(0.0, ended - progress.heard_until.timestamp())
 
