@@ -8,7 +8,7 @@ BIN := .venv/bin
 COMPILED_FROM := $(wildcard src/fumarole/fastpath/*.pyx src/fumarole/fastpath/*.pxd src/fumarole/core/index.py) \
 	src/fumarole/protocols/kubemq.proto
 QUICK := core exchange protocols sessions cluster fastpath store config bridge
-EXTRAS := fast kubemq bridge
+EXTRAS := fast nkeys kubemq bridge
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 

@@ -78,13 +78,14 @@ PACKAGES: dict[str, dict[str, set[str]]] = {
         "lark": {"core/query/parse.py"},
         "msgspec": {
             *("cli/", "cluster/", "config/", "pipeline/", "server/", "store/"),
-            *("protocols/cluster_protocol.py", "protocols/msgpack.py"),
+            *("protocols/cluster_protocol.py", "protocols/msgpack.py", "sessions/http/"),
         },
         "re2": {"core/query/regex.py", "pipeline/columns/regex_tree.py"},
         "rich": {"cli/", "demo/"},
         "typer": {"cli/"},
     },
     "fast": {"uvloop": {"server/loop.py"}},
+    "nkeys": {"nacl": {"server/credentials.py"}},
     "kubemq": {
         "google": {"doors/kubemq.py", "protocols/kubemq_pb2.py", "protocols/kubemq_pb2.pyi"},
         "grpc": {"doors/kubemq.py"},

@@ -27,6 +27,8 @@ KINDS: Final = {
     "read_namespace_name": "a namespace",
     "read_password_hash": "an argon2id hash",
     "read_token_digest": "a SHA-256",
+    "read_user_key": "`U…`",
+    "read_flag": "`true` or `false`",
     "read_amqp_address": "`amqp://…`",
     "read_broker_addresses": "addresses",
     "read_endpoint": "`tcp://…` or `ipc://…`",
@@ -71,7 +73,7 @@ def kind(node: inspect.Type) -> str:
         return "one of " + ", ".join(f"`{member.value}`" for member in node.cls)
     if isinstance(node, inspect.LiteralType):
         return "one of " + ", ".join(f"`{value}`" for value in node.values)
-    plain = {inspect.IntType: "read_count", inspect.FloatType: "read_seconds"}
+    plain = {inspect.IntType: "read_count", inspect.FloatType: "read_seconds", inspect.BoolType: "read_flag"}
     return "`true` or `false`" if isinstance(node, inspect.BoolType) else KINDS[plain[type(node)]]
 
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import nkeys
 import pytest
 
 from fumarole import __version__
@@ -155,6 +156,14 @@ def test_token(command_line: CommandLine) -> None:
     client, configuration = (line.split()[-1] for line in command_line.run_here("token").lines)
     assert configuration == token_digest(client)
     assert client != made["token"]
+
+
+def test_nkey(command_line: CommandLine) -> None:
+    made = json.loads(command_line.run_here("nkey", "--json").out)
+    assert nkeys.from_seed(made["seed"].encode()).public_key.decode() == made["nkey"]
+    seed, public = (line.split()[-1] for line in command_line.run_here("nkey").lines)
+    assert nkeys.from_seed(seed.encode()).public_key.decode() == public
+    assert seed != made["seed"]
 
 
 def test_what_password_and_token_print_can_be_used(command_line: CommandLine, tmp_path: Path) -> None:

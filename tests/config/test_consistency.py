@@ -131,7 +131,7 @@ INCONSISTENT: dict[str, tuple[str, list[tuple[str, str]]]] = {
     ),
     "a user who has nothing to prove it by": (
         "\n[[users]]\nname = 'a'",
-        [("2: users[0]", "neither password nor token")],
+        [("2: users[0]", "neither password nor token nor nkey")],
     ),
     "a password that cannot be read is there": (
         "users = [{name = 'a', password = 'x'}]",

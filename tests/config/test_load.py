@@ -209,6 +209,7 @@ def test_every_mistake_is_named_once_in_the_order_of_lines(load_text: LoadText) 
 SAMPLES: dict[KeyPath, str] = {
     ("data",): "elsewhere",
     ("allowed_namespaces",): "a,b",
+    ("grammar",): "channel",
     ("limits", "query_depth"): "12",
     ("kubemq", "namespace"): "lab",
     ("msgpack", "namespace"): "lab",

@@ -8,7 +8,7 @@ import pytest
 from fumarole.doors import login_queue
 from fumarole.doors.logins import Logins, TooManyLoginsError
 from fumarole.exchange.permissions import User
-from fumarole.sessions.stream import Claim
+from fumarole.sessions.stream import Claim, KeyProof
 
 HERE = "10.0.0.1"
 
@@ -24,6 +24,9 @@ class Users:
 
     def by_token(self, token: str) -> User | None:
         return User(token, "default") if token == "token" else None
+
+    def by_key(self, proof: KeyProof) -> User | None:
+        return None
 
     def digest(self, user: str, password: str) -> bytes:
         return f"{user}\0{password}".encode()

@@ -20,6 +20,7 @@ from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.permissions import User
 from fumarole.exchange.producers import EXPIRE_AT_ONCE
 from fumarole.fastpath.hot_path import HotPath
+from fumarole.sessions.stream import KeyProof
 from tests.desk import Desk
 
 ADA = User("ada", "default")
@@ -36,6 +37,9 @@ class Guard:
 
     def by_token(self, token: str) -> User | None:
         return ADA if token == "x" else None
+
+    def by_key(self, proof: KeyProof) -> User | None:
+        return None
 
     def digest(self, user: str, password: str) -> bytes:
         return f"{user}\0{password}".encode()

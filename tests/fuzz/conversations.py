@@ -10,7 +10,20 @@ import json
 import random
 from typing import Any, NamedTuple
 
-TOPICS = [b"a", b"a.b", b"a.c", b"a.b.c", b"foo1", b"foo2.x", b"b", b"a..b", b"$EMPTY", b"x" * 60, b"a.b.c.d.e.f"]
+TOPICS = [
+    b"a",
+    b"a.b",
+    b"a.c",
+    b"a.b.c",
+    b"foo1",
+    b"foo2.x",
+    b"b",
+    b"a..b",
+    b"$EMPTY",
+    b"x" * 60,
+    b"a.b.c.d.e.f",
+    b"$SRV.PING",
+]
 BAD_TOPICS = [
     b"a.*",
     b">",
@@ -24,6 +37,10 @@ BAD_TOPICS = [
     b".",
     b"",
     b"$FUM.stats",
+    b"$SRV.*",
+    b"$SRV.a$b",
+    b"$JS.API.INFO",
+    b"$KV.a\xff",
 ]
 PATTERNS = [
     *TOPICS,
@@ -41,18 +58,20 @@ PATTERNS = [
     b"in.*",
     b"r",
 ]
-BAD_PATTERNS = [b"a.>.b", b">a", b"a>", b"\xff", b"$SYS.>", b"a\0", b"\xc3\xa9.*"]
+BAD_PATTERNS = [b"$JS.>", b"$SRV.x/y", b"a.>.b", b">a", b"a>", b"\xff", b"$SYS.>", b"a\0", b"\xc3\xa9.*"]
 GROUPS = [b"g", b"g", b"h", b"g.h"]
-BAD_GROUPS = [b"*", b"\xff", b"g\0"]
-REPLIES = [b"a", b"r", b"in.1", b"in.2", b"in.1", b"in.2", b"7"]
-BAD_REPLIES = [b"r.*", b"\xff", b"$EMPTY", b"\xc3\xa9"]
+GROUPS += [b"g@\xc3\xa9"]
+BAD_GROUPS = [b"*", b".g", b"\xff", b"g\0"]
+REPLIES = [b"a", b"r", b"in.1", b"in.2", b"in.1", b"in.2", b"7", b"r/\xc3\xa9", b"$EMPTY"]
+BAD_REPLIES = [b"r.*", b"\xff", b".r", b"r."]
 SIDS = [b"1", b"2", b"3", b"7", b"sid", b"9" * 64, b"9" * 65]
 NAMESPACES = ["", "newest", "cut", "wide", "tiny"]
 SIZES = [b"-1", b"+3", b"1_0", b"007", b"0", b"9999999999", b"x", b"1048577", b"\xd9\xa3", b"", b"3 "]
 SPACES = [b" "] * 12 + [b"  ", b"\t", b" \t "]
 VALUES: list[Any] = [True, False, None, 1, "x", [], {}]
 NONSENSE = [b"\r\n", b"FOO\r\n", b"PUB\r\n", b"SUB a\r\n", b"+OK\r\n", b"MSG a 1 0\r\n\r\n", b"x" * 600, b"\0\r\n"]
-HEADERS = [b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n", b"\r\n\r\n", b"garbage"]
+HEADERS = [b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0"]
+BAD_HEADERS = [b"", b"\r\n\r\n", b"garbage", b"NATS/1."]
 
 
 class Step(NamedTuple):
@@ -118,7 +137,7 @@ class Speaker:
         payload = chance.choice(
             [b"", b"21.5", b"\r\n", b"PUB a 0\r\n\r\n", bytes(chance.randrange(90)), bytes(range(256))]
         )
-        headers = chance.choice(HEADERS) if chance.random() < 0.3 else None
+        headers = self._one(HEADERS, BAD_HEADERS if self._wild else HEADERS) if chance.random() < 0.3 else None
         sizes = (
             [b"%d" % len(payload)] if headers is None else [b"%d" % len(headers), b"%d" % (len(headers) + len(payload))]
         )

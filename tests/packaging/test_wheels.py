@@ -17,7 +17,7 @@ from tests.packaging.test_client_alone import DEVICE, PRINTED
 pytestmark = [pytest.mark.dist, pytest.mark.timeout(1200)]
 
 MOST_PACKAGES = 20
-EXTRAS = ("fast", "kubemq", "bridge", "pipeline", "all")
+EXTRAS = ("fast", "nkeys", "kubemq", "bridge", "pipeline", "all")
 
 
 @pytest.fixture(scope="module")

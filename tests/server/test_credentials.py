@@ -1,9 +1,11 @@
 """Passwords and tokens: who gets in, and what it costs to find out."""
 
+import base64
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import argon2
+import nkeys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,14 +13,17 @@ from hypothesis import strategies as st
 from fumarole.config.settings import PermissionSettings, UserSettings
 from fumarole.config.values import Secret
 from fumarole.exchange.permissions import User
+from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import (
     LONGEST_SECRET,
     Credentials,
     hash_password,
+    new_key_pair,
     new_token,
     token_digest,
     verify_password,
 )
+from fumarole.sessions.stream import KeyProof
 
 CHEAP = argon2.PasswordHasher.from_parameters(argon2.profiles.CHEAPEST)
 
@@ -249,3 +254,94 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     credentials.recall(digests[0])
     credentials.remember(digests[2], users[2])
     assert [credentials.recall(digest) for digest in digests] == [users[0], None, users[2]]
+
+
+# Keys.
+
+
+def proof_of(seed: str, nonce: str) -> KeyProof:
+    """As NATS' clients make it."""
+    pair = nkeys.from_seed(seed.encode())
+    signature = base64.urlsafe_b64encode(pair.sign(nonce.encode())).decode().rstrip("=")
+    return KeyProof(pair.public_key.decode(), signature, nonce)
+
+
+def with_key(name: str) -> tuple[str, Credentials]:
+    seed, public = new_key_pair()
+    return seed, Credentials([UserSettings(name=name, nkey=public, namespace=f"of-{name}")])
+
+
+def test_who_signs_the_nonce_gets_in() -> None:
+    seed, credentials = with_key("ada")
+    proof = proof_of(seed, "n0nce")
+    assert credentials.by_key(proof) == User("ada", "of-ada")
+    standard = base64.b64encode(base64.urlsafe_b64decode(proof.signature + "==")).decode()
+    assert credentials.by_key(proof._replace(signature=standard)) == User("ada", "of-ada"), "as nats-py writes it"
+
+
+def test_who_does_not_stays_out() -> None:
+    seed, credentials = with_key("ada")
+    proof, stranger = proof_of(seed, "n0nce"), proof_of(new_key_pair()[0], "n0nce")
+    for wrong in (
+        stranger,
+        stranger._replace(nkey=proof.nkey),
+        proof._replace(nonce="another"),
+        proof_of(seed, ""),
+        proof._replace(signature=""),
+        proof._replace(signature=proof.signature[:-4]),
+        proof._replace(signature="é" * 86),
+        proof._replace(signature="A" * 100_000),
+        proof._replace(nkey=""),
+    ):
+        assert credentials.by_key(wrong) is None, wrong
+
+
+# Cookies of browsers (server/cookies.py).
+
+
+def cookies(users: list[UserSettings], secret: bytes = b"s", now: float = 1000.0) -> SignedCookies:
+    found = Credentials(users)
+    return SignedCookies(lambda: found, secret, lambda: now)
+
+
+LAB = UserSettings(name="lab ä", namespace="lab", token=Secret(token_digest("t")))
+
+
+def test_a_cookie_is_good_on_every_node() -> None:
+    """H5."""
+    user = Credentials([LAB]).by_token("t")
+    assert user is not None
+    cookie = cookies([LAB]).give(user, 60.0)
+    found = cookies([LAB], now=1059.0).user_of(cookie)
+    assert found is not None
+    assert found.name == "lab ä"
+
+
+def test_cookies_that_are_not_good() -> None:
+    user = Credentials([LAB]).by_token("t")
+    assert user is not None
+    cookie = cookies([LAB]).give(user, 60.0)
+    assert cookies([LAB], now=1060.0).user_of(cookie) is None  # it has ended
+    assert cookies([LAB], secret=b"x").user_of(cookie) is None
+    assert cookies([]).user_of(cookie) is None
+    changed = UserSettings(name="lab ä", namespace="lab", token=Secret(token_digest("other")))
+    assert cookies([changed]).user_of(cookie) is None
+    name, end, digest = cookie.split(".")
+    for forged in (
+        f"{name}.99999999999.{digest}",
+        f"{name}.{end}.{digest[:-1]}",
+        f"{name}.{end}.",
+        f"{name}..{digest}",
+    ):
+        assert cookies([LAB]).user_of(forged) is None
+    for odd in (
+        "",
+        ".",
+        "..",
+        "a.b.c",
+        f"%.{end}.{digest}",
+        f"ä.{end}.{digest}",
+        f"{name}.{end}.ä",
+        f"{name}.-1.{digest}",
+    ):
+        assert cookies([LAB]).user_of(odd) is None

@@ -12,6 +12,7 @@ from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols.msgpack import pack
 from fumarole.sessions.msgpack import Diff
+from fumarole.sessions.stream import Claim
 from tests.desk import Desk
 from tests.desk import MsgPackClient as Client
 from tests.sessions.test_answers import Slow
@@ -285,7 +286,7 @@ def test_claims(hot_path: HotPath) -> None:
     stranger = Client(desk).say("HAS Kind")
     assert "say who you are first" in stranger.hears()[0]["Error"]
     client = Client(desk).say({"token": "secret"}, "HAS Kind")
-    assert client.session.claim == (None, None, "secret")
+    assert client.session.claim == Claim(None, None, "secret")
     client.session.admit(User("ann", "lab", None, Permissions(("readings.>",))))
     assert "may not subscribe to >" in client.hears()[0]["Error"]
     other = Client(desk).say({"user": "bob", "pass": "x"})

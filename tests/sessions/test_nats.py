@@ -9,6 +9,8 @@ from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.hot_path import HotPath
+from fumarole.sessions.nats import NatsSession
+from fumarole.sessions.stream import Claim, KeyProof, RemoteAddress
 from tests.desk import Client, Desk
 
 
@@ -30,7 +32,7 @@ DIALOGUES: list[tuple[str, str, str]] = [
     ("reply", "SUB a 1\r\nPUB a r.1 1\r\nx\r\n", "MSG a 1 r.1 1\r\nx\r\n"),
     ("odd spelling comes out right", "SUB a 1\r\npub  a\t001\nx\r\n", "MSG a 1 1\r\nx\r\n"),
     ("headers", "SUB a 1\r\nHPUB a 12 13\r\nNATS/1.0\r\n\r\nx\r\n", "HMSG a 1 12 13\r\nNATS/1.0\r\n\r\nx\r\n"),
-    ("headers, reply", "SUB a 1\r\nHPUB a r 2 3\r\nabx\r\n", "HMSG a 1 r 2 3\r\nabx\r\n"),
+    ("headers, reply", "SUB a 1\r\nHPUB a r 8 9\r\nNATS/1.0x\r\n", "HMSG a 1 r 8 9\r\nNATS/1.0x\r\n"),
     ("unsubscribe", "SUB a 1\r\nUNSUB 1\r\nPUB a 1\r\nx\r\nPING\r\n", "PONG\r\n"),
     ("unsubscribe a stranger", "UNSUB 9\r\nPING\r\n", "PONG\r\n"),
     (
@@ -48,8 +50,16 @@ DIALOGUES: list[tuple[str, str, str]] = [
         "SUB a 1\r\nPUB a 1\r\nx\r\nUNSUB 1 1\r\nPUB a 1\r\nx\r\n",
         "MSG a 1 1\r\nx\r\n",
     ),
-    ("unsubscribe after what is no count", "SUB a 1\r\nUNSUB 1 -1\r\nPUB a 1\r\nx\r\nPING\r\n", "PONG\r\n"),
-    ("unsubscribe after too many", "SUB a 1\r\nUNSUB 1 9999999999\r\nPUB a 1\r\nx\r\nPING\r\n", "PONG\r\n"),
+    (
+        "unsubscribe after what is no count",
+        "SUB a 1\r\nUNSUB 1 -1\r\n",
+        "-ERR 'Parser Error: the count of UNSUB is one to nine digits'\r\n",
+    ),
+    (
+        "unsubscribe after too many",
+        "SUB a 1\r\nUNSUB 1 9999999999\r\n",
+        "-ERR 'Parser Error: the count of UNSUB is one to nine digits'\r\n",
+    ),
     ("a sid twice is the first", "SUB a 1\r\nSUB b 1\r\nPUB b 1\r\nx\r\nPUB a 1\r\nx\r\n", "MSG a 1 1\r\nx\r\n"),
     (
         "the empty topic",
@@ -74,6 +84,26 @@ DIALOGUES: list[tuple[str, str, str]] = [
         "PUB $SYS.x 1\r\nx\r\n",
         "-ERR 'Permissions Violation for Publish to \"$SYS.x\"'\r\n",
     ),
+    ("services of clients", "SUB $SRV.PING 1\r\nPUB $SRV.PING 1\r\nx\r\n", "MSG $SRV.PING 1 1\r\nx\r\n"),
+    ("services of clients, all", "SUB $SRV.> 1\r\nPUB $SRV.PING.a-b 1\r\nx\r\n", "MSG $SRV.PING.a-b 1 1\r\nx\r\n"),
+    (
+        "a service with a letter that the grammar does not have",
+        "PUB $SRV.a/b 1\r\nx\r\n",
+        '-ERR \'Permissions Violation for Publish to "$SRV.a/b": Invalid Publish Subject: "/" is not allowed '
+        "(letters, digits, `-`, `_` and `.`; with --grammar channel more), at position 6'\r\n".replace('"/"', "'/'"),
+    ),
+    (
+        "JetStream is not here",
+        "SUB $JS.> 1\r\nPUB $JS.API.INFO 0\r\n\r\nPUB $KV.b.k 1\r\nx\r\nUNSUB 1\r\nPING\r\n",
+        "PONG\r\n",
+    ),
+    ("a reply of another grammar", "SUB a 1\r\nPUB a r/\u00e9 1\r\nx\r\n", "MSG a 1 r/\u00e9 1\r\nx\r\n"),
+    (
+        "a reply that ends with a dot",
+        "PUB a r. 1\r\nx\r\n",
+        "-ERR 'Permissions Violation for Publish to \"a\": Invalid Publish Subject: a channel cannot begin or end with `.`, at position 1'\r\n",
+    ),
+    ("a group of another grammar", "SUB a g/@\u00e9 1\r\nPUB a 1\r\nx\r\n", "MSG a 1 1\r\nx\r\n"),
     (
         "a wrong reply",
         "PUB a b* 1\r\nx\r\n",
@@ -108,6 +138,96 @@ def test_info(hot_path: HotPath) -> None:
     assert options.keys() >= {"server_id", "version", "go", "host", "port", "headers", "max_payload"}
     assert options["version"].startswith("2.")
     assert options["fumarole"] == desk.node.version
+    assert options.keys().isdisjoint({"nonce", "tls_required", "tls_verify", "connect_urls"})
+
+
+def test_info_where_clients_show_certificates(hot_path: HotPath) -> None:
+    """nats-core and Go's client ask for `tls_verify`."""
+    session = NatsSession(
+        Desk(hot_path).node, RemoteAddress("127.0.0.1", 4222, "127.0.0.1", secure=True, asks=True), 0, None
+    )
+    options = json.loads(session.outbox.take()[5:])
+    assert (options["tls_required"], options["tls_verify"]) == (True, True)
+
+
+def test_info_of_a_node_of_a_cluster(desk: Desk) -> None:
+    """The node itself is among the addresses: a client may come back to it."""
+    desk.node.reachable = ["10.0.0.2:4222"]
+    client = Client(desk)
+    assert json.loads(client.hears()[5:])["connect_urls"] == ["127.0.0.1:4222", "10.0.0.2:4222"]
+    client.say('CONNECT {"verbose":false}\r\n')
+    client.session.inform(lame_duck=True)
+    options = json.loads(client.hears()[5:])
+    assert (options["ldm"], options["connect_urls"]) == (True, ["10.0.0.2:4222"])
+
+
+def test_who_am_i(desk: Desk) -> None:
+    """In the form of nats-server."""
+    client = desk.connect(user="lab")
+    heard = client.asks("SUB in.1 1\r\nPUB $SYS.REQ.USER.INFO in.1 0\r\n\r\n")
+    answer = json.loads(heard.split(b"\r\n")[1])
+    assert answer["data"] == {"user": "", "account": "lab"}
+    assert answer["server"]["jetstream"] is False
+    assert answer["server"]["id"] == desk.node.name
+
+
+def test_who_am_i_with_permissions(hot_path: HotPath) -> None:
+    client = Client(Desk(hot_path, authentication=True))
+    client.say('CONNECT {"verbose":false}\r\n')
+    client.hears()
+    client.session.admit(User("ann", "lab", Permissions(("a.>",), ("a.no",)), Permissions(None, ("b",))))
+    heard = client.asks("SUB in.1 1\r\nPUB $SYS.REQ.USER.INFO in.1 0\r\n\r\n")
+    assert json.loads(heard.split(b"\r\n")[1])["data"] == {
+        "user": "ann",
+        "account": "lab",
+        "permissions": {
+            "publish": {"allow": ["a.>"], "deny": ["a.no"]},
+            "subscribe": {"allow": [">"], "deny": ["b"]},
+        },
+    }
+
+
+@pytest.mark.parametrize("topic", ["$JS.API.INFO", "$KV.bucket.key", "$SRV.PING"])
+def test_a_request_to_what_is_not_here(desk: Desk, topic: str) -> None:
+    """R1: 503, as nats-server without JetStream, and the message is counted (D3)."""
+    heard = desk.connect(no_responders=True).asks(f"SUB in.1 1\r\nPUB {topic} in.1 0\r\n\r\n")
+    assert heard.startswith(b"HMSG in.1 1 ")
+    assert b"NATS/1.0 503\r\nNats-Subject: " + topic.encode() in heard
+    assert desk.counters()["dropped"]["no consumer"] == 1
+
+
+def test_jetstream_topics_are_held_to_permissions(hot_path: HotPath) -> None:
+    client = Client(Desk(hot_path, authentication=True))
+    client.say('CONNECT {"verbose":false}\r\n')
+    client.hears()
+    client.session.admit(User("ann", "lab", Permissions(("a.>",))))
+    assert (
+        client.asks("PUB $JS.API.INFO 0\r\n\r\n") == b"-ERR 'Permissions Violation for Publish to \"$JS.API.INFO\"'\r\n"
+    )
+
+
+def test_jwt_is_refused_with_a_sentence(hot_path: HotPath) -> None:
+    client = Client(Desk(hot_path, authentication=True))
+    client.hears()
+    heard = client.asks('CONNECT {"verbose":false,"jwt":"eyJ0","sig":"x"}\r\n')
+    assert heard == b"-ERR 'Authorization Violation: JWTs are not offered; use a password, a token or an nkey'\r\n"
+    assert client.session.close_expected()
+
+
+def test_an_nkey_is_a_claim(hot_path: HotPath) -> None:
+    """Signed is the nonce of INFO, which no other connection has."""
+    desk = Desk(hot_path, authentication=True)
+    nonces = iter(["first", "second"])
+    desk.node.nonce = lambda: next(nonces)
+    client, other = Client(desk), Client(desk)
+    assert [json.loads(each.hears()[5:])["nonce"] for each in (client, other)] == ["first", "second"]
+    client.say('CONNECT {"verbose":false,"nkey":"UABC","sig":"c2ln"}\r\n')
+    assert client.session.claim == Claim(None, None, None, KeyProof("UABC", "c2ln", "first"))
+    assert (
+        Client(Desk(hot_path, authentication=True))
+        .asks('CONNECT {"nkey":7}\r\n')
+        .endswith(b"nkey and sig are text'\r\n")
+    )
 
 
 @pytest.mark.parametrize("given", ['"user":"a_b"', '"auth_token":"s3cr3t!"', '"user":"-"', '"user":"\u00e9"', ""])
@@ -222,7 +342,7 @@ def test_credentials(hot_path: HotPath) -> None:
     client = Client(desk)
     client.hears()
     client.say('CONNECT {"verbose":false,"user":"ann","pass":"secret"}\r\nSUB a 1\r\nPUB a 2\r\nhi\r\nPI')
-    assert client.session.claim == ("ann", "secret", None)
+    assert client.session.claim == Claim("ann", "secret", None)
     assert client.hears() == b"", "nothing goes on until the credentials were looked at"
     client.session.admit(User("ann", "lab"))
     assert client.hears() == b"MSG a 1 2\r\nhi\r\n"
@@ -269,7 +389,7 @@ def test_permissions(hot_path: HotPath) -> None:
 def test_too_many_consumers(hot_path: HotPath) -> None:
     client = Desk(hot_path, Limits(consumers_per_connection=2)).connect()
     said = client.asks("SUB a 1\r\nSUB b 2\r\nSUB c 3\r\nUNSUB 1\r\nSUB c 3\r\n")
-    assert said == b"-ERR 'maximum subscriptions exceeded'\r\n"
+    assert said == b"-ERR 'Permissions Violation for Subscription to \"c\": maximum subscriptions exceeded'\r\n"
 
 
 def test_payload_too_large(hot_path: HotPath) -> None:

@@ -18,7 +18,7 @@ from fumarole.cli.terminal import MISUSED, fail, standard_streams
 from fumarole.core.packages import explained
 
 NAMES = (
-    *("serve", "demo", "password", "token", "bridge", "bridge status", "config check"),
+    *("serve", "demo", "password", "token", "nkey", "bridge", "bridge status", "config check"),
     *("pub", "sub", "request", "reply"),
     *("stats", "producers", "producer forget", "query explain", "cluster status", "bench", "record"),
     *("pipeline replay", "pipeline verify", "pipeline run", "pipeline rollup", "pipeline enrich", "pipeline gaps"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from enum import Enum
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ HELP = {
     **{f"--{door.name}": door.help for door in DOORS.values()},
     "--data": "Where anything durable goes.",
     "--allowed-namespaces": "Only these namespaces; may be repeated.",
+    "--grammar": "Which topics there may be: strict, or channel (UTF-8 without white space).",
     "--node": "The name of this node in its cluster.",
     "--cluster": "Listen for other nodes here.",
     "--peer": "A node of the cluster to join; may be repeated, one is enough.",
@@ -52,6 +54,7 @@ HELP = {
     "--tls-key": "Its key, PEM.",
     "--tls-client-authority": "Who must have signed clients' certificates, PEM.",
     "--tls-client-certificates": "none, optional or required.",
+    "--tls-handshake-first": "true: at the NATS door, TLS comes before INFO.",
 }
 """What there is to say. A setting without an entry has its line in docs/reference/configuration.md all the same."""
 SIZES = ("control_line", "payload", "outbox")
@@ -93,6 +96,8 @@ def default_text(path: KeyPath) -> str:
         return ",".join(str(item) for item in value if isinstance(item, Address | str))
     if value is None:
         return ""
+    if isinstance(value, Enum):
+        return str(value.value)
     if isinstance(value, float):
         return f"{value:g}s"
     return size_text(value).replace(" ", "") if path[-1] in SIZES else str(value)

@@ -148,7 +148,8 @@ class Contacts:
 
 def seen_from_here(address: str, host: str) -> str:
     """Where a node is reached that says `0.0.0.0:6222`, all its addresses: at the one that it came from."""
-    said, colon, port = address.rpartition(":")
+    scheme, slashes, rest = address.rpartition("://")
+    said, colon, port = rest.rpartition(":")
     if said in EVERYWHERE and host:
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return f"{said}{colon}{port}"
+        said = f"[{host}]" if ":" in host else host
+    return f"{scheme}{slashes}{said}{colon}{port}"

@@ -59,6 +59,7 @@ class Lane:
     """START until both have proved themselves, then OPEN, at last CLOSED."""
 
     claim = None
+    waits_for_room = False
     unfinished = False
 
     def __init__(
@@ -160,6 +161,9 @@ class Lane:
             self.why = kind % details
             self.cluster.refused += 1
             self.close()
+
+    def refill(self) -> None:
+        """A lane makes nothing only when there is room for it."""
 
     def close(self) -> None:
         if self.state is not State.CLOSED:

@@ -199,6 +199,7 @@ def _is_folder(path: Path) -> bool:
 def _check_users(tree: Tree, report: Report) -> None:
     names: dict[str, KeyPath] = {}
     tokens: dict[Secret, KeyPath] = {}
+    keys: dict[str, KeyPath] = {}
     for index, user in enumerate(tree.get("users", [])):
         if user is None:
             continue
@@ -212,8 +213,12 @@ def _check_users(tree: Tree, report: Report) -> None:
             report.add((*path, "token"), f"the token of {key_text(tokens[user['token']])}", "a token of its own")
         elif "token" in user:
             tokens[user["token"]] = path
-        if not any((*path, secret) in report.origins for secret in ("password", "token")):
-            report.add(path, "neither password nor token", "at least one of them")
+        if user.get("nkey") in keys:
+            report.add((*path, "nkey"), f"the key of {key_text(keys[user['nkey']])}", "a key of its own")
+        elif "nkey" in user:
+            keys[user["nkey"]] = path
+        if not any((*path, secret) in report.origins for secret in ("password", "token", "nkey")):
+            report.add(path, "neither password nor token nor nkey", "at least one of them")
         if "namespace" in user:
             _check_allowed(user["namespace"], (*path, "namespace"), tree, report)
         _check_permissions(user, path, tree, report)
@@ -242,13 +247,15 @@ def _check_permissions(user: Tree, path: KeyPath, tree: Tree, report: Report) ->
 
 def _grammar(user: Tree, path: KeyPath, tree: Tree, report: Report) -> Grammar | None:
     """The grammar of the user's namespace; None where it could not be read."""
+    if "grammar" not in tree and ("grammar",) in report.origins:
+        return None
     if "namespace" not in user and (*path, "namespace") in report.origins:
         return None
     namespace = user.get("namespace", DEFAULT)
     settings = tree.get("namespaces", {}).get(namespace, {})
     if "grammar" not in settings and ("namespaces", namespace, "grammar") in report.origins:
         return None
-    grammar: Grammar = settings.get("grammar", default_rules(namespace).grammar)
+    grammar: Grammar = settings.get("grammar", default_rules(namespace, tree.get("grammar", Grammar.STRICT)).grammar)
     return grammar
 
 

@@ -17,6 +17,7 @@ from fumarole.config.key_lines import key_lines
 from fumarole.config.mistakes import ConfigurationError, KeyPath, Mistake, Origin, Report, kind, nearest
 from fumarole.config.schema import FLAGS, PREFIX, VARIABLES, Tree, is_list, read_tree, read_value
 from fumarole.config.settings import BridgeSettings, Settings
+from fumarole.core.topic import Grammar
 from fumarole.doors.registry import DOORS
 from fumarole.exchange.namespaces import default_rules
 
@@ -77,7 +78,7 @@ def _settings(tree: Tree) -> Settings:
     if named := tree.pop("doors", None):
         tree["doors"] = dict.fromkeys(DOORS, ()) | named
     for name, rules in tree.get("namespaces", {}).items():
-        rules.setdefault("grammar", default_rules(name).grammar)
+        rules.setdefault("grammar", default_rules(name, tree.get("grammar", Grammar.STRICT)).grammar)
     # Each value has been read; that they fit together as the types say is checked once more by msgspec.
     return msgspec.convert(tree, Settings, dec_hook=_read_already)
 

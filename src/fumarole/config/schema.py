@@ -17,7 +17,7 @@ from msgspec import inspect
 
 from fumarole.config.mistakes import KeyPath, Report, key_text, kind, nearest, shown
 from fumarole.config.settings import FIELD_KINDS, Settings
-from fumarole.config.values import Reader, RefusedError, read_count, read_seconds
+from fumarole.config.values import Reader, RefusedError, read_count, read_flag, read_seconds
 
 Table = inspect.StructType | inspect.DataclassType
 Tree = dict[str, Any]
@@ -71,7 +71,7 @@ def _given(node: inspect.Type) -> inspect.Type:
 def _reader(node: inspect.Type) -> Reader | None:
     if isinstance(node, inspect.Metadata):
         return node.extra["read"] if node.extra else None
-    return {inspect.IntType: read_count, inspect.FloatType: read_seconds}.get(type(node))
+    return {inspect.IntType: read_count, inspect.FloatType: read_seconds, inspect.BoolType: read_flag}.get(type(node))
 
 
 def _leaves(node: Table, path: KeyPath = ()) -> Iterator[tuple[KeyPath, inspect.Type]]:

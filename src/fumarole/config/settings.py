@@ -30,10 +30,12 @@ from fumarole.config.values import (
     Size,
     Text,
     TokenDigest,
+    UserKey,
     Workers,
 )
 from fumarole.core.limits import MIB, Limits, NamespaceQuotas, Quotas
-from fumarole.doors.registry import DOORS, NoSettings
+from fumarole.core.topic import Grammar
+from fumarole.doors.registry import DOORS, HttpSettings, NoSettings
 from fumarole.exchange.namespaces import DEFAULT, NamespaceRules
 
 
@@ -78,6 +80,8 @@ class Tls(Struct, frozen=True, kw_only=True):
     key: FilePath
     client_authority: FilePath | None = None
     client_certificates: Literal["none", "optional", "required"] = "none"
+    handshake_first: bool = False
+    """At the NATS door: TLS begins with the connection, and INFO comes over it."""
 
 
 class Links(Struct, frozen=True, kw_only=True):
@@ -114,11 +118,12 @@ class PermissionSettings(Struct, frozen=True, kw_only=True):
 
 
 class UserSettings(Struct, frozen=True, kw_only=True):
-    """Someone who may connect, by password or by token."""
+    """Someone who may connect, by password, token or key."""
 
     name: Text
     password: PasswordHash | None = None
     token: TokenDigest | None = None
+    nkey: UserKey | None = None
     namespace: NamespaceName = DEFAULT
     publish: PermissionSettings = PermissionSettings()
     subscribe: PermissionSettings = PermissionSettings()
@@ -160,6 +165,8 @@ class BrokerSettings(Struct, frozen=True, kw_only=True):
     data: FilePath = Path("fumarole-data")
     allowed_namespaces: tuple[NamespaceName, ...] | None = None
     """None: a namespace comes to be with its first use (N3)."""
+    grammar: Grammar = Grammar.STRICT
+    """Of namespaces that do not choose one (T1, T2)."""
     limits: Limits = Limits()
     tls: Tls | None = None
     node: NodeName | None = None
@@ -213,6 +220,11 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     Quotas: BYTES_OF_QUOTAS,
     NamespaceQuotas: BYTES_OF_QUOTAS,
     NamespaceRules: {"outbox": Size},
+    HttpSettings: {
+        "origins": tuple[Text, ...],
+        "hosts": tuple[Text, ...],
+        "off": tuple[Literal["console", "metrics", "monitoring", "openapi", "nats", "mqtt"], ...],
+    },
     **{each.settings: {"namespace": NamespaceName} for each in WITH_SETTINGS if hasattr(each.settings, "namespace")},
 }
 """Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

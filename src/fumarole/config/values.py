@@ -18,6 +18,7 @@ from fumarole.cluster.identity import LONGEST_NAME
 from fumarole.config.mistakes import kind, shown
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import DEEPEST_QUERY, KIB, MIB
+from fumarole.core.nkeys import decode_user_key
 from fumarole.exchange.namespaces import check_name
 
 Reader = Callable[[object], object]
@@ -127,6 +128,13 @@ def read_count(value: object) -> int:
     return count
 
 
+def read_flag(value: object) -> bool:
+    """Reads true or false."""
+    if not isinstance(value, bool):
+        raise RefusedError(shown(value), "true or false")
+    return value
+
+
 def read_query_depth(value: object) -> int:
     """Reads a count that is at most DEEPEST_QUERY."""
     depth = read_count(value)
@@ -222,6 +230,19 @@ def read_token_digest(value: object) -> Secret:
     return Secret(value)
 
 
+def read_user_key(value: object) -> str:
+    """Reads the public key of a user of NATS."""
+    expected = "the public key of a user, `U` and 55 letters and digits; `fumarole nkey` makes one"
+    if not isinstance(value, str):
+        raise RefusedError(kind(value), expected)
+    try:
+        decode_user_key(value)
+    except ValueError as error:
+        # It may be a seed, by mistake, and that is a secret.
+        raise RefusedError(f"a text that is no such key (not shown; {error})", expected) from None
+    return value
+
+
 def read_amqp_address(value: object) -> Secret:
     """Reads the address of an AMQP broker, which may have a password in it."""
     match = _AMQP_ADDRESS.fullmatch(value) if isinstance(value, str) else None
@@ -271,6 +292,7 @@ Workers = Annotated[int, _of(read_workers)]
 NamespaceName = Annotated[str, _of(read_namespace_name)]
 PasswordHash = Annotated[Secret, _of(read_password_hash)]
 TokenDigest = Annotated[Secret, _of(read_token_digest)]
+UserKey = Annotated[str, _of(read_user_key)]
 AmqpAddress = Annotated[Secret, _of(read_amqp_address)]
 BrokerAddresses = Annotated[Secret, _of(read_broker_addresses)]
 Endpoint = Annotated[str, _of(read_endpoint)]

@@ -30,6 +30,7 @@ class Extra(NamedTuple):
 BASE: Final = ""
 EXTRAS: Final[Mapping[str, Extra]] = {
     BASE: Extra("Fumarole beyond its client", (), ("argon2", "lark", "msgspec", "re2", "rich", "typer")),
+    "nkeys": Extra("a user with an nkey", ("nacl",)),
     "kubemq": Extra("the KubeMQ door", ("grpc", "google.protobuf")),
     "bridge": Extra("the bridge", ("zmq", "msgpack"), ("aio_pika", "aiormq", "nacl", "pamqp", "yarl")),
     "pipeline": Extra("the data pipeline", ("numpy", "pyarrow"), ("matplotlib", "pandas", "py4j", "pyspark")),

@@ -108,11 +108,16 @@ CHANNEL: Final = Grammar.CHANNEL
 
 # T1; T2: white space of any script, control characters and halves of surrogate pairs, which are no UTF-8, are out, and
 # wildcards are for patterns.
-_STRICT_TOPIC = re.compile(r"[-_A-Za-z0-9.]*")
+_STRICT_TOPIC = re.compile(r"(?:\$SRV\.)?[-_A-Za-z0-9.]*")
 _CHANNEL_TOPIC = re.compile(r"(?![.])[^\s\x00-\x20\x7f-\x9f\ud800-\udfff*>]+(?<![.])")
 _NOT_STRICT = re.compile(r"[^-_A-Za-z0-9.]")
 _NOT_CHANNEL = re.compile(r"[\s\x00-\x20\x7f-\x9f\ud800-\udfff]")
-_ALLOWED = {STRICT: "letters, digits, `-`, `_` and `.`", CHANNEL: "UTF-8, no white space, no control characters"}
+SERVICES: Final = "$SRV."
+"""T9: topics that begin so are for the services of NATS clients. Every grammar has them."""
+_ALLOWED = {
+    STRICT: "letters, digits, `-`, `_` and `.`; with --grammar channel more",
+    CHANNEL: "UTF-8, no white space, no control characters",
+}
 
 
 def check_topic(topic: str, grammar: Grammar = STRICT) -> None:
@@ -159,7 +164,8 @@ def _check_last(words: list[str]) -> None:
 
 
 def _check_characters(text: str, checked: str, grammar: Grammar, error: type[TopicError]) -> None:
-    wrong = (_NOT_STRICT if grammar is STRICT else _NOT_CHANNEL).search(checked)
+    begin = 1 if checked.startswith(SERVICES) else 0
+    wrong = (_NOT_STRICT if grammar is STRICT else _NOT_CHANNEL).search(checked, begin)
     if wrong:
         at = wrong.start()
         raise error(f"{text[at]!r} is not allowed ({_ALLOWED[grammar]})", at)

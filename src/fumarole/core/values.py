@@ -29,6 +29,8 @@ def wrong_number(value: float) -> str:
 
 
 def wrong_text(text: str) -> str:
+    if text.isascii():
+        return ""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
 """Logins of all doors: who a client is, asked once for each credential, in the order of `login_queue` (A2).
 
-A token is a digest that is looked up. A password is verified in a thread; what was verified is remembered, so that a
-fleet that comes back after a power cut pays for each user once. A verification goes on when its client has gone: the
-client that comes again finds it done.
+A token is a digest that is looked up, and a signature takes 0.1 ms: both are verified at once. A password is verified
+in a thread; what was verified is remembered, so that a fleet that comes back after a power cut pays for each user once.
+A verification goes on when its client has gone: the client that comes again finds it done.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.login_queue import PATIENCE, Entry, LoginQueue
 from fumarole.exchange.permissions import User
-from fumarole.sessions.stream import Claim
+from fumarole.sessions.stream import Claim, KeyProof
 
 warn = LogLimiter(logging.getLogger(__name__))
 
@@ -29,6 +29,8 @@ class Verifier(Protocol):
     """The users there are."""
 
     def by_token(self, token: str) -> User | None: ...
+
+    def by_key(self, proof: KeyProof) -> User | None: ...
 
     def digest(self, user: str, password: str) -> bytes:
         """Equal for equal credentials, of no use outside this process."""
@@ -71,11 +73,24 @@ class Logins:
             self._tell(address, "unknown token")
         return user
 
+    def known(self, claim: Claim) -> User | None:
+        """The user, where no password has to be hashed to know it."""
+        if claim.token:
+            return self.verifier.by_token(claim.token)
+        if not claim.user or not claim.password:
+            return None
+        return self.verifier.recall(self.verifier.digest(claim.user, claim.password))
+
     async def verify(self, claim: Claim, address: str) -> User | None:
         """The user that these credentials belong to; None: they are wrong.
 
         Raises TooManyLoginsError or TooLateError.
         """
+        if claim.key is not None:
+            user = self.verifier.by_key(claim.key)
+            if user is None:
+                self._tell(address, "unknown nkey, or a wrong signature")
+            return user
         if claim.token:
             return self.by_token(claim.token, address)
         if not claim.user or not claim.password:

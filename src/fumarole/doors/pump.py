@@ -56,12 +56,15 @@ class Session(Reader, Protocol):
 
     outbox: Outbox
     claim: Any
+    waits_for_room: bool
+    """Call `refill` once the outbox is empty."""
 
     def receive_eof(self) -> None: ...
     def close_expected(self) -> bool: ...
     def tick(self, now: float) -> None: ...
     def fail(self, text: str) -> None: ...
     def close(self) -> None: ...
+    def refill(self) -> None: ...
 
 
 class Policies(NamedTuple):
@@ -261,8 +264,12 @@ class Pump(asyncio.BufferedProtocol):
             if self._send is not None and self._send():
                 break
             self._transport.write(outbox.take(self._chunk))
-        if is_closing and not outbox.size and not self._paused:
+        if self._paused or outbox.size:
+            return
+        if is_closing:
             self.closing.finish(self._transport)
+        elif self.session.waits_for_room:
+            self.session.refill()
 
     def tick(self, now: float) -> None:
         """Time passes."""

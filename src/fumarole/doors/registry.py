@@ -57,6 +57,10 @@ class Wiring:
     certificates: Certificates | None = None
     logins: Logins | None = None
     """None where authentication is off."""
+    handshake_first: bool = False
+    """At a door where the server speaks first: TLS begins before that."""
+    cookies: Any = None
+    """Makes the cookies of browsers (server/cookies.py); None where authentication is off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +103,30 @@ class KubemqSettings:
     """Of clients whose token names no other (K2)."""
 
 
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """What only the web door has."""
+
+    origins: tuple[str, ...] = ()
+    """Of pages elsewhere that may use it: `https://plots.example.org`."""
+    hosts: tuple[str, ...] = ()
+    """Names by which requests may call it where there are no users, besides localhost."""
+    off: tuple[str, ...] = ()
+    """What it does not offer: some of console, metrics, monitoring, openapi, nats, mqtt."""
+    metrics_open: bool = False
+    """`/metrics` needs no user."""
+    cookie_life: float = 12 * 3600.0
+    """Seconds for which a browser's cookie is good."""
+    streams_per_user: int = 1_000
+    """Streams of events that one user, or without users one address, may have open."""
+
+
 def _nats(wiring: Wiring) -> Listener:
     from fumarole.doors.nats import NatsDoor
 
-    return NatsDoor(wiring.node, wiring.hot_path.nats_reader, wiring.tls, wiring.logins)
+    door = NatsDoor(wiring.node, wiring.hot_path.nats_reader, wiring.tls, wiring.logins)
+    door.greets = not wiring.handshake_first
+    return door
 
 
 def _msgpack(wiring: Wiring) -> Listener:
@@ -123,6 +147,12 @@ def _kubemq(wiring: Wiring) -> Listener:
         certificate = Certificate(files.key.read_bytes(), files.certificate.read_bytes(), authority)
     check_token = None if logins is None else lambda token: logins.by_token(token, "a KubeMQ client")
     return KubemqDoor(wiring.node, wiring.settings.namespace, certificate, check_token)
+
+
+def _http(wiring: Wiring) -> Listener:
+    from fumarole.doors.http import HttpDoor
+
+    return HttpDoor(wiring)
 
 
 DOORS: dict[str, Door] = {}
@@ -165,5 +195,16 @@ add(
         page="docs/reference/kubemq.md",
         extra="kubemq",
         keeps_namespace=True,
+    )
+)
+add(
+    Door(
+        name="http",
+        title="Web",
+        port=8222,
+        help="Listen for HTTP and WebSocket clients here; may be repeated.",
+        make=_http,
+        settings=HttpSettings,
+        page="docs/reference/http.md",
     )
 )

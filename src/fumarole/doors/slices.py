@@ -7,17 +7,19 @@ from time import monotonic
 
 from fumarole.doors.flushing import flush
 from fumarole.exchange.node import Node
+from fumarole.exchange.slices import Slices
 
 MOMENT = 0.01
 """Seconds."""
 
 
 class SliceRunner:
-    """Runs the slices of a node, from the first that is put off until nothing is left."""
+    """Runs slices, from the first that is put off until nothing is left: the node's, or those of one door."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, slices: Slices | None = None, moment: float = MOMENT) -> None:
         self._node = node
-        self._slices = node.namespaces.slices
+        self._slices = node.namespaces.slices if slices is None else slices
+        self._moment = moment
         self._slices.put_off = self._begin
         self._has_begun = False
 
@@ -27,7 +29,7 @@ class SliceRunner:
             asyncio.get_running_loop().call_soon(self._take_a_turn)
 
     def _take_a_turn(self) -> None:
-        end = monotonic() + MOMENT
+        end = monotonic() + self._moment
         while (is_more := self._slices.step()) and monotonic() < end:
             pass
         flush(self._node.ready)

@@ -196,7 +196,9 @@ class StreamDoor(ABC):
         secure = self._tls is not None
         if secure and self.greets:
             pump.pause_writing()
-        remote = RemoteAddress(self.address[0], self.address[1], address, secure)
+        asks = self._tls is not None and self._tls.verify_mode is ssl.CERT_REQUIRED
+        own = (transport.get_extra_info("sockname") or self.address)[0]
+        remote = RemoteAddress(str(own), self.address[1], address, secure, asks)
         session = self.session(remote, asyncio.get_running_loop().time(), pump)
         reader: Reader = session if self._make_reader is None else self._make_reader(session)
         pump.begin(session, reader, -1 if secure else transport.get_extra_info("socket").fileno())

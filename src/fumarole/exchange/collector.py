@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fumarole.core.publication import Publication
-from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.core.topic import Grammar, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Collector:
     def __init__(self, exchange: Exchange, pattern: str, group: str = "") -> None:
         parsed = parse_pattern(pattern, exchange.grammar)
         if group:
-            check_topic(group, exchange.grammar)
+            check_topic(group, Grammar.CHANNEL)
         self.label = pattern
         self.messages: list[Delivery] = []
         self._exchange = exchange

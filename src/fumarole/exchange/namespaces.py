@@ -39,9 +39,9 @@ class NamespaceRules:
     """What it may hold (A5), where that is not `limits.quota`."""
 
 
-def default_rules(namespace: str) -> NamespaceRules:
-    """The rules of a namespace of which the configuration says nothing."""
-    return NamespaceRules(grammar=Grammar.CHANNEL) if namespace == KUBEMQ else NamespaceRules()
+def default_rules(namespace: str, grammar: Grammar = Grammar.STRICT) -> NamespaceRules:
+    """The rules of a namespace of which the configuration says nothing; `grammar` is that of most."""
+    return NamespaceRules(grammar=Grammar.CHANNEL if namespace == KUBEMQ else grammar)
 
 
 def check_name(name: str) -> None:
@@ -66,7 +66,9 @@ class Namespaces:
         allowed: frozenset[str] | None = None,
         parts: Parts = PURE,
         are_kept: bool = True,
+        grammar: Grammar = Grammar.STRICT,
     ) -> None:
+        self._grammar = grammar
         self._limits = limits
         self._rules = dict(rules or {})
         self._allowed = allowed
@@ -150,7 +152,7 @@ class Namespaces:
             exchange.end()
 
     def _make(self, name: str) -> Exchange:
-        rules = self._rules.get(name) or default_rules(name)
+        rules = self._rules.get(name) or default_rules(name, self._grammar)
         limits = self._limits
         outbox = limits.outbox if rules.outbox is None else rules.outbox
         quota = rules.quota.or_else(limits.quota)

@@ -34,12 +34,16 @@ class Node:
     parts: Parts = PURE
     authentication: bool = False
     """Are credentials asked for? Otherwise a user name is just the name of a namespace (N3)."""
+    nonce: Callable[[], str] | None = None
+    """Makes what a client signs with its key; None: no user has one."""
     confirmations: Confirmations = field(default_factory=AtOnce)
     """When what a client has asked for is in force."""
     cluster: Reporter | None = None
     """What `cluster status` is asked of; None: there is no cluster."""
     reachable: list[str] = field(default_factory=list)
     """Where NATS clients find the other nodes, HOST:PORT, should this one go away."""
+    reachable_web: list[str] = field(default_factory=list)
+    """Where their web doors are: http://HOST:PORT."""
     ready: list[Any] = field(default_factory=list)
     """Owners of outboxes that something has entered since the last flush."""
     connections: int = 0

@@ -54,6 +54,11 @@ class Elsewhere(NamedTuple):
     value: int | float | str
 
 
+def kept(value: float | str) -> int | float | str:
+    """What is remembered of a value."""
+    return f"{value[:TEXT_KEPT]}…" if isinstance(value, str) and len(value) > TEXT_KEPT else value
+
+
 class Producer:
     """One source of readings."""
 
@@ -65,6 +70,7 @@ class Producer:
         "number",
         "owner",
         "plan",
+        "said",
         "since",
         "standings",
         "value",
@@ -87,6 +93,9 @@ class Producer:
         """Its latest reading; a number alone, as the compiled reader writes it, was published on its own topic."""
         self.plan: Any = None
         """Who gets its readings, as last worked out; the exchange's own."""
+        self.said: tuple[bytes, dict[str, Value]] | None = None
+        """What was merged into the metadata last, as it was written, and the metadata that came of it. While it has
+        that metadata, the same again is nothing new. Only the compiled reader uses it."""
         self.version: tuple[int, str] = 0, ""
         """How often the metadata has changed, and on which node last (C6)."""
         self.owner: Usage | None = None
@@ -100,8 +109,7 @@ class Producer:
 
     def take(self, value: float | str, topic: str | None) -> None:
         """This is its latest reading, on this topic; None: on its own. Of a long text only the beginning is kept."""
-        if isinstance(value, str) and len(value) > TEXT_KEPT:
-            value = f"{value[:TEXT_KEPT]}…"
+        value = kept(value)
         self.value = value if topic is None or topic == reading_topic(self.identity) else Elsewhere(topic, value)
 
     def last_heard(self) -> float:
@@ -356,9 +364,12 @@ class Producers:
         producer.metadata = after
         self._count(producer, 0, producer.size() - size_of(before))
         self._note(producer.identity)
+        if not self.queries:
+            return True
         entered, left = self.queries.change(before, after, changed)
-        if left or entered:
-            producer.plan = None
+        if not (entered or left):
+            return True
+        producer.plan = None
         for standing in left:
             del producer.standings[standing], self._members[standing][producer]
         self._enter(producer, entered)
@@ -484,11 +495,13 @@ class Producers:
 
 def size_of(metadata: Mapping[str, Value]) -> int:
     """Bytes of keys and values."""
-    return sum(map(_size, metadata)) + sum(map(_size, metadata.values()))
+    return sum([_size(key) + _size(value) for key, value in metadata.items()])
 
 
 def _size(value: Value) -> int:
-    return len(value.encode()) if isinstance(value, str) else NUMBER_BYTES
+    if not isinstance(value, str):
+        return NUMBER_BYTES
+    return len(value) if value.isascii() else len(value.encode())
 
 
 def _same(one: Value | None, other: Value | None) -> bool:

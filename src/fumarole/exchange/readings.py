@@ -12,7 +12,7 @@ from fumarole.core.values import wrong_number, wrong_text, wrong_value
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied
 
-_IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[45][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 class ReadingError(FumaroleError):
@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 
 
 def check_identity(identity: object) -> str:
-    """The identity of a producer in its usual form: a UUID of version 4, small letters."""
+    """The identity of a producer in its usual form: a UUID of version 4 or 5 (a door may derive one), small letters."""
     text = identity.lower() if isinstance(identity, str) else ""
     if not _IDENTITY.fullmatch(text):
         raise ReadingError("a producer is named by a UUID of version 4, such as 2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60")
@@ -72,7 +72,7 @@ def check_number(value: object) -> int | float:
 
 def check_metadata(metadata: object) -> Mapping[str, Value | None]:
     """What a reading brings: text keys, and text, numbers, truth values or nothing under them (M3)."""
-    if not isinstance(metadata, Mapping):
+    if not isinstance(metadata, dict | Mapping):  # the first is what it is, and quicker to find out
         raise ReadingError("the metadata of a reading is a map")
     for key, value in metadata.items():
         if not isinstance(key, str):

@@ -15,7 +15,8 @@ from libc.string cimport memchr, memcmp, memcpy, memmove
 from fumarole.fastpath.buffers cimport (
     Bytes, TextColumn, add_bit, add_text, append, append_offset, free_column, taken
 )
-from fumarole.fastpath.numbers cimport Slice, number
+from fumarole.fastpath.numbers cimport number
+from fumarole.fastpath.texts cimport Slice, is_ascii, is_text, line_end_in, same, stripped
 
 cdef extern from *:
     """
@@ -39,47 +40,8 @@ cdef struct Frame:
     Py_ssize_t length
 
 
-cdef inline bint is_space(char c) noexcept:
-    # What str.strip takes for white space, of ASCII.
-    return c == c" " or 9 <= c <= 13 or 28 <= c <= 31
-
-
-cdef inline Slice stripped(const char* at, const char* end) noexcept:
-    cdef Slice text
-    while at < end and is_space(at[0]):
-        at += 1
-    while end > at and is_space((end - 1)[0]):
-        end -= 1
-    text.at = at
-    text.length = end - at
-    return text
-
-
-cdef inline bint same(Slice one, Slice other) noexcept:
-    return one.length == other.length and memcmp(one.at, other.at, one.length) == 0
-
-
-cdef inline bint is_text(Slice text, const char* other, Py_ssize_t length) noexcept:
-    return text.length == length and memcmp(text.at, other, length) == 0
-
-
 cdef inline bint is_sid(Slice text, bytes sid) noexcept:
     return is_text(text, PyBytes_AS_STRING(sid), PyBytes_GET_SIZE(sid))
-
-
-cdef inline bint is_ascii(Slice text) noexcept:
-    cdef Py_ssize_t at = 0
-    cdef uint64_t eight
-    while at + 8 <= text.length:
-        memcpy(&eight, text.at + at, 8)
-        if eight & <uint64_t>0x8080808080808080:
-            return False
-        at += 8
-    while at < text.length:
-        if text.at[at] & 0x80:
-            return False
-        at += 1
-    return True
 
 
 cdef inline Py_ssize_t size_of(Slice word) noexcept:
@@ -316,7 +278,7 @@ cdef class Sieve:
         cdef bint first = True
         producer.at = metadata.at = NULL
         while at <= end:
-            line_end = line_break(at, end)
+            line_end = line_end_in(at, end)
             colon = <const char*>memchr(at, c":", line_end - at)
             if not first and colon != NULL and colon > at:
                 if count == MOST_HEADERS:
@@ -423,16 +385,3 @@ cdef class Sieve:
         )
         self.begin()
         return columns
-
-
-cdef inline const char* line_break(const char* at, const char* end) noexcept:
-    """Where the line ends: at CR LF, or at the end of all."""
-    cdef const char* p = at
-    while p < end:
-        p = <const char*>memchr(p, c"\r", end - p)
-        if p == NULL:
-            return end
-        if p + 1 < end and p[1] == c"\n":
-            return p
-        p += 1
-    return end

@@ -18,11 +18,11 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.math cimport isfinite
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from fumarole.fastpath.nats cimport INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
-from fumarole.fastpath.plans cimport Group, Plan, Plans
+from fumarole.fastpath.plans cimport Group, Plan, Plans, all_here
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
 from fumarole.core.query.message import Message
@@ -154,19 +154,6 @@ cdef inline bint beginning(const unsigned char* at, const unsigned char* end) no
         and (length < HEAD or at[HEAD - 1] == 0x80)
         and (length <= HEAD or number_width(at[HEAD]) >= 0)
     )
-
-
-cdef inline bint all_here(Plan plan):
-    """Is nobody of the plan at another node? What leaves for one is the exchange's matter."""
-    cdef Py_ssize_t each
-    cdef tuple share
-    if PyTuple_GET_SIZE(plan.couriers):
-        return False
-    for each in range(PyTuple_GET_SIZE(plan.groups)):
-        share = <tuple>PyTuple_GET_ITEM(plan.groups, each)
-        if PyTuple_GET_SIZE(<tuple>PyTuple_GET_ITEM(share, 1)) != PyTuple_GET_SIZE(<tuple>PyTuple_GET_ITEM(share, 2)):
-            return False
-    return True
 
 
 cdef class MsgPackReader:
@@ -313,30 +300,12 @@ cdef class MsgPackReader:
             producer.heard = now
             producer.value = value
             if producer.standings:
-                plan = self.joined(plan, producer)
+                plan = self.plans.joined(plan, producer, self.producers, self.topic, PREFIX + IDENTITY)
                 if plan.filters is not None:
                     plan = self.passed(plan.filters, producer, identity, value, <const char*>at, size)
             self.publish(plan, identity, value, <const char*>at, size)
             at += size
         return at - data
-
-    cdef Plan joined(self, Plan plan, object producer):
-        """Those of the plan and those in whose set the producer is: as last worked out, if nothing has changed since."""
-        cdef object kept = producer.plan
-        cdef tuple made_from
-        cdef bytes topic
-        if kept is not None:
-            made_from = <tuple>(<tuple>kept)[0]
-            topic = made_from[2]
-            if (
-                made_from[0] is plan
-                and made_from[1] == plan.filled
-                and made_from[3] == self.producers.generation
-                and PyBytes_GET_SIZE(topic) == PREFIX + IDENTITY
-                and memcmp(PyBytes_AS_STRING(topic), self.topic, PREFIX + IDENTITY) == 0
-            ):
-                return (<tuple>kept)[1]
-        return self.exchange.plan_for(producer, PyBytes_FromStringAndSize(self.topic, PREFIX + IDENTITY), self.plans)
 
     cdef Plan passed(self, filters, producer, identity, value, const char* raw, Py_ssize_t length):
         """Who gets this reading, where somebody asks for its value or for more."""

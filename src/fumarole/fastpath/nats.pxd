@@ -3,6 +3,7 @@ from libc.string cimport memchr, memcmp
 
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
 from fumarole.fastpath.plans cimport Plan, Plans
+from fumarole.fastpath.texts cimport Slice
 
 
 cdef extern from *:
@@ -14,8 +15,9 @@ cdef extern from *:
     #define WORK_AT_ONCE 50000
     #define WORK_OF_A_HAND_OVER 50
     #define WORK_OF_THE_SESSION 3
+    #define WORK_OF_A_DIFF 10
     """
-    const Py_ssize_t INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION
+    const Py_ssize_t INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION, WORK_OF_A_DIFF
 
 
 cdef struct Operation:
@@ -29,6 +31,8 @@ cdef struct Operation:
     Py_ssize_t headers          # bytes of headers; -1: it is a PUB
     Py_ssize_t total            # bytes of headers and payload
     Py_ssize_t length           # of the whole operation
+    Slice producer              # the last header of each of these names; NULL: there is none
+    Slice metadata
 
 
 cdef inline const char* line_after(
@@ -101,13 +105,19 @@ cdef class NatsReader:
     cdef Outbox outbox
     cdef Plans plans
     cdef Counters counters
-    cdef bint verbose, echo, strict, waiting, closed
+    cdef bint verbose, echo, waiting, closed
     cdef Py_ssize_t control_line, payload_limit
     cdef char* pending          # the beginning of an operation whose end has not come yet
     cdef Py_ssize_t pending_length, pending_capacity
     cdef Py_ssize_t needed      # how long it will be; 0: its line is not even complete
     cdef Py_ssize_t work        # done since the loop was last given a turn: about so many messages
     cdef bytes rest             # what was put off for the next turn; None: nothing
+    cdef object exchange, producers, now
+    cdef dict known             # its producers
+    cdef dict speaks_for        # the session's
+    cdef Py_ssize_t metadata_bytes
+    cdef object identity        # of the producer whose reading is published just now; None: it is no reading
+    cdef object value           # and the number that it says, as far as it is known
     cdef int refresh(self) except -1
     cdef int end_of_waiting(self) except -1
     cdef int consume(self, const char* data, Py_ssize_t length) except -1
@@ -116,8 +126,14 @@ cdef class NatsReader:
     cdef Py_ssize_t run(self, const char* data, Py_ssize_t length) except -1
     cdef Plan learn(self, Operation* operation)
     cdef Py_ssize_t parse(self, const char* at, const char* end, Operation* operation) noexcept
+    cdef bint read(self, Plan plan, Operation* operation) except -1
+    cdef bint has_said(self, object producer, Slice metadata) except -1
+    cdef bint merge(self, object producer, Slice metadata) except -1
+    cdef int take_value(self, object producer, Operation* operation) except -1
+    cdef Plan passed(self, Plan plan, object producer, Operation* operation)
     cdef int publish(self, Plan plan, Operation* operation) except -1
     cdef int published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1
+    cdef int answer(self, Operation* operation, Py_ssize_t reached) except -1
     cdef object deliver(self, Consumer consumer, bytes key, Operation* operation, object publication)
     cdef object publication(self, Operation* operation)
     cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1

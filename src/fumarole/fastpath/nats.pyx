@@ -10,37 +10,108 @@ has no errors of its own to report. tests/fastpath holds both equal, byte for by
     MSG volcanoes.usa.atka 7 4␍␊21.5␍␊
 
 The topic is looked up as it stands in the buffer, and everything from the size on is copied as it stands, once for each consumer.
+
+A message with the header `Producer` is a reading (M8). The session takes the first one that a client publishes for a producer, and
+remembers that the client may (`speaks_for`). From then on readings are taken here. What their `Metadata` brings is merged here too,
+by the exchange; a header that is the same as the last one over the same metadata brings nothing. What is wrong with one, the
+session finds and says.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyTypeObject
+from cpython.ref cimport Py_INCREF, PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
-from fumarole.fastpath.plans cimport Group, Plan, Plans, fumarole_strict
+from fumarole.fastpath.plans cimport Group, Plan, Plans, all_here, fumarole_strict
+from fumarole.fastpath.readings cimport (
+    A_PRODUCER, IDENTITY, NOT_ASCII, ORDINARY, OWN_TOPIC, identity_in, may_be_number, short_number
+)
+from fumarole.fastpath.texts cimport Slice, is_text, line_end_in
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
-from fumarole.core.topic import Grammar
+from fumarole.core.query.message import Message
 from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
+from fumarole.exchange.producers import TEXT_KEPT, Elsewhere, kept
+from fumarole.exchange.readings import Reading
 from fumarole.protocols.nats import PONG as PURE_PONG
+from fumarole.sessions.nats_forms import metadata_said, reading_of, value_of
 from fumarole.sessions.stream import State
 
 cdef Py_ssize_t FRAMING = PURE_FRAMING
 cdef bytes PONG = PURE_PONG
 cdef bytes BEFORE_GROUP = PURE_BEFORE_GROUP
 cdef object CLOSED = State.CLOSED
-cdef object STRICT = Grammar.STRICT
+cdef dict NOTHING = {}
 
 cdef extern from *:
     """
-    #define _GNU_SOURCE
+    #define TEXT_LOOKED_AT 1028     /* bytes of a payload: with them goes all that is kept of a text, and the sign that there is more */
+    #define NAME 9                      /* "Producer:", "Metadata:" */
     """
+    const Py_ssize_t TEXT_LOOKED_AT, NAME
 
-cdef extern from "<string.h>" nogil:
-    void* memmem(const void* text, size_t length, const void* part, size_t part_length)
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
+
+assert TEXT_LOOKED_AT > 4 * TEXT_KEPT
+
+
+cdef inline Slice headers_of(Operation* operation) noexcept:
+    cdef Slice block
+    block.at = operation.tail + operation.tail_length - 2 - operation.total
+    block.length = max(operation.headers, 0)
+    return block
+
+
+cdef inline Slice payload_of(Operation* operation) noexcept:
+    cdef Slice payload
+    payload.length = operation.total - max(operation.headers, 0)
+    payload.at = operation.tail + operation.tail_length - 2 - payload.length
+    return payload
+
+
+cdef inline void find_reading(Operation* operation) noexcept:
+    """The headers that make a reading of a message, as `core/headers.py` (last) finds them."""
+    cdef Slice block = headers_of(operation)
+    cdef const char* end = block.at + block.length
+    cdef const char* at = line_end_in(block.at, end)
+    while end - at >= NAME + 2:
+        at += 2
+        if memcmp(at, b"Producer:", NAME) == 0:
+            operation.producer.at = at + NAME
+        elif memcmp(at, b"Metadata:", NAME) == 0:
+            operation.metadata.at = at + NAME
+        at = line_end_in(at, end)
+    if operation.producer.at != NULL:
+        operation.producer.length = line_end_in(operation.producer.at, end) - operation.producer.at
+        if operation.metadata.at != NULL:
+            operation.metadata.length = line_end_in(operation.metadata.at, end) - operation.metadata.at
+
+
+cdef inline object elsewhere(object topic, object value):
+    """The value of a reading on another topic than the producer's own. A plain tuple call would copy the items once more."""
+    cdef tuple made = <tuple>PyType_GenericAlloc(<PyTypeObject*>Elsewhere, 2)
+    Py_INCREF(topic)
+    PyTuple_SET_ITEM(made, 0, topic)
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(made, 1, value)
+    return made
+
+
+cdef inline bint is_own_topic(Operation* operation, const char* identity) noexcept:
+    """Is it the topic on which this producer publishes unless it says otherwise?"""
+    return (
+        operation.topic_length == OWN_TOPIC + IDENTITY
+        and memcmp(operation.topic, b"readings.", OWN_TOPIC) == 0
+        and memcmp(operation.topic + OWN_TOPIC, identity, IDENTITY) == 0
+    )
 
 
 cdef inline bint is_subscription(const char* line) noexcept:
@@ -55,6 +126,7 @@ cdef class NatsReader:
         self.outbox = session.outbox
         self.control_line = session.node.limits.control_line
         self.payload_limit = session.node.limits.payload
+        self.metadata_bytes = session.node.limits.metadata_bytes
         self.refresh()
 
     def __dealloc__(self):
@@ -103,7 +175,11 @@ cdef class NatsReader:
         self.echo = session.echo
         if self.plans is not None:
             self.counters = session.exchange.counters
-            self.strict = session.exchange.grammar is STRICT
+            if self.exchange is not session.exchange:
+                self.exchange = session.exchange
+                self.producers = self.exchange.producers
+                self.known = self.producers.known
+                self.speaks_for = session.speaks_for
         return 0
 
     cdef int end_of_waiting(self) except -1:
@@ -192,8 +268,10 @@ cdef class NatsReader:
                 plan = self.plans.known(operation.topic, operation.topic_length)
                 if plan is None:
                     plan = self.learn(&operation)
-            if plan is not None:
+            if plan is not None and operation.producer.at == NULL:
                 self.publish(plan, &operation)
+                at += size
+            elif plan is not None and self.read(plan, &operation):
                 at += size
             else:
                 size = self.hand_over(at, end)
@@ -240,7 +318,7 @@ cdef class NatsReader:
             while p < line_end and fumarole_strict[<unsigned char>p[0]]:
                 p += 1
             operation.reply_length = p - operation.reply
-            if p[0] != c" " or operation.reply_length == 0 or not self.strict:
+            if p[0] != c" " or operation.reply_length == 0 or operation.reply[0] == c"." or p[-1] == c".":
                 return ODD
             while p[0] == c" ":
                 p += 1
@@ -248,9 +326,120 @@ cdef class NatsReader:
             if not sizes(&p, line_end, headers, operation):
                 return ODD
         length = whole(at, end, line_end, self.payload_limit, operation, &self.needed)
-        if headers and length > 0 and memmem(line_end, operation.headers + 2, b"\r\nProducer:", 11) != NULL:
-            return ODD  # a reading, and it is the session that knows producers
+        operation.producer.at = operation.metadata.at = NULL
+        if headers and length > 0:
+            if operation.headers < 8 or memcmp(line_end + 2, b"NATS/1.0", 8) != 0:
+                return ODD
+            find_reading(operation)
         return length
+
+    # Readings.
+
+    cdef bint read(self, Plan plan, Operation* operation) except -1:
+        """Publishes a message with the header `Producer`. False: the session has to."""
+        cdef char identity[IDENTITY]
+        cdef int kind = identity_in(operation.producer, identity)
+        cdef PyObject* found
+        cdef bint is_news
+        if kind == ORDINARY:
+            self.publish(plan, operation)
+            return True
+        if kind == NOT_ASCII or self.producers.filling:  # until all sets are whole, each producer is looked at first
+            return False
+        self.identity = PyUnicode_DecodeASCII(identity, IDENTITY, NULL)
+        self.now = self.session.now
+        self.value = None
+        try:
+            found = PyDict_GetItem(self.known, self.identity)
+            if found == NULL or PyDict_GetItem(self.speaks_for, self.identity) != found:
+                return False
+            producer = <object>found
+            told = self.producers.told
+            is_news = operation.metadata.at != NULL and not self.has_said(producer, operation.metadata)
+            if is_news and not self.merge(producer, operation.metadata):
+                return False
+            self.take_value(producer, operation)
+            if self.producers.told != told:  # and those who were told may be gone
+                plan = self.exchange.plan_for(producer, operation.topic[:operation.topic_length], self.plans)
+            elif producer.standings:
+                plan = self.plans.joined(plan, producer, self.producers, operation.topic, operation.topic_length)
+            if plan.filters is not None:
+                plan = self.passed(plan, producer, operation)
+            if all_here(plan):
+                self.publish(plan, operation)
+            else:
+                reached = self.exchange.publish(plan, self.publication(operation), self.session)
+                self.work += <Py_ssize_t>reached + 1
+                self.answer(operation, reached)
+            return True
+        finally:
+            self.identity = None
+
+    cdef bint has_said(self, object producer, Slice metadata) except -1:
+        """Was this header merged into the producer's metadata last, as it is now?"""
+        cdef object said = producer.said
+        if said is None or (<tuple>said)[1] is not producer.metadata:
+            return False
+        return is_text(metadata, PyBytes_AS_STRING((<tuple>said)[0]), PyBytes_GET_SIZE((<tuple>said)[0]))
+
+    cdef bint merge(self, object producer, Slice metadata) except -1:
+        """Merges what the header brings, and tells those whose set changes (M5). False: something is wrong with it."""
+        cdef bytes text = metadata.at[:metadata.length]
+        told = self.producers.told
+        try:
+            said = metadata_said(text.decode("utf-8", "replace").strip(), self.metadata_bytes)
+            self.producers.describe(self.identity, said, self.now, self.session.account)
+        except FumaroleError:
+            return False
+        producer.said = text, producer.metadata
+        self.work += WORK_OF_THE_SESSION * (1 + WORK_OF_A_DIFF * <Py_ssize_t>(self.producers.told - told))
+        return True
+
+    cdef int take_value(self, object producer, Operation* operation) except -1:
+        """This is the producer's latest reading."""
+        cdef Slice payload = payload_of(operation)
+        cdef const char* topic
+        cdef Py_ssize_t topic_length = 0
+        cdef object latest = producer.value, value, known
+        cdef bint is_own
+        value = self.value = short_number(payload.at, payload.length)
+        if value is None:
+            if payload.length and may_be_number(payload.at[0]):
+                value = value_of(payload.at[:payload.length])
+            else:
+                value = PyUnicode_DecodeUTF8(payload.at, min(payload.length, TEXT_LOOKED_AT), "replace")
+            if type(value) is str and len(value) > TEXT_KEPT:
+                value = kept(value)
+        topic = PyUnicode_AsUTF8AndSize(self.identity, &topic_length)
+        is_own = is_own_topic(operation, topic)
+        if type(latest) is Elsewhere and not is_own:
+            known = (<tuple>latest)[0]
+            topic = PyUnicode_AsUTF8AndSize(known, &topic_length)
+            if topic_length == operation.topic_length and memcmp(topic, operation.topic, topic_length) == 0:
+                producer.heard = self.now
+                producer.value = elsewhere(known, value)
+                return 0
+        elif is_own and latest is not None and type(latest) is not Elsewhere:
+            producer.heard = self.now
+            producer.value = value
+            return 0
+        # On another topic than the last one: that may change to whom it is shown.
+        self.producers.hear(Reading(self.identity, NOTHING, value), self.now, operation.topic[:operation.topic_length].decode())
+        return 0
+
+    cdef Plan passed(self, Plan plan, object producer, Operation* operation):
+        """Who gets this reading, where somebody asks for its value or for more."""
+        cdef object filters = plan.filters
+        if self.value is not None and filters.by_value:
+            self.work += 1
+            return filters.passed_by_value(self.value)
+        self.work += <Py_ssize_t>filters.work(payload_of(operation).length)
+        message = Message(self.publication(operation), producer.metadata)
+        if filters.by_value and (value := message.value()) is not None:
+            return filters.passed_by_value(value)
+        return filters.passed(message)
+
+    # Publishing.
 
     cdef int publish(self, Plan plan, Operation* operation) except -1:
         cdef Py_ssize_t routed = 0, forwarded = 0, each, weight
@@ -300,7 +489,6 @@ cdef class NatsReader:
 
     cdef int published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1:
         """Counts the message, and answers where that is wanted."""
-        cdef long long looked_at
         self.counters.received += 1
         self.counters.received_bytes += operation.total
         self.counters.routed += routed
@@ -308,12 +496,17 @@ cdef class NatsReader:
         self.work += routed + forwarded
         if routed + forwarded == 0:
             self.counters.unheard += 1
-            if operation.reply_length:
-                looked_at = self.plans.index.looked_at
-                self.session.nobody_heard(
-                    operation.topic[:operation.topic_length], (<bytes>operation.reply[:operation.reply_length]).decode()
-                )
-                self.work += self.plans.index.looked_at - looked_at
+        return self.answer(operation, routed + forwarded)
+
+    cdef int answer(self, Operation* operation, Py_ssize_t reached) except -1:
+        """What the client hears of its message, which reached so many entities."""
+        cdef long long looked_at
+        if reached == 0 and operation.reply_length:
+            looked_at = self.plans.index.looked_at
+            self.session.nobody_heard(
+                operation.topic[:operation.topic_length], (<bytes>operation.reply[:operation.reply_length]).decode()
+            )
+            self.work += self.plans.index.looked_at - looked_at
         if self.verbose:
             self.session.okay()
             self.closed = self.session.state is CLOSED
@@ -362,14 +555,14 @@ cdef class NatsReader:
     cdef object publication(self, Operation* operation):
         cdef bytes topic = operation.topic[:operation.topic_length]
         cdef bytes reply = operation.reply[:operation.reply_length] if operation.reply_length else b""
-        cdef const char* payload = operation.tail + operation.tail_length - 2 - operation.total
-        cdef Py_ssize_t headers = max(operation.headers, 0)
-        return Publication(
-            topic.decode(),
-            PyBytes_FromStringAndSize(payload + headers, operation.total - headers),
-            reply.decode(),
-            PyBytes_FromStringAndSize(payload, headers),
-        )
+        cdef Slice block = headers_of(operation), payload = payload_of(operation)
+        made = Publication(topic.decode(), payload.at[:payload.length], reply.decode(), block.at[:block.length])
+        if self.identity is not None:
+            if self.value is not None and operation.metadata.at == NULL:
+                made.reading = Reading(self.identity, {}, self.value)
+            else:
+                made.reading = reading_of(made, self.metadata_bytes)
+        return made
 
     cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1:
         """Gives one operation to the session: its line, then as much as it wants. How many bytes that took, or INCOMPLETE."""

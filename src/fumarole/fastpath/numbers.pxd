@@ -7,6 +7,8 @@ from libc.math cimport isfinite
 from libc.stdint cimport uint64_t
 from libc.string cimport memcpy
 
+from fumarole.fastpath.texts cimport Slice
+
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char* text, char** end, PyObject* overflow) except? -1.0
 
@@ -18,12 +20,6 @@ cdef extern from *:
     """
     const Py_ssize_t LONGEST_NUMBER
     const double* POWERS
-
-
-cdef struct Slice:
-    # A piece of a buffer.
-    const char* at
-    Py_ssize_t length
 
 
 cdef inline bint is_blank(char c) noexcept:

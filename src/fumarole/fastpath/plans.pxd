@@ -1,4 +1,5 @@
 # cython: language_level=3
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 
 from fumarole.fastpath.index cimport Index
@@ -49,6 +50,19 @@ cdef class Plan:
     cdef public object filters
 
 
+cdef inline bint all_here(Plan plan):
+    """Is nobody of the plan at another node? What leaves for one is the exchange's matter."""
+    cdef Py_ssize_t each
+    cdef tuple share
+    if PyTuple_GET_SIZE(plan.couriers):
+        return False
+    for each in range(PyTuple_GET_SIZE(plan.groups)):
+        share = <tuple>PyTuple_GET_ITEM(plan.groups, each)
+        if PyTuple_GET_SIZE(<tuple>PyTuple_GET_ITEM(share, 1)) != PyTuple_GET_SIZE(<tuple>PyTuple_GET_ITEM(share, 2)):
+            return False
+    return True
+
+
 cdef struct Entry:
     uint64_t hash
     uint64_t made           # the generation at which the plan was made, or last found to hold
@@ -77,6 +91,7 @@ cdef class Plans:
     cdef Plan known(self, const char* topic, Py_ssize_t length)
     cdef Plan learn(self, const char* topic, Py_ssize_t length)
     cdef Plan work_out(self, str topic)
+    cdef Plan joined(self, Plan plan, object producer, object producers, const char* topic, Py_ssize_t length)
     cdef bint unchanged(self, Plan plan) noexcept
     cdef bint still_holds(self, const char* topic, Py_ssize_t length, uint64_t made) noexcept
     cdef int grow(self) except -1

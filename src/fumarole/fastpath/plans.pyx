@@ -9,7 +9,7 @@ Stamps (see exchange/plans.py) are kept by the hash of the prefix, in a table th
 make a plan look older than it is, which costs a look into the index and is never wrong.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -260,6 +260,24 @@ cdef class Plans:
             self.shared.clear()
         self.shared[key] = plan
         return plan
+
+    cdef Plan joined(self, Plan plan, object producer, object producers, const char* topic, Py_ssize_t length):
+        """Those of the plan of a topic and those in whose set the producer is: as last worked out, if nothing has changed since."""
+        cdef object kept = producer.plan
+        cdef tuple made_from
+        cdef bytes known
+        if kept is not None:
+            made_from = <tuple>(<tuple>kept)[0]
+            known = made_from[2]
+            if (
+                made_from[0] is plan
+                and made_from[1] == plan.filled
+                and made_from[3] == producers.generation
+                and PyBytes_GET_SIZE(known) == length
+                and memcmp(PyBytes_AS_STRING(known), topic, length) == 0
+            ):
+                return (<tuple>kept)[1]
+        return self.exchange.plan_for(producer, PyBytes_FromStringAndSize(topic, length), self)
 
     cdef bint unchanged(self, Plan plan) noexcept:
         """Has nobody come or gone at any of its levels? Very many are not looked at here: that is work to be counted."""

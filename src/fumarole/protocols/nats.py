@@ -91,6 +91,9 @@ LONGEST_SIZE = 9
 MOST_AWAITED = 10**LONGEST_SIZE - 1
 """The largest count of an UNSUB."""
 NOT_A_SIZE = "Parser Error: a size is one to nine digits"
+NOT_A_COUNT = "Parser Error: the count of UNSUB is one to nine digits"
+HEADERS_BEGIN = b"NATS/1.0"
+NO_HEADERS = "Parser Error: headers begin with NATS/1.0"
 UNKNOWN_OPERATION = "Unknown Protocol Operation"
 LINE_TOO_LONG = "Maximum Control Line Exceeded"
 CARRIAGE_RETURN = ord("\r")
@@ -106,6 +109,8 @@ class Protocol(StreamProtocol[Operation]):
     """The event of a line that announces a payload."""
     _message_form: ClassVar[re.Pattern[bytes]]
     """Such a line: H where headers come first, the event's words, the size of the headers, the size of all."""
+    _headers_begin: ClassVar[bytes] = b""
+    """What a block of headers must begin with. A client takes a server's as they are."""
     greeted = True
     """False: nothing but CONNECT, PING and PONG is heard yet (a stranger gets no payload buffer)."""
 
@@ -145,6 +150,8 @@ class Protocol(StreamProtocol[Operation]):
                 return at
             if data[last : last + 2] != LINE_END:
                 raise Fault(UNKNOWN_OPERATION)
+            if header_size and not data.startswith(self._headers_begin, end, middle):
+                raise Fault(NO_HEADERS)
             events.append(_new(self._message, (*words, data[end:middle], data[middle:last])))
             at = last + 2
         if length - at > limit + 1:  # the last of these may be half a line end
@@ -164,8 +171,10 @@ _new = tuple.__new__
 
 
 def _count(text: bytes) -> int:
-    """How many messages are left to an UNSUB. What is not one to nine digits is none, as it is to nats-server."""
-    return int(text) if text.isdigit() and len(text) <= LONGEST_SIZE else 0
+    """After how many messages an UNSUB ends the consumer. Raises Fault."""
+    if not text.isdigit() or len(text) > LONGEST_SIZE:
+        raise Fault(NOT_A_COUNT)
+    return int(text)
 
 
 def _options(line: bytes) -> dict[str, Any]:
@@ -197,6 +206,7 @@ class ServerProtocol(Protocol):
     """The server's end: hears CONNECT, PUB, HPUB, SUB, UNSUB, PING and PONG, in any case."""
 
     _message = Publish
+    _headers_begin = HEADERS_BEGIN
     _message_form = re.compile(
         rb"[ \t]*(?i:(H)?PUB)[ \t]+([^ \t]+)[ \t]+(?:([^ \t]+)[ \t]+)?(?(1)([0-9]{1,9})[ \t]+|)([0-9]{1,9})[ \t]*"
     )

@@ -7,20 +7,24 @@ import contextlib
 import gc
 import logging
 import resource
+import secrets
 import signal
 import ssl
 import sys
+import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from fumarole import __version__
+from fumarole.config.consistency import first_line
 from fumarole.config.settings import Settings, StandardDoors, Tls
 from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
-from fumarole.core.packages import MissingPackageError, absence
+from fumarole.core.packages import MissingPackageError, absence, need
 from fumarole.doors.busy_poll import BusyPoll
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins
@@ -30,6 +34,7 @@ from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.fastpath import hot_path
 from fumarole.server.clustering import Clustering
+from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import Credentials
 from fumarole.store.keeper import Keeper
 from fumarole.store.producers import StoreError
@@ -42,6 +47,8 @@ log = logging.getLogger(__name__)
 UNPAUSED_WRITES = {(3, 12, 1), (3, 13, 0)}
 """Versions of Python whose transports never pause a writer (CVE-2024-12254)."""
 
+NONCE_BYTES = 16
+"""Of what a client signs with its nkey."""
 GARBAGE_THRESHOLDS = 10_000, 20, 500
 """New objects between two searches for cycles; of so many searches one goes deeper, and of so many of those one goes
 through everything: with a million consumers that takes seconds."""
@@ -64,6 +71,8 @@ def openable(settings: Settings) -> Settings:
         if reason:
             log.info("left shut: %s", reason)
             shut[door.name] = ()
+    if any(user.nkey is not None for user in settings.users or ()):
+        need("nkeys")
     return msgspec.structs.replace(settings, doors=msgspec.structs.replace(settings.doors, **shut))
 
 
@@ -78,7 +87,7 @@ class Broker:
         for door in DOORS.values():
             if door.keeps_namespace and settings.doors.of(door.name):
                 namespace = settings.door(door.name).namespace
-                rules.setdefault(namespace, default_rules(namespace))
+                rules.setdefault(namespace, default_rules(namespace, settings.grammar))
         # What is durable is kept by the first of several workers: it knows all that the others know (C6).
         keeps = worker is None or worker.number == 0
         namespaces = Namespaces(
@@ -87,6 +96,7 @@ class Broker:
             allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
             parts=self.hot_path.parts,
             are_kept=keeps,
+            grammar=settings.grammar,
         )
         self.node = Node(
             name=settings.node or made_up_name(),
@@ -96,6 +106,8 @@ class Broker:
             parts=self.hot_path.parts,
             authentication=settings.users is not None,
         )
+        if any(user.nkey is not None for user in settings.users or ()):
+            self.node.nonce = partial(secrets.token_urlsafe, NONCE_BYTES)
         SliceRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
@@ -109,19 +121,37 @@ class Broker:
         _allow_many_files()
         settings = self._settings
         tls = None if settings.tls is None else _tls_context(settings.tls)
-        self._logins = None if settings.users is None else Logins(Credentials(settings.users))
+        cookies = None
+        if settings.users is not None:
+            credentials = Credentials(settings.users)
+            self._logins = Logins(credentials)
+            cookies = SignedCookies(lambda: credentials, self._cookie_secret(), time.time)
         await self._recall()
         if self._clustering is not None:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
             wiring = Wiring(
-                self.node, self.hot_path, settings.door(name), tls, _certificates(settings.tls), self._logins
+                node=self.node,
+                hot_path=self.hot_path,
+                settings=settings.door(name),
+                tls=tls,
+                certificates=_certificates(settings.tls),
+                logins=self._logins,
+                cookies=cookies,
+                handshake_first=settings.tls is not None and settings.tls.handshake_first,
             )
             await self._open(DOORS[name], wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
         if self._clustering is not None:
             self._clustering.opened(self.doors)
+
+    def _cookie_secret(self) -> bytes:
+        """The same on every node of a cluster that has a secret, and in all workers of a node."""
+        path = self._settings.links.secret_file
+        if path is not None:
+            return first_line(path)
+        return secrets.token_bytes(32) if self._worker is None else self._worker.secret
 
     async def _recall(self) -> None:
         """What producers said of themselves before the broker was started (M3)."""

@@ -16,6 +16,7 @@ from fumarole.cluster.pulse import Timing
 from fumarole.config.consistency import first_line
 from fumarole.config.settings import Links, Settings
 from fumarole.config.values import Address
+from fumarole.doors.http import HttpDoor
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.registry import Listener
 from fumarole.exchange.node import Node
@@ -87,7 +88,7 @@ class Clustering:
 
     def opened(self, doors: Sequence[Listener]) -> None:
         """Clients of other nodes may come here, should theirs go away."""
-        self._link.tell_clients(tuple(_shown(*door.address) for door in doors if isinstance(door, NatsDoor)))
+        self._link.tell_clients(tuple(_told(door) for door in doors if isinstance(door, NatsDoor | HttpDoor)))
         self._doors = list(doors)
         self._change()
 
@@ -99,6 +100,8 @@ class Clustering:
 
     def _change(self) -> None:
         reachable = self._link.cluster.clients_elsewhere()
+        self._node.reachable_web = [address for address in reachable if "://" in address]
+        reachable = [address for address in reachable if "://" not in address]
         if reachable != self._node.reachable:
             self._node.reachable = reachable
             for door in self._nats_doors():
@@ -135,6 +138,12 @@ def _addresses(settings: Settings, worker: Worker | None) -> tuple[str, tuple[st
 
 def _next(address: Address, worker: Worker | None) -> Address:
     return address if worker is None else Address(address.host, address.port + worker.number)
+
+
+def _told(door: NatsDoor | HttpDoor) -> str:
+    """How other nodes name a door to their clients: NATS clients want no scheme, others do."""
+    address = _shown(*door.address)
+    return address if isinstance(door, NatsDoor) else f"{door.scheme}://{address}"
 
 
 def _shown(host: str, port: int) -> str:

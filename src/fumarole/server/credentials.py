@@ -5,6 +5,7 @@ digest of one can be looked up like any key. `Credentials.check` blocks while ar
 in threads. Credentials that were found right are remembered by a keyed digest, whose key never leaves this process.
 """
 
+import base64
 import hashlib
 import secrets
 import zlib
@@ -16,13 +17,18 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from fumarole.config.settings import PermissionSettings, UserSettings
+from fumarole.core.nkeys import decode_user_key, encode_user_key, encode_user_seed
+from fumarole.core.packages import need
 from fumarole.exchange.permissions import Permissions, User
+from fumarole.sessions.stream import KeyProof
 
 LONGEST_SECRET: Final = 1024
 """Bytes of a password or token; longer ones are refused unread."""
 REMEMBERED: Final = 50_000
 """Credentials that were found right; the one used longest ago is forgotten first."""
 _ARGON2: Final = PasswordHasher()
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+"""Clients write signatures in either alphabet of base64."""
 
 Verify = Callable[[str, bytes], bool]
 """Is this (the second) the password of this hash (the first)? Never raises."""
@@ -55,17 +61,33 @@ def token_digest(token: str) -> str:
     return f"sha256:{hashlib.sha256(_bytes(token)).hexdigest()}"
 
 
+def new_key_pair() -> tuple[str, str]:
+    """A random seed for a client, and the public key for `nkey` in the configuration. Raises MissingPackageError."""
+    need("nkeys")
+    from nacl.signing import SigningKey
+
+    key = SigningKey.generate()
+    return encode_user_seed(bytes(key)), encode_user_key(bytes(key.verify_key))
+
+
 class Credentials:
     """The users of the configuration. `check` may be called from several threads at once."""
 
     def __init__(self, users: Iterable[UserSettings], verify: Verify = verify_password) -> None:
         self._verify = verify
         self._by_token: dict[str, User] = {}
+        self._by_key: dict[str, User] = {}
         self._by_name: dict[str, tuple[str, User]] = {}
+        self._named: dict[str, tuple[User, str]] = {}
         for settings in users:
             user = _user(settings)
+            stored = settings.password or settings.token
+            if stored is not None:
+                self._named.setdefault(settings.name, (user, stored.reveal()))
             if settings.token is not None:
                 self._by_token[settings.token.reveal()] = user
+            if settings.nkey is not None:
+                self._by_key[settings.nkey] = user
             if settings.password is not None:
                 self._by_name[settings.name] = (settings.password.reveal(), user)
         self._hashes = [password_hash for password_hash, _ in self._by_name.values()]
@@ -75,6 +97,15 @@ class Credentials:
     def by_token(self, token: str) -> User | None:
         """The user of a token; None: there is none."""
         return self._by_token.get(token_digest(token)) if len(token) <= LONGEST_SECRET else None
+
+    def by_key(self, proof: KeyProof) -> User | None:
+        """The user of an nkey, where the signature is right. None: there is none, or it is wrong."""
+        user = self._by_key.get(proof.nkey)
+        return user if user is not None and _is_signed(proof) else None
+
+    def named(self, name: str) -> tuple[User, str] | None:
+        """The user of this name, and what the configuration has in place of the password or token."""
+        return self._named.get(name)
 
     def digest(self, user: str, password: str) -> bytes:
         """Equal for equal credentials, of no use outside this process."""
@@ -119,6 +150,20 @@ def _user(settings: UserSettings) -> User:
         frozenset(settings.roles),
         settings.quota,
     )
+
+
+def _is_signed(proof: KeyProof) -> bool:
+    """Is it a signature of the nonce, made with this key?"""
+    from nacl.exceptions import BadSignatureError
+    from nacl.signing import VerifyKey
+
+    try:
+        text = proof.signature.translate(_URL_SAFE).rstrip("=")
+        signature = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        VerifyKey(decode_user_key(proof.nkey)).verify(proof.nonce.encode(), signature)
+    except (BadSignatureError, ValueError):
+        return False
+    return bool(proof.nonce)
 
 
 def _permissions(settings: PermissionSettings) -> Permissions | None:

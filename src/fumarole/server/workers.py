@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -51,6 +52,8 @@ class Worker(NamedTuple):
     folder: Path
     """Where their sockets are."""
     placement: Placement
+    secret: bytes = b""
+    """That all of them have: what one of them signs, the others know again."""
 
     def address(self, number: int) -> str:
         return f"unix:{self.folder / str(number)}"
@@ -110,6 +113,7 @@ class _Supervisor:
         self._announce = announce
         self._count = worker_count(settings.workers)
         self._placement = placement
+        self._secret = secrets.token_bytes(32)
         self._workers: dict[int, int] = {}
         """Number by process id."""
         self._signals = stopping_signals()
@@ -166,7 +170,7 @@ class _Supervisor:
                 signal.signal(each, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
             os.close(self._open)
-            worker = Worker(number, self._count, self._folder, self._placement)
+            worker = Worker(number, self._count, self._folder, self._placement, self._secret)
             self._run(serve(self._settings, started=lambda broker: self._started(number, broker), worker=worker))
             code = 0
         except CannotServeError as error:

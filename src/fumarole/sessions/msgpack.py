@@ -26,7 +26,7 @@ from fumarole.core.publication import Publication
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Query
-from fumarole.core.topic import check_length, check_topic, parse_pattern
+from fumarole.core.topic import Grammar, check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
@@ -223,7 +223,7 @@ class MsgPackSession(StreamSession):
             check_length(text, self.node.limits.control_line)
         parsed = parse_pattern(pattern, self.exchange.grammar)
         if group:
-            check_topic(group, self.exchange.grammar)
+            check_topic(group, Grammar.CHANNEL)
         sees = self._user.subscribe if self._user else None
         if sees is not None and not sees.allows_pattern(parsed):
             raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
@@ -321,8 +321,12 @@ class Diff:
         """Bytes of the frame, at most."""
         return IDENTITY_BYTES * (len(self._new) + len(self._gone)) + DIFF_BYTES
 
+    def told(self) -> dict[str, list[str]]:
+        """As it is said (M4)."""
+        return {"New": list(self._new), "Del": list(self._gone)}
+
     def frame(self) -> bytes:
-        return pack({"New": list(self._new), "Del": list(self._gone)})
+        return pack(self.told())
 
     def clear(self) -> None:
         self._new.clear()

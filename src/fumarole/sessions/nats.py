@@ -10,12 +10,13 @@ from typing import Any
 from fumarole.core import headers
 from fumarole.core.errors import PatternError, TopicError
 from fumarole.core.publication import Publication
-from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.core.topic import SERVICES, Grammar, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import Denied, Plans, decode_topic
+from fumarole.exchange.producers import Producer
 from fumarole.exchange.quotas import QuotaError
 from fumarole.exchange.readings import ReadingError, check_speaks_for, is_identity
 from fumarole.protocols import nats
@@ -23,12 +24,14 @@ from fumarole.protocols.nats import Publish
 from fumarole.protocols.stream import End
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
-from fumarole.sessions.nats_forms import EMPTY, FORM, form_of, reading_of
-from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, RemoteAddress, State, StreamSession
+from fumarole.sessions.nats_forms import EMPTY, FORM, USER_INFO, form_of, reading_of, user_info
+from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, KeyProof, RemoteAddress, State, StreamSession
 
 PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
 DOLLAR = b"$"
+ELSEWHERE = b"$JS.", b"$KV."
+"""Topics of a nats-server with JetStream begin so (T9). Clients ask there whether there is one."""
 NATS_VERSION = "2.11.0"
 """Of the nats-server whose client protocol this is. Clients compare it to find out what they may use."""
 TOO_MUCH_WAITS = "Too Many Unconfirmed Operations"
@@ -37,6 +40,8 @@ WORK_OF_A_PUBLISH = 3
 """What operations take besides the messages that they put into outboxes, in the unit of `WORK_AT_ONCE`."""
 WORK_OF_A_CONTROL = 15
 WORK_OF_A_REPORT = 20_000
+SPOKEN_FOR_KEPT = 131_072
+"""Producers of one client that are remembered; some may be forgotten by the exchange meanwhile."""
 
 
 class NatsSession(StreamSession):
@@ -56,7 +61,11 @@ class NatsSession(StreamSession):
         self._quiet_since = now
         self._pings = 0
         self._remote = remote
+        self._nonce = "" if node.nonce is None else node.nonce()
         self._answers = Answers(node, self.outbox)
+        self.speaks_for: dict[str, Producer] = {}
+        """Producers that this client has published as, and may: of these the compiled reader takes the readings. To be
+        emptied when its permissions change."""
         self.outbox.push(nats.info(self._info(remote)))
 
     def inform(self, lame_duck: bool = False) -> None:
@@ -65,6 +74,8 @@ class NatsSession(StreamSession):
             options = self._info(self._remote)
             if lame_duck:
                 options["ldm"] = True
+                if self.node.reachable:
+                    options["connect_urls"] = self.node.reachable
             self.outbox.push(nats.info(options))
 
     def tick(self, now: float) -> None:
@@ -148,9 +159,20 @@ class NatsSession(StreamSession):
             return
         claim = Claim(*given)
         if self.node.authentication:
-            self.claim = claim
+            self._claim(claim, options)
         else:
             self._begin(namespace_of(claim.user or claim.token or ""))
+
+    def _claim(self, claim: Claim, options: dict[str, Any]) -> None:
+        """The client has to prove who it is."""
+        if options.get("jwt"):
+            self.fail("Authorization Violation: JWTs are not offered; use a password, a token or an nkey")
+            return
+        key, signature = options.get("nkey") or "", options.get("sig") or ""
+        if not isinstance(key, str) or not isinstance(signature, str):
+            self.fail("Authorization Violation: nkey and sig are text")
+            return
+        self.claim = claim._replace(key=KeyProof(key, signature, self._nonce)) if key else claim
 
     def _begin(self, namespace: str) -> None:
         self._protocol.greeted = True
@@ -167,7 +189,7 @@ class NatsSession(StreamSession):
 
     def _subscribe(self, event: nats.Subscribe) -> None:
         exchange, _ = self._joined()
-        if event.sid in self._consumers:
+        if event.sid in self._consumers or event.pattern.startswith(ELSEWHERE):
             self.okay()
             return
         try:
@@ -176,7 +198,7 @@ class NatsSession(StreamSession):
             pattern = parse_pattern(pattern_text, exchange.grammar)
             group = decode_topic(event.group)
             if group:
-                check_topic(group, exchange.grammar)
+                check_topic(group, Grammar.CHANNEL)
         except PatternError as error:
             self._refuse_subscribe(event, f": Invalid Subject: {error}")
             return
@@ -187,7 +209,7 @@ class NatsSession(StreamSession):
         if sees is not None and not sees.allows_pattern(pattern):
             self._refuse_subscribe(event)
         elif len(self._consumers) >= self.node.limits.consumers_per_connection:
-            self._refuse("maximum subscriptions exceeded")
+            self._refuse_subscribe(event, ": maximum subscriptions exceeded")
         else:
             consumer = exchange.consumer(self, pattern_text, group, event.sid, sees, self.account)
             try:
@@ -216,7 +238,7 @@ class NatsSession(StreamSession):
             reply = ""
             if event.reply:
                 reply = decode_topic(event.reply)
-                check_topic(reply, exchange.grammar)
+                check_topic(reply, Grammar.CHANNEL)
             topic = self._own_topic(event) if event.topic.startswith(DOLLAR) else event.topic
             plan = plans.find(topic)
             publication = Publication(topic.decode(), event.payload, reply, event.headers)
@@ -255,18 +277,40 @@ class NatsSession(StreamSession):
     def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""
         publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
-        check_speaks_for(self._user, publication.reading.producer)
-        return exchange.publish_reading(publication, plans, self.now, self, self.account)
+        identity = publication.reading.producer
+        check_speaks_for(self._user, identity)
+        routed = exchange.publish_reading(publication, plans, self.now, self, self.account)
+        if len(self.speaks_for) >= SPOKEN_FOR_KEPT:
+            self.speaks_for.clear()
+        self.speaks_for[identity] = exchange.producers.known[identity]
+        return routed
 
     def _own_topic(self, event: Publish) -> bytes:
-        """T9: of the topics that begin with `$`, a client may publish to the empty one and ask for the counters."""
+        """T9: of the topics that begin with `$`, clients publish to the empty one and to each other's services, and
+        ask the node."""
         if event.topic == EMPTY.encode():
             return b""
-        if self._serve(event):
+        if event.topic.startswith(SERVICES.encode()):
+            return event.topic
+        if self._serve(event) or self._is_unheard(event):
             raise _Served
         if event.reply:
             self.nobody_heard(_shown(event.topic).encode(), event.reply.decode())
         raise Denied(_shown(event.topic))
+
+    def _is_unheard(self, event: Publish) -> bool:
+        """T9: is it for a part of nats-server that this one does not have? Then no consumer matches it."""
+        if not event.topic.startswith(ELSEWHERE):
+            return False
+        topic = decode_topic(event.topic)
+        check_topic(topic, Grammar.CHANNEL)
+        if self._user is not None and self._user.publish is not None and not self._user.publish.allows(topic):
+            raise Denied(topic)
+        assert self.exchange is not None
+        self.exchange.count_unheard(len(event.payload) + len(event.headers))
+        if event.reply:
+            self.nobody_heard(event.topic, event.reply.decode())
+        return True
 
     def nobody_heard(self, topic: bytes, reply: str) -> None:
         """R1: a request that nobody can hear is answered at once. No group hears of it, and no UNSUB counts it."""
@@ -282,6 +326,7 @@ class NatsSession(StreamSession):
         """Lets the node answer. False: it has no such service."""
         assert self.exchange is not None
         payload = event.payload.decode("utf-8", "replace")
+        topic = _shown(event.topic)
         request = services.Request(
             self.node, self.exchange, self._user, payload, self.now, self.client_id, self.account, self.is_admin
         )
@@ -292,7 +337,10 @@ class NatsSession(StreamSession):
                 text = json.dumps(answer).encode()
                 confirmations.after(confirmations.ticket(), lambda: self._answer(reply, text))
 
-        return services.answer(_shown(event.topic), request, say)
+        if topic == USER_INFO:
+            say(user_info(self._info(self._remote), self.exchange.name, self._user))
+            return True
+        return services.answer(topic, request, say)
 
     def _answer(self, reply: str, payload: bytes) -> None:
         """An answer of the node's own: to the one who asked, and to nobody else."""
@@ -327,6 +375,7 @@ class NatsSession(StreamSession):
 
     def close(self) -> None:
         self._answers.close()
+        self.speaks_for.clear()
         super().close()
 
     def _error(self, text: str) -> bytes:
@@ -348,16 +397,25 @@ class NatsSession(StreamSession):
             "client_ip": remote.address,
         }
         if self.node.reachable:
-            options["connect_urls"] = self.node.reachable
+            options["connect_urls"] = [address_text(remote.host, remote.port), *self.node.reachable]
+        if self._nonce:
+            options["nonce"] = self._nonce
         if self.node.authentication:
             options["auth_required"] = True
         if remote.secure:
             options["tls_required"] = True
+        if remote.asks:
+            options["tls_verify"] = True
         return options
 
 
 class _Served(Exception):
     """The node itself has answered."""
+
+
+def address_text(host: str, port: int) -> str:
+    """HOST:PORT, with brackets around an address of IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _shown(topic: bytes) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from fumarole.core import headers
 from fumarole.core.publication import Publication
+from fumarole.core.query.tree import Value
+from fumarole.exchange.permissions import User
 from fumarole.exchange.readings import Reading, ReadingError, check_identity, check_metadata, check_number
 from fumarole.protocols import nats
 
@@ -17,6 +21,8 @@ LONGEST_IN_JSON = 16
 """No metadata is so many times as long in JSON as it counts for: a letter can be written as `\\u0061`, and as much may
 be taken back as is new."""
 NUMBER_BEGINS = tuple("-0123456789")
+USER_INFO = "$SYS.REQ.USER.INFO"
+"""Where a NATS client asks who it is to the server."""
 
 
 def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
@@ -45,19 +51,41 @@ def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
     The message may be large, and most of it none of our business: nothing is parsed that cannot be right.
     """
     block = publication.headers
-    said, longest = headers.last(block, "Metadata"), LONGEST_IN_JSON * metadata_bytes
-    if said is not None and len(said) > longest:
+    said = headers.last(block, "Metadata")
+    metadata = {} if said is None else metadata_said(said, metadata_bytes)
+    return Reading(check_identity(headers.last(block, "Producer")), metadata, value_of(publication.payload))
+
+
+def metadata_said(said: str, metadata_bytes: int) -> Mapping[str, Value | None]:
+    """What the header `Metadata` brings, in a namespace where a producer has so many bytes. Raises ReadingError."""
+    longest = LONGEST_IN_JSON * metadata_bytes
+    if len(said) > longest:
         raise ReadingError(f"the header `Metadata` is longer than {longest} characters")
     try:
-        metadata = {} if said is None else json.loads(said)
+        metadata = json.loads(said)
     except (ValueError, RecursionError):
         raise ReadingError("the header `Metadata` is not JSON") from None
-    value = _value(publication.payload.decode("utf-8", "replace"))
-    return Reading(check_identity(headers.last(block, "Producer")), check_metadata(metadata), value)
+    return check_metadata(metadata)
 
 
-def _value(text: str) -> int | float | str:
-    """A number, if that is what the text is in JSON."""
+def user_info(info: dict[str, Any], namespace: str, user: User | None) -> dict[str, Any]:
+    """The answer to `USER_INFO` in the form of nats-server. Its account is the namespace here."""
+    rules = {"publish": user.publish, "subscribe": user.subscribe} if user is not None else {}
+    permissions = {
+        action: {"allow": [">"] if each.allow is None else list(each.allow), "deny": list(each.deny)}
+        for action, each in rules.items()
+        if each is not None
+    }
+    server = {"name": info["server_name"], "host": info["host"], "id": info["server_id"], "ver": info["version"]}
+    data: dict[str, Any] = {"user": "" if user is None else user.name, "account": namespace}
+    if permissions:
+        data["permissions"] = permissions
+    return {"server": {**server, "jetstream": False}, "data": data}
+
+
+def value_of(payload: bytes) -> int | float | str:
+    """A number, if that is what the payload is in JSON; else its text."""
+    text = payload.decode("utf-8", "replace")
     if text.lstrip().startswith(NUMBER_BEGINS):
         try:
             return check_number(json.loads(text))

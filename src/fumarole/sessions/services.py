@@ -27,7 +27,7 @@ from fumarole.core.query.compile import Selects, compiled
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse, parse_without_message
 from fumarole.core.query.tree import cost
-from fumarole.core.topic import check_length, check_topic, parse_pattern
+from fumarole.core.topic import Grammar, check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.groups import has_room
@@ -212,7 +212,7 @@ def _where(request: Request, say: Say) -> None:
         check_length(text, request.node.limits.control_line)
     parsed = parse_pattern(pattern, exchange.grammar)
     if group:
-        check_topic(group, exchange.grammar)
+        check_topic(group, Grammar.CHANNEL)
     sees = request.user.subscribe if request.user else None
     if sees is not None and not sees.allows_pattern(parsed):
         raise RequestError(f"you may not subscribe to {pattern[:64]}")

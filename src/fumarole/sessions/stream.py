@@ -40,12 +40,23 @@ class State(Enum):
     CLOSED = "closed"
 
 
+class KeyProof(NamedTuple):
+    """A signature that only the owner of a key can make."""
+
+    nkey: str
+    """The public key, as NATS writes it: `U…`."""
+    signature: str
+    nonce: str
+    """What was signed."""
+
+
 class Claim(NamedTuple):
     """What a client gave to prove who it is."""
 
     user: str | None
     password: str | None
     token: str | None
+    key: KeyProof | None = None
 
 
 class RemoteAddress(NamedTuple):
@@ -55,6 +66,8 @@ class RemoteAddress(NamedTuple):
     port: int
     address: str
     secure: bool = False
+    asks: bool = False
+    """Must clients show a certificate?"""
 
 
 class StreamSession(ABC):
@@ -78,6 +91,7 @@ class StreamSession(ABC):
         self.claim: Claim | None = None
         """Set while somebody has to look at it; then `admit` goes on."""
         self.heard = False
+        self.waits_for_room = False
         self.unfinished = False
         self.spent = 0
         self.now = now
@@ -170,6 +184,10 @@ class StreamSession(ABC):
     @abstractmethod
     def _error(self, text: str) -> bytes:
         """An error in the words of the protocol."""
+
+    def refill(self) -> None:
+        """The outbox is empty, and this session was waiting for that."""
+        raise NotImplementedError
 
     def close_expected(self) -> bool:
         """Once the outbox is empty, the connection is over."""

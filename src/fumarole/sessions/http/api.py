@@ -1,0 +1,209 @@
+"""All calls of the web door, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from fumarole.sessions.http import login, openapi, pages, producers, requests, status, stream, topics
+from fumarole.sessions.http.call import EVENTS, JSON, NDJSON, Call
+from fumarole.sessions.http.forms import encode
+from fumarole.sessions.http.routes import Access, Parameter, Route, Router
+from fumarole.sessions.http.service import Page
+
+TEXT: Final = "text/plain"
+ANY: Final = "application/octet-stream"
+WHERE: Final = Parameter("where", "A query: of which producers.", example="Region = 'italy'")
+RETAIN: Final = Parameter("retain", "Keep it as the newest of its topic (F1).", "flag", "1")
+LAST: Final = Parameter("last", "The last values first (F3).", "flag", "1")
+EVERY: Final = Parameter("every", "At most one message of each topic in this period (F4).", "seconds", "500ms")
+GROUP: Final = Parameter("group", "Share the messages with the others of this group.", example="dashboards")
+BAD: Final = {400: "What is wrong with it, with its position where it has one.", 403: "Not allowed."}
+
+
+def read(call: Call) -> None:
+    """`GET /v1/topics/{pattern}`, by what is accepted."""
+    if call.accepts(EVENTS):
+        stream.topic(call)
+    else:
+        call.problem(501, topics.NOT_YET_LAST)
+
+
+def _described(call: Call) -> None:
+    raise AssertionError(f"the router has not put the description in place: {call.route.path}")
+
+
+DESCRIPTION: Final = Route(
+    "GET",
+    "/openapi.json",
+    _described,
+    "The description of these calls (OpenAPI)",
+    (),
+    {200: "The description."},
+    access=Access.OPEN,
+    touches_messages=False,
+    switch="openapi",
+)
+ROUTES: Final = (
+    Route(
+        "POST",
+        "/v1/topics/{topic}",
+        topics.publish,
+        "Publishes the body as one message",
+        (RETAIN,),
+        {202: "It went to so many entities; none is no error.", 413: "The body is too large.", **BAD},
+        body=ANY,
+    ),
+    Route(
+        "POST",
+        "/v1/topics",
+        topics.batch,
+        "Publishes lines of JSON, each a message",
+        (),
+        {202: "How many were published, and what was wrong with the others.", **BAD},
+        body=NDJSON,
+        takes_lines=True,
+    ),
+    Route(
+        "GET",
+        "/v1/topics/{pattern}",
+        read,
+        "The last values of the topics that match, or with `Accept: text/event-stream` what comes",
+        (),
+        {200: "The values, or events without end.", 501: "Not offered yet.", **BAD},
+        produces=(JSON, NDJSON, EVENTS),
+    ),
+    Route(
+        "GET",
+        "/v1/stream",
+        stream.subscribe,
+        "A subscription as server-sent events",
+        (WHERE, Parameter("topic", "A pattern.", example="volcanoes.>"), GROUP, EVERY, LAST),
+        {200: "Events without end.", 429: "Too many streams.", 501: "Not offered yet.", **BAD},
+        produces=(EVENTS,),
+    ),
+    Route(
+        "GET",
+        "/v1/producers",
+        producers.listing,
+        "The producers, or those that a query selects",
+        (
+            WHERE,
+            Parameter("select", "Metadata keys to show, with commas between them.", example="Region,Kind"),
+            Parameter("limit", "At most so many.", "count", "100"),
+            Parameter("after", "The `next` of the answer before.", "count", "0"),
+        ),
+        {200: "The producers; `next` where there are more.", **BAD},
+    ),
+    Route(
+        "GET",
+        "/v1/producers/{id}",
+        producers.one,
+        "One producer",
+        (),
+        {200: "The producer.", 404: "Not known here.", **BAD},
+    ),
+    Route(
+        "PATCH",
+        "/v1/producers/{id}",
+        producers.describe,
+        "Merges metadata into a producer's",
+        (),
+        {200: "The producer as it is now.", **BAD},
+        body=JSON,
+    ),
+    Route(
+        "DELETE",
+        "/v1/producers/{id}",
+        producers.forget,
+        "Forgets a producer",
+        (),
+        {204: "It is forgotten.", 404: "Not known here.", **BAD},
+    ),
+    Route(
+        "POST",
+        "/v1/requests/{topic}",
+        requests.ask,
+        "Sends a request and answers with the replies",
+        (
+            Parameter("replies", "So many, or `all` that come in time.", example="1"),
+            Parameter("timeout", "Seconds.", "seconds", "5"),
+        ),
+        {200: "The replies.", 404: "No consumer matches.", 504: "What came in time.", **BAD},
+        body=ANY,
+    ),
+    Route(
+        "GET",
+        "/v1/stats",
+        status.service("stats"),
+        "What the namespace has counted",
+        (),
+        {200: "The counters.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+    ),
+    Route(
+        "GET",
+        "/v1/connections",
+        status.connections,
+        "The open connections of this node",
+        (),
+        {200: "The connections.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+    ),
+    Route(
+        "GET",
+        "/v1/cluster",
+        status.service("cluster"),
+        "The other nodes, and how the links to them are",
+        (),
+        {200: "The nodes.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+    ),
+    Route(
+        "POST",
+        "/v1/session",
+        login.give,
+        "A cookie for the user of this request",
+        (),
+        {200: "The user.", 409: "No users."},
+    ),
+    Route("GET", "/v1/session", login.whose, "The user of this request", (), {200: "The user."}),
+    Route("DELETE", "/v1/session", login.take, "Takes the cookie back", (), {204: "It is taken back."}),
+    Route(
+        "GET",
+        "/healthz",
+        status.healthz,
+        "Does the loop answer?",
+        (),
+        {200: "It does."},
+        produces=(TEXT,),
+        access=Access.OPEN,
+        touches_messages=False,
+    ),
+    Route(
+        "GET",
+        "/readyz",
+        status.readyz,
+        "Are the doors open, is the cluster joined, can the store be written?",
+        (),
+        {200: "They are.", 503: "What is not."},
+        produces=(TEXT,),
+        access=Access.OPEN,
+        touches_messages=False,
+    ),
+)
+
+
+def router(files: Mapping[str, Page], version: str, off: tuple[str, ...] = ()) -> Router:
+    """Finds calls, and files of the console by their path."""
+    described = [route for route in ROUTES if route.switch not in off]
+    description = pages.page(".json", encode(openapi.document(described, version)))
+    about = replace(DESCRIPTION, handle=pages.served(description))
+    shown = [
+        Route(
+            "GET", path, pages.served(made), "The console", access=Access.OPEN, touches_messages=False, switch="console"
+        )
+        for path, made in files.items()
+    ]
+    return Router([each for each in (*described, about, *shown) if each.switch not in off])

@@ -1,0 +1,122 @@
+"""The description of the calls that programs read (OpenAPI 3.1) and the one that people read, made from the table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from fumarole.protocols import http
+from fumarole.sessions.http.call import EVENTS, JSON, NDJSON
+from fumarole.sessions.http.routes import COMMON, Access, Parameter, Route
+
+PROBLEM: Final = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "position": {"type": "integer"},
+    },
+}
+_KINDS: Final = {
+    "text": {"type": "string"},
+    "count": {"type": "integer", "minimum": 0, "maximum": 999_999_999},
+    "seconds": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(ms|s|m)?$"},
+    "flag": {"type": "string", "enum": ["0", "1", "true", "false"]},
+}
+_BODIES: Final = {JSON: {"type": "object"}, NDJSON: {"type": "string"}, EVENTS: {"type": "string"}}
+_IN_BRACES = re.compile(r"\{(\w+)\}")
+_WORDS: Final = {
+    "topic": "The words of a topic, with `/` or `.` between them.",
+    "pattern": "The words of a pattern, with `/` or `.` between them.",
+    "id": "The id of a producer.",
+}
+ALWAYS: Final = {
+    401: "A user is needed.",
+    403: "Not allowed, or asked from another site.",
+    405: "Not with this method.",
+    431: "The head is too long.",
+}
+
+
+def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
+    """All calls."""
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Fumarole",
+            "version": version,
+            "description": "A message exchange for many small, fresh messages.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {"problem": PROBLEM},
+            "securitySchemes": {
+                "password": {"type": "http", "scheme": "basic"},
+                "token": {"type": "http", "scheme": "bearer"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "fumarole"},
+            },
+        },
+        "security": [{}, {"password": []}, {"token": []}, {"cookie": []}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    made: dict[str, Any] = {"summary": route.summary, "operationId": _name(route)}
+    words = [
+        {"name": name, "in": "path", "required": True, "description": _WORDS[name], "schema": _word(name)}
+        for name in _IN_BRACES.findall(route.path)
+    ]
+    common = () if route.access is Access.OPEN else COMMON
+    made["parameters"] = words + [_parameter(each) for each in (*route.parameters, *common)]
+    if route.body:
+        made["requestBody"] = {"content": {route.body: {"schema": _BODIES.get(route.body, {"type": "string"})}}}
+    made["responses"] = {
+        str(status): _answer(route, status, text) for status, text in sorted({**ALWAYS, **route.answers}.items())
+    }
+    if route.access is Access.OPEN:
+        made["security"] = [{}]
+    return made
+
+
+def _word(name: str) -> dict[str, Any]:
+    return {"type": "string", "format": "uuid"} if name == "id" else {"type": "string", "minLength": 1}
+
+
+def _name(route: Route) -> str:
+    words = re.findall(r"\w+", route.path.removeprefix("/v1"))
+    return "_".join([route.method.lower(), *words])
+
+
+def _parameter(each: Parameter) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": each.name, "in": "query", "description": each.text, "schema": _KINDS[each.kind]}
+    if each.example:
+        made["example"] = int(each.example) if each.kind == "count" else each.example
+    return made
+
+
+def _answer(route: Route, status: int, text: str) -> dict[str, Any]:
+    if status >= 400:
+        return {"description": text, "content": {http.PROBLEM: {"schema": {"$ref": "#/components/schemas/problem"}}}}
+    if status in (204, 304):
+        return {"description": text}
+    return {
+        "description": text,
+        "content": {kind: {"schema": _BODIES.get(kind, {"type": "string"})} for kind in route.produces},
+    }
+
+
+def table(routes: Iterable[Route]) -> str:
+    """The same as rows of Markdown."""
+    rows = ["| call | what it does | for | parameters |", "|---|---|---|---|"]
+    for route in routes:
+        names = ", ".join(f"`{each.name}`" for each in route.parameters)
+        rows.append(f"| `{route.method} {route.path}` | {route.summary} | {route.access.value} | {names} |")
+    return "\n".join(rows)

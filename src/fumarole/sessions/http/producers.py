@@ -1,0 +1,125 @@
+"""Producers over HTTP (H4): listed, looked at, described and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from fumarole.core.query.compile import compiled
+from fumarole.core.query.parse import parse_without_message
+from fumarole.core.query.tree import cost
+from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.producers import Producer, may_receive
+from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
+from fumarole.sessions.http import forms
+from fumarole.sessions.http.call import JSON, Call
+from fumarole.sessions.http.routes import BadParameterError, word_of
+
+SHOWN: Final = 1_000
+MOST_SHOWN: Final = 10_000
+LOOKED_AT_ONCE: Final = 200
+"""Producers, for a query of one simple test: about a tenth of a millisecond."""
+TOLD_AT_ONCE: Final = 100
+NO_SUCH: Final = "no producer of this id is known here"
+
+
+def listing(call: Call) -> None:
+    """`GET /v1/producers`."""
+    options = call.options
+    limit = options.get("limit", SHOWN)
+    if not 1 <= limit <= MOST_SHOWN:
+        raise BadParameterError(f"`limit` is 1 to {MOST_SHOWN}")
+    call.pieces(200, JSON, _listed(call, limit, options.get("after", 0)), [("Cache-Control", "no-store")])
+
+
+def _listed(call: Call, limit: int, after: int) -> Iterator[bytes]:
+    """`{"producers": [...], "next": N}`, a piece at a time. Who the user may not know of is passed over."""
+    exchange, _ = call.here()
+    where, select = call.options.get("where", ""), _keys(call.options.get("select"))
+    selects, each_costs = (lambda _: True), 1
+    if where.strip():
+        query = parse_without_message(where, call.service.node.limits)
+        selects, each_costs = compiled(query), cost(query)
+    return _pieces(call, exchange.producers.after(after), selects, max(1, LOOKED_AT_ONCE // each_costs), limit, select)
+
+
+def _pieces(
+    call: Call, producers: list[Producer], selects: Any, at_once: int, limit: int, select: frozenset[str] | None
+) -> Iterator[bytes]:
+    exchange, _ = call.here()
+    sees, now = _sees(call), call.session.now
+    told, last, following = 0, 0, None
+    known = exchange.producers
+    before = b'{"producers":['
+    pending: list[bytes] = []
+    for looked_at, producer in enumerate(producers, 1):
+        if known.get(producer.identity) is producer and selects(producer.metadata) and may_receive(sees, producer):
+            if told == limit:
+                following = last
+                break
+            pending.append(forms.encode(shown(producer, now, select)))
+            told += 1
+            last = producer.number
+        if pending and (len(pending) >= TOLD_AT_ONCE or looked_at % at_once == 0):
+            yield before + b",\n".join(pending)
+            before, pending = b",\n", []
+        elif looked_at % at_once == 0:
+            yield b""
+    tail = b'],"next":%b}\n' % forms.encode(following)
+    yield before + b",\n".join(pending) + tail if pending or before != b",\n" else tail
+
+
+def _sees(call: Call) -> Permissions | None:
+    return None if call.user is None else call.user.subscribe
+
+
+def _keys(select: str | None) -> frozenset[str] | None:
+    return None if select is None else frozenset(key.strip() for key in select.split(",") if key.strip())
+
+
+def shown(producer: Producer, now: float, select: frozenset[str] | None = None) -> dict[str, Any]:
+    """What is told of a producer."""
+    topic, value = producer.latest()
+    metadata = producer.metadata
+    if select is not None:
+        metadata = {key: value for key, value in metadata.items() if key in select}
+    told: dict[str, Any] = {"id": producer.identity, "metadata": metadata}
+    if value is not None:
+        told |= {"topic": topic, "value": value, "age": max(0.0, round(now - producer.last_heard(), 3))}
+    return told
+
+
+def one(call: Call) -> None:
+    """`GET /v1/producers/{id}`."""
+    exchange, _ = call.here()
+    producer = exchange.producers.get(check_identity(word_of(call.words)))
+    if producer is None or not may_receive(_sees(call), producer):
+        call.problem(404, NO_SUCH)
+    else:
+        call.json(200, shown(producer, call.session.now))
+
+
+def describe(call: Call) -> None:
+    """`PATCH /v1/producers/{id}`: a JSON merge patch of its metadata (M3)."""
+    exchange, _ = call.here()
+    identity = check_identity(word_of(call.words))
+    check_speaks_for(call.user, identity)
+    try:
+        patch = msgspec.json.decode(call.body)
+    except (msgspec.DecodeError, RecursionError):
+        raise forms.FormError("the body is a JSON object: a merge patch of the metadata") from None
+    producer = exchange.producers.describe(identity, check_metadata(patch), call.session.now, call.session.account)
+    call.json(200, shown(producer, call.session.now))
+
+
+def forget(call: Call) -> None:
+    """`DELETE /v1/producers/{id}` (M7)."""
+    exchange, _ = call.here()
+    identity = check_identity(word_of(call.words))
+    check_speaks_for(call.user, identity)
+    if exchange.producers.forget(identity):
+        call.empty(204)
+    else:
+        call.problem(404, NO_SUCH)

@@ -1,0 +1,506 @@
+"""One connection of the web door: requests one after another, each answered before the next is looked at.
+
+An answer may be there at once, come in pieces (`answer_in_pieces`: each is made when the client has taken those before
+it), come later (`wait`), or be a stream of events without end (`begin_stream`). Until it is over, what the client sends
+stays where it is.
+
+Each request brings its own credentials, since a proxy may send those of many users over one connection. What was found
+out about a head holds for the next request with the same one, so a sensor that posts to one topic is asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from fumarole.core.errors import FumaroleError, NamespaceError, PatternError, TopicError
+from fumarole.core.query.errors import QueryError
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.namespaces import DEFAULT
+from fumarole.exchange.outbox import Overflow
+from fumarole.exchange.permissions import User
+from fumarole.exchange.plans import Denied
+from fumarole.exchange.quotas import QuotaError
+from fumarole.protocols import http
+from fumarole.protocols.http import Body, BodyEnd, Event, Head, Request
+from fumarole.protocols.stream import End
+from fumarole.sessions.http import access
+from fumarole.sessions.http.call import Answer, Call
+from fumarole.sessions.http.routes import Access, BadParameterError, Route, options_of
+from fumarole.sessions.http.service import HttpService
+from fumarole.sessions.stream import RemoteAddress, State, StreamSession
+
+OUTBOX: Final = 64 * 1024
+"""Bytes of answers that wait for the client; of a stream of events, the namespace's own limit holds."""
+WAITING: Final = 256 * 1024
+"""Bytes that a client may send ahead while it is being answered."""
+BODY_GRACE: Final = 10.0
+SLOWEST_BODY: Final = 4 * 1024
+"""Bytes a second, beyond the grace: a body that comes more slowly is cut off."""
+WORK_OF_A_REQUEST: Final = 20
+WORK_AT_ONCE: Final = 1_000
+"""A millisecond or so."""
+NOTHING_HERE: Final = "there is nothing of this name here; /openapi.json lists what there is"
+NOT_ADMITTED: Final = "this token, or user and password, are not known here"
+
+
+class HttpSession(StreamSession):
+    """One client of HTTP, until it upgrades to another protocol."""
+
+    NOT_ADMITTED = NOT_ADMITTED
+
+    def __init__(self, service: HttpService, remote: RemoteAddress, now: float, owner: Any) -> None:
+        protocol = http.ServerProtocol()
+        super().__init__(service.node, remote, now, owner, protocol)
+        self._protocol: http.ServerProtocol = protocol
+        self.service = service
+        self.remote = remote
+        self.waits_for_room = False
+        self.stream: Any = None
+        """The stream of events that this connection has become."""
+        self.upgrade_to: Any = None
+        """What this connection is to speak from now on; the door sees to it."""
+        self._call: Call | None = None
+        """The request whose body is being heard, or that is being answered."""
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._sink: Any = None
+        """Hears the lines of a body as they come."""
+        self._is_answering = False
+        self._pieces: Iterator[bytes] | None = None
+        self._ends = False
+        """The client has closed its side."""
+        self._request_number = 0
+        self._deadline = now + (node_handshake(service, remote))
+        self.outbox.govern(OUTBOX, Overflow.DISCONNECT, service.node.parts.counters())
+
+    # What the pump and the door call.
+
+    def _advance(self, most: int) -> None:
+        """One request after another, until one has no answer yet."""
+        self.unfinished = False
+        self.spent = 0
+        while not self._must_wait():
+            events = self._protocol.events_received()
+            if not events:
+                break
+            for following, event in enumerate(events, 1):
+                self.spent += self._take(event)
+                if self._must_wait():
+                    self._protocol.put_back(events[following:])
+                    return
+            if self.spent >= min(most, WORK_AT_ONCE) and self._protocol.pending:
+                self.unfinished = True
+                return
+        if self.close_expected():
+            return
+        if self._protocol.close_expected() and not self._is_answering and not self._ends:
+            self.outbox.push(self._protocol.data_to_send())
+            self.close()
+        elif self._is_answering and self._protocol.pending > WAITING:
+            self.close()
+
+    def _must_wait(self) -> bool:
+        """Nothing more is looked at: not yet, or never."""
+        return self._is_answering or self.claim is not None or self.close_expected()
+
+    def receive_eof(self) -> None:
+        """The client sends nothing more. It still gets its answer, but a stream of events ends."""
+        self._ends = True
+        if self._is_answering and self.stream is None and self.claim is None:
+            return
+        super().receive_eof()
+        if not self._is_answering or self.stream is not None:
+            self.close()
+
+    def tick(self, now: float) -> None:
+        """Time passes: slow heads and bodies, idle connections, and what streams have to say now and then."""
+        self.now = now
+        if self.state is State.CLOSED:
+            return
+        if self.stream is not None:
+            self.stream.tick(now)
+        elif self._is_answering or self.claim is not None:
+            self._deadline = now + self.node.limits.idle
+        elif now > self._deadline:
+            self._too_slow()
+        elif self.heard:
+            self.heard = False
+            if not self._protocol.in_request:
+                self._deadline = now + self.node.limits.idle
+            elif self._protocol.in_body:
+                self._deadline = max(self._deadline, self._began + BODY_GRACE + self._size / SLOWEST_BODY)
+
+    _began = 0.0
+
+    def _too_slow(self) -> None:
+        if self._protocol.in_request:
+            self.fail("408 this request has taken too long")
+        else:
+            self.close()
+
+    def is_idle(self) -> bool:
+        """Is nothing asked that has no answer yet?"""
+        return not self._is_answering and not self._protocol.in_request
+
+    def close(self) -> None:
+        self._pieces = None
+        self.waits_for_room = False
+        if self.stream is not None:
+            self.stream.close()
+        super().close()
+
+    def has_room(self, weight: int) -> bool:
+        return self.outbox.has_room(weight)
+
+    def _begin(self, namespace: str) -> None:
+        raise AssertionError(f"requests join namespaces, connections do not: {namespace}")
+
+    def _error(self, text: str) -> bytes:
+        status, _, detail = text.partition(" ")
+        if not status.isdigit():  # of those that a door says to every protocol
+            status, detail = "503", text
+        return b"" if self.stream is not None else http.problem(int(status), detail, keep_alive=False)
+
+    # Requests.
+
+    def _take(self, event: Event) -> int:
+        if isinstance(event, Request):
+            self._begin_request(event)
+            return WORK_OF_A_REQUEST + (0 if event.body is None else len(event.body) >> 6)
+        if isinstance(event, Body):
+            self._hear(event.data)
+            return len(event.data) >> 6
+        if isinstance(event, BodyEnd):
+            self._body_ended()
+        elif isinstance(event, End):
+            self.close()
+        return 0
+
+    def _begin_request(self, request: Request) -> None:
+        self._request_number += 1
+        self._began = self.now
+        head = request.head
+        self._parts, self._size, self._sink = [], 0, None
+        call = self._call
+        if call is None or call.head is not head:
+            self._call = None
+            call = self._prepare(head)
+            if call is None:
+                return
+            self._call = call
+        if request.body is None:
+            self._await_body(call)
+            return
+        if self.claim is not None:
+            self._parts = [request.body]
+            return
+        call.body = request.body
+        self._run(call)
+
+    def _prepare(self, head: Head) -> Call | None:
+        """Who asks for what. None: it was refused."""
+        methods, words = self.service.router.find(head.path)
+        route = methods.get("GET" if head.method == "HEAD" else head.method)
+        refusal = self._foreign(head, route, any(each.touches_messages for each in methods.values()))
+        if refusal:
+            self._refuse(head, 403, refusal)
+        elif not methods and head.path != "*":
+            self._refuse(head, 404, NOTHING_HERE)
+        elif head.method == "OPTIONS":
+            self._options(head, methods)
+        elif route is None:
+            self._refuse(head, 405, f"{head.method} cannot be done with this", [("Allow", allowed(methods))])
+        else:
+            try:
+                call = Call(self, head, route, words, options_of(head.query, route.parameters))
+            except BadParameterError as error:
+                self._refuse(head, 400, str(error))
+                return None
+            return call if self._admit_call(call) else None
+        return None
+
+    def _foreign(self, head: Head, route: Route | None, touches_messages: bool) -> str:
+        """Why it may not be asked from there; empty: it may."""
+        settings = self.service.settings
+        if access.foreign_origin(head, settings.origins, secure=self.remote.secure):
+            is_page = route is not None and route.access is Access.OPEN and not route.touches_messages
+            if not (is_page and access.is_navigation(head)):
+                return access.FOREIGN
+        if touches_messages and not self.node.authentication and not access.names_this_machine(head, settings.hosts):
+            return access.REBOUND
+        return ""
+
+    def _admit_call(self, call: Call) -> bool:
+        """False: it was refused. Where `claim` is set afterwards, it goes on in `admit`."""
+        if call.route.access is Access.OPEN:
+            return True
+        if not self.node.authentication:
+            return self._join_call(call, None)
+        user = self._user_of_cookie(call.head)
+        if user is None:
+            claim = access.claim_of(call.head)
+            if claim is None:
+                self._challenge(call.head, "a user is needed: send user and password (Basic) or a token (Bearer)")
+                return False
+            user = self.service.known(claim)
+            if user is None:
+                self.claim = claim
+                return True
+        return self._join_call(call, user)
+
+    def _user_of_cookie(self, head: Head) -> User | None:
+        cookies = self.service.cookies
+        cookie = None if cookies is None or "authorization" in head.fields else access.cookie_of(head)
+        return None if cookie is None or cookies is None else cookies.user_of(cookie)
+
+    def _challenge(self, head: Head, detail: str) -> None:
+        self._refuse(head, 401, detail, [("WWW-Authenticate", access.challenge(head))])
+
+    def admit(self, user: User | None) -> None:
+        """The claim was looked at: it belongs to this user, or to nobody."""
+        self.claim = None
+        call = self._call
+        if self.state is State.CLOSED or call is None:
+            return
+        if user is None:
+            self._call = None
+            self._challenge(call.head, NOT_ADMITTED)
+        elif self._join_call(call, user) and not self._protocol.in_body:
+            call.body = b"".join(self._parts)
+            self._run(call)
+        elif self._call is call:
+            self._say_continue(call)
+        self._advance(WORK_AT_ONCE)
+
+    def _join_call(self, call: Call, user: User | None) -> bool:
+        """The namespace and what may be done there. False: it was refused."""
+        namespace = user.namespace if user is not None else call.options.get("namespace", DEFAULT)
+        try:
+            exchange = self._enter(namespace, user)
+        except NamespaceError as error:
+            return self._refuse(call.head, 400, str(error))
+        except QuotaError as error:
+            return self._refuse(call.head, 429, str(error), [("Retry-After", "1")])
+        if call.route.access is Access.ADMIN and not self.is_admin:
+            return self._refuse(call.head, 403, "this is for users with the role `admin`")
+        call.user = user
+        call.exchange = exchange
+        call.plans = exchange.plans(None if user is None else user.publish)
+        return True
+
+    def _enter(self, namespace: str, user: User | None) -> Exchange:
+        """The exchange of a namespace. The connection counts there, and for this user, until it enters another."""
+        if self.exchange is not None:
+            if self.exchange.name == namespace and self._user is user:
+                return self.exchange
+            self.remove_consumers()
+        exchange = self.node.namespaces.join(namespace)
+        account = self.node.account(exchange, user)
+        try:
+            account.take("connections")
+        except QuotaError:
+            self.node.namespaces.leave(exchange)
+            raise
+        self.exchange, self.account, self._user = exchange, account, user
+        self.is_admin = self.node.is_admin(user, self.remote.address)
+        self.state = State.OPEN
+        return exchange
+
+    def _options(self, head: Head, methods: dict[str, Route]) -> None:
+        fields = [("Allow", allowed(methods))]
+        origin = head.fields.get("origin")
+        if origin is not None and origin in self.service.settings.origins:
+            wanted = "Authorization, Content-Type, Fumarole-Producer, Fumarole-Metadata, Last-Event-ID"
+            fields += [("Access-Control-Allow-Methods", allowed(methods)), ("Access-Control-Allow-Headers", wanted)]
+            fields += [("Access-Control-Max-Age", "600")]
+        self._pass_over_body(head)
+        self._send(head, 204, fields, None)
+
+    # Bodies.
+
+    def _await_body(self, call: Call) -> None:
+        limit = self.node.limits.payload
+        if call.head.length > limit and not call.route.takes_lines:
+            self._refuse(call.head, 413, f"the body has {call.head.length} bytes, and {limit} are allowed")
+        elif self.claim is None:
+            self._say_continue(call)
+
+    def _say_continue(self, call: Call) -> None:
+        if call.route.takes_lines and self._sink is None:
+            self._sink = call.route.handle(call)
+        if "expect" in call.head.fields and not call.head.is_old:
+            self.outbox.push(http.CONTINUE)
+
+    def _hear(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._call is None:
+            return  # it was refused already, and is passed over
+        if self._sink is not None:
+            self._sink.hear(data)
+        elif self._size > self.node.limits.payload:
+            self._refuse(self._call.head, 413, f"the body has more than {self.node.limits.payload} bytes")
+        else:
+            self._parts.append(data)
+
+    def _body_ended(self) -> None:
+        call = self._call
+        if call is None:
+            return
+        if self._sink is not None:
+            sink, self._sink = self._sink, None
+            sink.end()
+            return
+        call.body = b"".join(self._parts)
+        self._parts = []
+        self._run(call)
+
+    def _run(self, call: Call) -> None:
+        try:
+            if call.route.takes_lines:
+                sink: Any = call.route.handle(call)
+                sink.hear(call.body)
+                sink.end()
+            else:
+                call.route.handle(call)
+        except FumaroleError as error:
+            self.refused(call, error)
+
+    def refused(self, call: Call, error: FumaroleError) -> None:
+        """What the client asked for cannot be done."""
+        if isinstance(error, QueryError | PatternError | TopicError):
+            call.problem(400, str(error), position=error.position)
+        elif isinstance(error, QuotaError):
+            call.problem(429, str(error), [("Retry-After", "1")])
+        else:
+            call.problem(403 if isinstance(error, Denied) else 400, str(error))
+
+    # Answers.
+
+    def answer(self, status: int, fields: list[Answer], body: bytes | None) -> None:
+        """All of it."""
+        call = self._call
+        assert call is not None
+        self._is_answering = False
+        self._send(call.head, status, fields, body)
+
+    def answer_in_pieces(self, status: int, fields: list[Answer], pieces: Iterator[bytes]) -> None:
+        """Its beginning; the pieces follow."""
+        call = self._call
+        assert call is not None
+        head = call.head
+        if head.method == "HEAD":
+            self._is_answering = False
+            self._send(head, status, fields, None)
+            return
+        keep = head.keep_alive and not head.is_old and not self._ends
+        if keep:
+            fields.append(("Transfer-Encoding", "chunked"))
+        self._is_answering = True
+        self.outbox.push(http.response(status, self._all(head, fields), None, keep_alive=keep))
+        self._pieces = pieces
+        self.refill()
+
+    def refill(self) -> None:
+        """There is room for more of the answer."""
+        self.waits_for_room = False
+        self.service.slices.begin(self._push_pieces())
+
+    def _push_pieces(self) -> Iterator[None]:
+        call = self._call
+        while self._pieces is not None and call is not None:
+            if self.outbox.size >= OUTBOX // 2:
+                self.waits_for_room = True
+                return
+            piece = next(self._pieces, None)
+            chunked = call.head.keep_alive and not call.head.is_old and not self._ends
+            if piece is None:
+                self._pieces = None
+                if chunked:
+                    self.outbox.push(http.LAST_CHUNK)
+                self._answered(chunked)
+                return
+            if piece:
+                self.outbox.push(http.chunk(piece) if chunked else piece)
+            yield
+
+    def wait(self) -> Callable[[], bool]:
+        """The answer to this request comes later."""
+        self._is_answering = True
+        number = self._request_number
+        return lambda: self._is_answering and self._request_number == number and self.state is not State.CLOSED
+
+    def go_on_after(self) -> None:
+        """An answer that came later has been given."""
+        self._advance(WORK_AT_ONCE)
+        self.service.flush()
+
+    def begin_stream(self, stream: Any, fields: Iterable[Answer]) -> None:
+        """From here on this connection is a stream of events, which ends with it."""
+        call = self._call
+        assert call is not None
+        assert self.exchange is not None
+        self.stream = stream
+        self._is_answering = True
+        exchange = self.exchange
+        self.outbox.push(http.response(200, self._all(call.head, fields), None, keep_alive=False))
+        self.outbox.govern(exchange.outbox_limit, exchange.overflow, exchange.counters)
+
+    def consume(self, key: bytes, consumer: Any) -> None:
+        """This consumer ends with the connection."""
+        self._consumers[key] = consumer
+
+    def consumed(self, key: bytes) -> None:
+        """This one has ended before."""
+        self._consumers.pop(key, None)
+
+    def _answered(self, keep: bool) -> None:
+        self._is_answering = False
+        if not keep:
+            self.close()
+        else:
+            self._advance(WORK_AT_ONCE)
+
+    def _refuse(self, head: Head, status: int, detail: str, fields: Iterable[Answer] = ()) -> bool:
+        """Says no. A body that follows is passed over where it is short, else the connection closes."""
+        self._call = None
+        keep = self._pass_over_body(head)
+        said = http.problem(status, detail, self._all(head, fields), keep_alive=keep and head.keep_alive)
+        self.outbox.push(said if head.method != "HEAD" else said[: said.find(b"\r\n\r\n") + 4])
+        if not (keep and head.keep_alive):
+            self.close()
+        return False
+
+    def _pass_over_body(self, head: Head) -> bool:
+        """Will the next request be found behind the body of this one? Who waits for 100 may not send one at all."""
+        return not self._protocol.in_body or (0 < head.length <= WAITING and "expect" not in head.fields)
+
+    def _send(self, head: Head, status: int, fields: list[Answer], body: bytes | None) -> None:
+        keep = head.keep_alive and not self._ends
+        if head.method == "HEAD":
+            if body is not None:
+                fields.append(("Content-Length", str(len(body))))
+            body = None
+        self.outbox.push(http.response(status, self._all(head, fields), body, keep_alive=keep))
+        if head.is_old and keep:
+            keep = False
+        if not keep:
+            self.close()
+
+    def _all(self, head: Head, fields: Iterable[Answer]) -> list[Answer]:
+        said = [("Date", self.service.date()), *fields]
+        origin = head.fields.get("origin")
+        if origin is not None and origin in self.service.settings.origins:
+            said += [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
+        return said
+
+
+def node_handshake(service: HttpService, remote: RemoteAddress) -> float:
+    limits = service.node.limits
+    return limits.tls_handshake if remote.secure else limits.handshake
+
+
+def allowed(methods: dict[str, Route]) -> str:
+    """What the field Allow says."""
+    names = [*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])]
+    return ", ".join(sorted(names))

@@ -1,0 +1,44 @@
+"""How the node is: for people, scripts, and what watches over processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fumarole.sessions import services
+from fumarole.sessions.http.call import Call
+
+
+def healthz(call: Call) -> None:
+    """`GET /healthz`: the loop answers."""
+    call.whole(200, "text/plain; charset=utf-8", b"ok\n", [("Cache-Control", "no-store")])
+
+
+def readyz(call: Call) -> None:
+    """`GET /readyz`: doors open, cluster joined, store writable."""
+    reasons = call.service.unready()
+    if reasons:
+        call.problem(503, "; ".join(reasons))
+    else:
+        call.whole(200, "text/plain; charset=utf-8", b"ready\n", [("Cache-Control", "no-store")])
+
+
+def service(name: str) -> Callable[[Call], None]:
+    """A call that a service of the node answers, as it answers `$FUM.…` requests."""
+
+    def handle(call: Call) -> None:
+        exchange, _ = call.here()
+        node, session = call.service.node, call.session
+        now, client, account = session.now, session.client_id, session.account
+        asked = services.Request(node, exchange, call.user, "", now, client, account, session.is_admin)
+        said: list[dict[str, Any]] = []
+        services.answer(f"{services.PREFIX}{name}", asked, said.append)
+        call.json(200, said[0])
+
+    return handle
+
+
+def connections(call: Call) -> None:
+    """`GET /v1/connections`: the open ones of this node."""
+    shown = list(call.service.connections())
+    call.json(200, {"node": call.service.node.name, "total": len(shown), "connections": shown})

@@ -1,0 +1,262 @@
+"""A subscription as server-sent events (H3).
+
+    event: set                                  the producers that the query selects, then each change of them
+    data: {"New":["2f1c…"],"Del":[]}
+
+    event: reading                              or `message`, where no producer sent it
+    id: 5f0c-1207
+    data: {"topic":"readings.2f1c…","producer":"2f1c…","metadata":{},"value":21.5,"time":1773480000.25}
+
+    event: dropped                              so many messages found no room (D6)
+    data: {"count":12,"total":30}
+
+A client that comes back says the last id that it saw. Messages are not kept, so the first event is then `gap`, with how
+many the namespace has taken in since, where this is the node that gave the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from fumarole.core.publication import Publication
+from fumarole.core.query.parse import parse
+from fumarole.core.topic import check_length, check_topic, parse_pattern
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.plans import SHOWN_TOPIC, Denied
+from fumarole.exchange.producers import may_receive
+from fumarole.sessions.http import forms
+from fumarole.sessions.http.call import EVENTS, Call
+from fumarole.sessions.http.routes import topic_of
+from fumarole.sessions.msgpack import Diff
+from fumarole.sessions.stream import State
+
+if TYPE_CHECKING:
+    from fumarole.sessions.http.session import HttpSession
+
+COMMENT_EVERY: Final = 15.0
+"""Seconds between two signs of life."""
+KEY: Final = b"1"
+NOT_YET: Final = {
+    "last": "last values are not offered yet",
+    "every": "`every` is not offered yet",
+}
+TOO_MANY: Final = "you have {} streams open, and may have no more until one of them has ended"
+SHOWN_FIELDS: Final = (("Content-Type", EVENTS), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
+
+
+def subscribe(call: Call) -> None:
+    """`GET /v1/stream?where=&topic=&group=`."""
+    options = call.options
+    for name, text in NOT_YET.items():
+        if options.get(name):
+            call.problem(501, text)
+            return
+    begin(call, options.get("topic"), options.get("where"), options.get("group", ""))
+
+
+def topic(call: Call) -> None:
+    """`GET /v1/topics/{pattern}` with `Accept: text/event-stream`."""
+    begin(call, topic_of(call.words), None, "")
+
+
+def begin(call: Call, pattern: str | None, where: str | None, group: str) -> None:
+    """Subscribes, and answers when that is in force."""
+    exchange, _ = call.here()
+    node, session = call.service.node, call.session
+    query = None if where is None or not where.strip() else parse(where, node.limits)
+    pattern = ">" if pattern is None else pattern  # T6
+    for text in (pattern, group):
+        check_length(text, node.limits.control_line)
+    parsed = parse_pattern(pattern, exchange.grammar)
+    if group:
+        check_topic(group, exchange.grammar)
+    sees = call.user.subscribe if call.user else None
+    if sees is not None and not sees.allows_pattern(parsed):
+        raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
+    if call.head.method == "HEAD":
+        call.whole(200, EVENTS, b"")
+        return
+    stream = EventStream(call, exchange)
+    most = call.service.settings.streams_per_user
+    if call.service.streams[stream.account] >= most:
+        call.problem(429, TOO_MANY.format(most), [("Retry-After", "10")])
+        return
+    consumer = exchange.consumer(stream, pattern, group, KEY, sees, session.account)
+    stream.begin(consumer)
+    session.consume(KEY, consumer)
+    still_waits = call.later()
+    exchange.subscribe(consumer, query, pattern=parsed)
+    confirmations = node.confirmations
+    confirm = partial(stream.confirm, call.head.fields.get("last-event-id"), still_waits)
+    confirmations.after(confirmations.ticket(), partial(exchange.producers.when_whole, consumer, confirm))
+
+
+class EventStream:
+    """The outlet of one consumer. Its frames lie in the outbox of the connection."""
+
+    echo = True
+
+    def __init__(self, call: Call, exchange: Exchange) -> None:
+        self._session: HttpSession = call.session
+        self._service = call.service
+        self._exchange = exchange
+        self._consumer: Consumer | None = None
+        self.account = call.user.name if call.user is not None else call.session.remote.address
+        """To whom it counts."""
+        self.label = f"{call.session.label} http"
+        self._is_confirmed = False
+        self._late = Diff()
+        """What the client has not been told of its set, for want of room."""
+        self._early: list[Publication] = []
+        self._early_bytes = 0
+        self._dropped_told = 0
+        self._next_comment = call.session.now + COMMENT_EVERY
+
+    def begin(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._service.streams[self.account] += 1
+
+    def close(self) -> None:
+        """The connection is over."""
+        if self._consumer is not None:
+            self._consumer = None
+            streams = self._service.streams
+            streams[self.account] -= 1
+            if not streams[self.account]:
+                del streams[self.account]
+
+    def confirm(self, last_id: str | None, still_waits: Any) -> None:
+        """The subscription is in force everywhere (C2): the head of the answer says so, then its set as it is now."""
+        consumer = self._consumer
+        if consumer is None or not still_waits() or self._session.state is State.CLOSED:
+            return
+        session = self._session
+        session.begin_stream(self, SHOWN_FIELDS)
+        self._is_confirmed = True
+        if last_id:
+            session.outbox.push(event("gap", self._gap(last_id)))
+        if consumer.standing is not None:
+            members = self._allowed(self._exchange.producers.members(consumer))
+            frame = event("set", {"New": members, "Del": []})
+            if len(frame) > 2 * self._exchange.outbox_limit:
+                text = f"{len(members)} producers match, which is more than can be listed; narrow the query"
+                session.outbox.push(event("error", {"detail": text}))
+                session.close()
+                return
+            session.outbox.push(frame)
+        early, self._early = self._early, []
+        for publication in early:
+            self.accept(consumer, publication)
+
+    def _allowed(self, identities: Iterable[str]) -> list[str]:
+        """Those of these that the user may receive (A3)."""
+        assert self._consumer is not None
+        sees, known = self._consumer.sees, self._exchange.producers.known
+        return [each for each in identities if each in known and may_receive(sees, known[each])]
+
+    def _gap(self, last_id: str) -> dict[str, Any]:
+        """What can be said of the time since an event: messages are counted for the whole namespace."""
+        boot, _, number = last_id.rpartition("-")
+        taken_in = self._exchange.counters.received
+        if boot != self._service.boot or not (number.isascii() and number.isdigit() and len(number) < 19):
+            return {"missed": None}
+        at_most = taken_in - int(number)
+        if at_most < 0:
+            return {"missed": None}
+        return {"missed": 0} if not at_most else {"missed": None, "at_most": at_most}
+
+    # An outlet of the exchange.
+
+    def has_room(self, weight: int) -> bool:
+        """Not before the client knows its set: until then others of its group are chosen (G3)."""
+        return self._is_confirmed and not self._late and self._session.outbox.has_room(weight)
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        if not self._is_confirmed:
+            self._keep(consumer, publication)
+        elif self._late and not self._catch_up():
+            self._drop(consumer)
+        else:
+            form = publication.form
+            if form is None or form[0] is not FORM:
+                form = publication.form = FORM, self._frame(publication)
+            consumer.accepted += 1
+            self._session.outbox.push(form[1], consumer)
+
+    def _frame(self, publication: Publication) -> bytes:
+        kind, shown = forms.message(publication, round(self._service.wall(), 3))
+        number = self._exchange.counters.received + 1
+        return b"event: %b\nid: %b-%d\ndata: %b\n\n" % (
+            kind.encode(),
+            self._service.boot.encode(),
+            number,
+            forms.encode(shown),
+        )
+
+    def _keep(self, consumer: Consumer, publication: Publication) -> None:
+        """A member of a group may be chosen before its client was told; others have no right to it yet (D5)."""
+        weight = publication.weight()
+        if consumer.group and self._early_bytes + weight < self._exchange.outbox_limit:
+            self._early.append(publication)
+            self._early_bytes += weight
+        else:
+            self._drop(consumer)
+
+    def _drop(self, consumer: Consumer) -> None:
+        consumer.accepted += 1
+        consumer.dropped += 1
+        self._exchange.counters.overflowed += 1
+
+    def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+        if self._is_confirmed:
+            self._late.add(new, gone)
+            self._catch_up()
+
+    def _catch_up(self) -> bool:
+        """Sends the changes of the set that are late, if there is room. True: nothing is late any more."""
+        if self._late:
+            room = 2 * self._exchange.outbox_limit
+            size = self._late.size()
+            if size > room:
+                self._session.outbox.push(
+                    event("error", {"detail": "too many producers came and went; subscribe again"})
+                )
+                self._session.close()
+            if self._session.outbox.size + size > room:
+                return False
+            self._session.outbox.push(event("set", self._late.told()))
+            self._late.clear()
+        return True
+
+    def tick(self, now: float) -> None:
+        """What was dropped, what is late, and a sign of life."""
+        consumer, outbox = self._consumer, self._session.outbox
+        if consumer is None or not self._is_confirmed:
+            return
+        self._catch_up()
+        is_due = now >= self._next_comment
+        if consumer.dropped != self._dropped_told and (is_due or not outbox.size):
+            count = consumer.dropped - self._dropped_told
+            self._dropped_told = consumer.dropped
+            outbox.push(event("dropped", {"count": count, "total": consumer.dropped}))
+        if is_due:
+            self._next_comment = now + COMMENT_EVERY
+            if not outbox.size:
+                outbox.push(b":\n\n")
+
+    def bye(self, others: Iterable[str]) -> None:
+        """This node drains: where the client may go."""
+        if self._is_confirmed:
+            self._session.outbox.push(event("bye", {"others": list(others)}))
+
+
+FORM: Final = object()
+"""Marks what this door has made of a publication."""
+
+
+def event(name: str, data: object) -> bytes:
+    """One server-sent event."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), forms.encode(data))

@@ -1,0 +1,721 @@
+"""What requests mean: each call, on a node without sockets."""
+
+import base64
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from fumarole.core.limits import Limits
+from fumarole.exchange.permissions import Permissions, User
+from fumarole.fastpath.hot_path import HotPath
+from fumarole.sessions.http.stream import COMMENT_EVERY
+from tests.desk import Desk
+from tests.sessions.http.web import PAGE, Web, answers
+
+ATKA = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+ETNA = "3a1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e61"
+
+
+@pytest.fixture
+def desk(hot_path: HotPath) -> Desk:
+    return Desk(hot_path)
+
+
+@pytest.fixture
+def web(desk: Desk) -> Web:
+    return Web(desk)
+
+
+# Publishing.
+
+
+def test_a_message(web: Web, desk: Desk) -> None:
+    consumer = desk.connect().say("SUB volcanoes.> 1\r\n")
+    said = web.asks("POST", "/v1/topics/volcanoes/usa.atka", "21.5")
+    assert (said.status, said.json()) == (202, {"delivered_to": 1})
+    assert consumer.hears() == b"MSG volcanoes.usa.atka 1 4\r\n21.5\r\n"
+
+
+def test_nobody_hears_it(web: Web) -> None:
+    assert web.asks("POST", "/v1/topics/a").json() == {"delivered_to": 0}
+
+
+def test_its_type_and_headers_go_with_it(web: Web, desk: Desk) -> None:
+    consumer = desk.connect().say("SUB a 1\r\n")
+    web.asks("POST", "/v1/topics/a", "x", Content_Type="text/csv", Fumarole_Header_Unit="celsius", Traceparent="00-1")
+    assert b"NATS/1.0\r\nContent-Type: text/csv\r\nUnit: celsius\r\ntraceparent: 00-1\r\n\r\nx" in consumer.hears()
+    web.asks("POST", "/v1/topics/a", "x", Content_Type="application/x-www-form-urlencoded")
+    assert consumer.hears() == b"MSG a 1 1\r\nx\r\n"
+
+
+READINGS: dict[str, tuple[str, dict[str, str], Any]] = {
+    "by headers": ("21.5", {"Fumarole_Producer": ATKA, "Fumarole_Metadata": '{"Region":"usa"}'}, 21.5),
+    "text by headers": ("warm", {"Fumarole_Producer": ATKA, "Fumarole_Metadata": '{"Region":"usa"}'}, "warm"),
+    "as JSON": (
+        json.dumps({"value": 21.5, "metadata": {"Region": "usa"}}),
+        {"Fumarole_Producer": ATKA, "Content_Type": "application/fumarole+json"},
+        21.5,
+    ),
+    "all in the body": (
+        json.dumps({"value": 21.5, "metadata": {"Region": "usa"}, "producer": ATKA}),
+        {"Content_Type": "application/fumarole+json; charset=utf-8"},
+        21.5,
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "fields", "value"), READINGS.values(), ids=READINGS)
+def test_a_reading(web: Web, body: str, fields: dict[str, str], value: Any) -> None:
+    assert web.asks("POST", "/v1/topics/volcanoes/atka", body, **fields).status == 202
+    told = web.asks("GET", f"/v1/producers/{ATKA}").json()
+    assert (told["metadata"], told["value"], told["topic"]) == ({"Region": "usa"}, value, "volcanoes.atka")
+
+
+BAD_PUBLISHES: dict[str, tuple[int, str, str, dict[str, str], str]] = {
+    "a topic with a space": (400, "/v1/topics/a%20b", "", {}, "' ' is not allowed"),
+    "a wildcard": (400, "/v1/topics/a/*", "", {}, "no wildcards"),
+    "an encoded slash": (400, "/v1/topics/a%2Fb", "", {}, "'/' is not allowed"),
+    "no UTF-8": (400, "/v1/topics/a%ff", "", {}, "a path is UTF-8"),
+    "dots": (400, "/v1/topics/a/../b", "", {}, "no words of a topic"),
+    "encoded dots": (400, "/v1/topics/a/%2e%2e/b", "", {}, "no words of a topic"),
+    "a line end": (400, "/v1/topics/a%0d%0aPUB", "", {}, "is not allowed"),
+    "a topic of the server": (400, "/v1/topics/$FUM/stats", "", {}, "the server's own"),
+    "an endless topic": (400, "/v1/topics/" + "a" * 5000, "", {}, "4096"),
+    "another parameter": (400, "/v1/topics/a?retein=1", "", {}, "`retein` is no parameter"),
+    "a parameter twice": (400, "/v1/topics/a?retain=1&retain=0", "", {}, "there twice"),
+    "a flag that is none": (400, "/v1/topics/a?retain=maybe", "", {}, "`retain` is 0 or 1"),
+    "a bad namespace": (400, "/v1/topics/a?namespace=-", "", {}, "a namespace is"),
+    "a producer that is none": (400, "/v1/topics/a", "1", {"Fumarole_Producer": "x"}, "a producer is named by a UUID"),
+    "metadata that is no JSON": (
+        400,
+        "/v1/topics/a",
+        "1",
+        {"Fumarole_Producer": ATKA, "Fumarole_Metadata": "x"},
+        "Fumarole-Metadata is a JSON object",
+    ),
+    "metadata that is a list": (
+        400,
+        "/v1/topics/a",
+        "1",
+        {"Fumarole_Producer": ATKA, "Fumarole_Metadata": "[]"},
+        "the metadata of a reading is a map",
+    ),
+    "a body that is no JSON": (
+        400,
+        "/v1/topics/a",
+        "{",
+        {"Content_Type": "application/fumarole+json", "Fumarole_Producer": ATKA},
+        "the body is not JSON",
+    ),
+    "nested without end": (
+        400,
+        "/v1/topics/a",
+        "[" * 100_000,
+        {"Content_Type": "application/fumarole+json", "Fumarole_Producer": ATKA},
+        "the body is not JSON",
+    ),
+    "a value that is no number": (
+        400,
+        "/v1/topics/a",
+        '{"value":true}',
+        {"Content_Type": "application/fumarole+json", "Fumarole_Producer": ATKA},
+        "the value of a reading is a number",
+    ),
+    "another key": (
+        400,
+        "/v1/topics/a",
+        '{"value":1,"vlaue":2}',
+        {"Content_Type": "application/fumarole+json", "Fumarole_Producer": ATKA},
+        "the body is a JSON object with",
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "path", "body", "fields", "words"), BAD_PUBLISHES.values(), ids=BAD_PUBLISHES)
+def test_a_publish_that_is_refused(
+    web: Web, status: int, path: str, body: str, fields: dict[str, str], words: str
+) -> None:
+    browser = web.connect()
+    said = browser.asks("POST", path, body, **fields)
+    assert said.status == status
+    assert said.fields["content-type"] == "application/problem+json"
+    assert words in said.json()["detail"]
+    assert browser.asks("POST", "/v1/topics/a", "x").status == 202
+
+
+def test_the_position_of_a_fault(web: Web) -> None:
+    assert web.asks("POST", "/v1/topics/abc%20d").json()["position"] == 3
+    assert web.asks("GET", "/v1/stream?where=a+==+1").json()["position"] == 3
+
+
+def test_namespaces_are_apart(web: Web, desk: Desk) -> None:
+    """N2."""
+    lab = desk.connect(user="lab").say("SUB > 1\r\n")
+    assert web.asks("POST", "/v1/topics/a", "x").json() == {"delivered_to": 0}
+    assert web.asks("POST", "/v1/topics/a?namespace=lab", "x").json() == {"delivered_to": 1}
+    assert lab.hears() == b"MSG a 1 1\r\nx\r\n"
+
+
+def test_a_body_beyond_the_limit(hot_path: HotPath) -> None:
+    web = Web(Desk(hot_path, Limits(payload=10)))
+    assert web.asks("POST", "/v1/topics/a", "x" * 11).status == 400
+    browser = web.connect().says(b"POST /v1/topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\n")
+    assert b" 413 " in browser.hears()
+    chunked = b"POST /v1/topics/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nxxxxxxxxxxx\r\n"
+    browser = web.connect().says(chunked)
+    assert b" 413 " in browser.hears()
+    assert browser.session.close_expected()
+
+
+def test_a_batch(web: Web, desk: Desk) -> None:
+    consumer = desk.connect().say("SUB > 1\r\n")
+    lines = [
+        {"topic": "a", "payload": "x"},
+        {"topic": "b", "payload_base64": base64.b64encode(b"\0").decode()},
+        {"topic": "c", "value": 1.5, "headers": {"Unit": "m"}},
+        {"producer": ATKA, "value": 2, "metadata": {"Region": "usa"}},
+    ]
+    said = web.asks("POST", "/v1/topics", "\n".join(map(json.dumps, lines)))
+    assert (said.status, said.json()) == (202, {"published": 4, "delivered_to": 4})
+    heard = consumer.hears()
+    assert heard.startswith(b"MSG a 1 1\r\nx\r\nMSG b 1 1\r\n\0\r\nHMSG c 1 ")
+    assert b"MSG readings." + ATKA.encode() in heard
+
+
+BAD_LINES = {
+    "no JSON": ("x", "JSON is malformed"),
+    "a list": ("[]", "Expected `object`"),
+    "another key": ('{"topic":"a","vlaue":1}', "unknown field `vlaue`"),
+    "no topic": ('{"payload":"a"}', "a message without a producer has a topic"),
+    "two payloads": ('{"topic":"a","payload":"","value":1}', "not payload and value"),
+    "no base64": ('{"topic":"a","payload_base64":"%"}', "payload_base64 is not base64"),
+    "metadata of nobody": ('{"topic":"a","metadata":{}}', "`producer` is missing"),
+    "a bad topic": ('{"topic":"a b"}', "' ' is not allowed"),
+    "a header that breaks out": ('{"topic":"a","headers":{"A":"b\\r\\nC: d"}}', "cannot be a header"),
+    "NaN": ('{"topic":"a","value":NaN}', "JSON is malformed"),
+    "an infinity": (f'{{"producer":"{ATKA}","value":1e999}}', "Number out of range"),
+    "retained": ('{"topic":"a","retain":true}', "not offered yet"),
+}
+
+
+@pytest.mark.parametrize(("line", "words"), BAD_LINES.values(), ids=BAD_LINES)
+def test_a_line_that_is_refused(web: Web, line: str, words: str) -> None:
+    said = web.asks("POST", "/v1/topics", f'{line}\n{{"topic":"a"}}\n').json()
+    assert (said["published"], said["refused"], said["errors"][0]["line"]) == (1, 1, 1)
+    assert words in said["errors"][0]["detail"]
+    assert web.asks("POST", "/v1/topics", line).status == 400
+
+
+def test_a_batch_comes_in_pieces(web: Web, desk: Desk) -> None:
+    consumer = desk.connect().say("SUB > 1\r\n")
+    head = b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+    browser = web.connect().says(head)
+    assert browser.hears() == b"HTTP/1.1 100 Continue\r\n\r\n"
+    browser.says(b'10\r\n{"topic":"a"}\n{"\r\n')
+    assert consumer.hears() == b"MSG a 1 0\r\n\r\n"
+    browser.says(b'a\r\ntopic":"b"\r\n1\r\n}\r\n0\r\n\r\n')
+    assert consumer.hears() == b"MSG b 1 0\r\n\r\n"
+    assert b'{"published":2,"delivered_to":2}' in browser.hears()
+
+
+# Streams of events.
+
+
+def test_a_stream_by_pattern(web: Web, desk: Desk) -> None:
+    browser = web.connect().sends("GET", "/v1/stream?topic=volcanoes.>")
+    assert browser.hears().startswith(b"HTTP/1.1 200 OK\r\n")
+    desk.connect().say("PUB volcanoes.a 1\r\nx\r\nPUB other 1\r\nx\r\nPUB volcanoes.b 1\r\ny\r\n")
+    desk.connect().say(b"PUB volcanoes.c r 1\r\n\xff\r\n")
+    names = [shown for name, shown in browser.events() if name == "message"]
+    assert names[0] == {"topic": "volcanoes.a", "payload": "x", "time": 1795000000.0}
+    assert names[-1] == {"topic": "volcanoes.c", "payload_base64": "/w==", "reply": "r", "time": 1795000000.0}
+    assert len(names) == 3
+
+
+def test_a_stream_by_query(web: Web) -> None:
+    browser = web.connect().sends("GET", "/v1/stream?where=Region%20=%20%27usa%27")
+    assert browser.events() == [("set", {"New": [], "Del": []})]
+    for region, value in (("usa", "1"), ("usa", "2"), ("japan", "3")):
+        fields = {"Fumarole_Producer": ATKA, "Fumarole_Metadata": json.dumps({"Region": region})}
+        web.asks("POST", "/v1/topics/a", value, **fields)
+    told = browser.events()
+    assert [name for name, _ in told] == ["set", "reading", "reading", "set"]
+    assert told[1][1] == {
+        "topic": "a",
+        "producer": ATKA,
+        "metadata": {"Region": "usa"},
+        "value": 1,
+        "time": 1795000000.0,
+    }
+    assert (told[0][1], told[3][1]) == ({"New": [ATKA], "Del": []}, {"New": [], "Del": [ATKA]})
+
+
+def test_the_pattern_in_the_path(web: Web) -> None:
+    browser = web.connect().sends("GET", "/v1/topics/a/*/%3E", Accept="text/event-stream")
+    web.asks("POST", "/v1/topics/a/b/c", "x")
+    assert [shown["topic"] for _, shown in browser.events()] == ["a.b.c"]
+
+
+def test_a_group_shares(web: Web) -> None:
+    members = [web.connect().sends("GET", "/v1/stream?topic=a&group=g") for _ in range(2)]
+    for _ in range(10):
+        assert web.asks("POST", "/v1/topics/a", "x").json() == {"delivered_to": 1}
+    assert [len(member.events()) for member in members] == [5, 5]
+
+
+def test_a_gap(web: Web) -> None:
+    browser = web.connect().sends("GET", "/v1/stream?topic=a")
+    web.asks("POST", "/v1/topics/a", "x")
+    last = browser.hears().partition(b"id: ")[2].partition(b"\n")[0].decode()
+    same = web.connect().sends("GET", "/v1/stream?topic=a", Last_Event_ID=last)
+    assert same.events() == [("gap", {"missed": 0})]
+    web.asks("POST", "/v1/topics/b", "x")
+    assert web.connect().sends("GET", "/v1/stream?topic=a", Last_Event_ID=last).events() == [
+        ("gap", {"missed": None, "at_most": 1})
+    ]
+    for other in ("other-1", "", "b007-", "b007-99", "b007-٣"):
+        if other:
+            told = web.connect().sends("GET", "/v1/stream?topic=a", Last_Event_ID=other).events()
+            assert told == [("gap", {"missed": None})]
+
+
+def test_drops_are_told(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, Limits(outbox=1000))
+    web = Web(desk)
+    browser = web.connect().sends("GET", "/v1/stream?topic=a")
+    browser.hears()
+    for _ in range(20):
+        web.asks("POST", "/v1/topics/a", "x" * 100)
+    messages = [name for name, _ in browser.events()]
+    browser.session.tick(desk.now + 1)
+    (told,) = browser.events()
+    assert told == ("dropped", {"count": 20 - len(messages), "total": 20 - len(messages)})
+    browser.session.tick(desk.now + 2)
+    assert browser.events() == []
+
+
+def test_a_sign_of_life(web: Web, desk: Desk) -> None:
+    browser = web.connect().sends("GET", "/v1/stream?topic=a")
+    browser.hears()
+    browser.session.tick(desk.now + COMMENT_EVERY)
+    assert browser.hears() == b":\n\n"
+    browser.session.tick(desk.now + COMMENT_EVERY + 1)
+    assert browser.hears() == b""
+
+
+def test_bye(web: Web) -> None:
+    browser = web.connect().sends("GET", "/v1/stream?topic=a")
+    browser.hears()
+    browser.session.stream.bye(["http://127.0.0.1:8223"])
+    assert browser.events() == [("bye", {"others": ["http://127.0.0.1:8223"]})]
+
+
+def test_streams_of_one_address_are_bounded(desk: Desk) -> None:
+    web = Web(desk, streams_per_user=2)
+    kept = [web.connect().sends("GET", "/v1/stream?topic=a") for _ in range(2)]
+    assert web.asks("GET", "/v1/stream?topic=a").status == 429
+    kept[0].session.close()
+    assert b" 200 " in web.connect().sends("GET", "/v1/stream?topic=a").hears()
+
+
+def test_nothing_is_left_of_a_stream(web: Web, desk: Desk) -> None:
+    browser = web.connect().sends("GET", "/v1/stream?topic=a&where=b=1")
+    browser.session.receive_eof()
+    assert browser.session.close_expected()
+    assert not web.service.streams
+    exchange = desk.node.namespaces.get("default")
+    assert exchange is not None
+    assert (exchange.connections, len(exchange), exchange.report()["consumers"]) == (0, 0, 0)
+
+
+BAD_STREAMS = {
+    "a query": ("where=a=", "position"),
+    "a pattern": ("topic=a.>.b", "position"),
+    "a group": ("topic=a&group=a%20b", "position"),
+}
+
+
+@pytest.mark.parametrize(("query", "key"), BAD_STREAMS.values(), ids=BAD_STREAMS)
+def test_a_stream_that_is_refused(web: Web, query: str, key: str) -> None:
+    said = web.asks("GET", f"/v1/stream?{query}")
+    assert said.status == 400
+    assert key in said.json()
+    assert not web.service.streams
+
+
+def test_what_is_not_offered_yet(web: Web) -> None:
+    for path in ("/v1/stream?last=1", "/v1/stream?every=1s", "/v1/topics/a"):
+        assert web.asks("GET", path).status == 501
+
+
+# Requests.
+
+
+def test_a_request(web: Web, desk: Desk) -> None:
+    responder = desk.connect().say("SUB math 1\r\n")
+    browser = web.connect().sends("POST", "/v1/requests/math", "2+2")
+    reply = responder.hears().split(b" ")[3].decode()
+    responder.say(f"PUB {reply} 1\r\n4\r\n")
+    web.time_is_up()
+    assert answers(browser.hears(), "POST")[0].json() == {"replies": [{"payload": "4"}]}
+    assert browser.asks("GET", "/healthz").status == 200
+
+
+def test_many_replies(web: Web, desk: Desk) -> None:
+    responders = [desk.connect().say("SUB math 1\r\n") for _ in range(3)]
+    browser = web.connect().sends("POST", "/v1/requests/math?replies=all&timeout=0.5", "2+2")
+    for responder in responders:
+        responder.say(f"PUB {responder.hears().split(b' ')[3].decode()} 1\r\n4\r\n")
+    web.time_is_up()
+    web.time_is_up()
+    (said,) = answers(browser.hears(), "POST")
+    assert (said.status, len(said.json()["replies"])) == (200, 3)
+
+
+def test_a_request_that_nobody_answers_in_time(web: Web, desk: Desk) -> None:
+    desk.connect().say("SUB math 1\r\n")
+    browser = web.connect().sends("POST", "/v1/requests/math?replies=2", "2+2")
+    web.time_is_up()
+    (said,) = answers(browser.hears(), "POST")
+    assert (said.status, said.json()["replies"]) == (504, [])
+
+
+def test_a_request_that_nobody_hears(web: Web) -> None:
+    assert web.asks("POST", "/v1/requests/math", "2+2").status == 404
+
+
+def test_requests_behind_one_that_waits(web: Web, desk: Desk) -> None:
+    responder = desk.connect().say("SUB math 1\r\n")
+    browser = web.connect().sends("POST", "/v1/requests/math", "2+2").sends("GET", "/healthz")
+    assert browser.hears() == b""
+    responder.say(f"PUB {responder.hears().split(b' ')[3].decode()} 1\r\n4\r\n")
+    web.time_is_up()
+    assert [said.status for said in answers(browser.hears(), "POST", "GET")] == [200, 200]
+
+
+@pytest.mark.parametrize("query", ["replies=0", "replies=-1", "replies=x", "timeout=0", "timeout=1e9", "timeout=nan"])
+def test_a_request_with_odd_numbers(web: Web, query: str) -> None:
+    assert web.asks("POST", f"/v1/requests/math?{query}").status == 400
+
+
+# Producers.
+
+
+def publish(web: Web, producer: str, **metadata: Any) -> None:
+    fields = {"Fumarole_Producer": producer, "Fumarole_Metadata": json.dumps(metadata)}
+    assert web.asks("POST", f"/v1/topics/readings/{producer}", "1", **fields).status == 202
+
+
+def test_producers(web: Web) -> None:
+    publish(web, ATKA, Region="usa", Kind="heat")
+    publish(web, ETNA, Region="italy", Kind="heat")
+    assert [each["id"] for each in web.asks("GET", "/v1/producers").json()["producers"]] == [ATKA, ETNA]
+    one = web.asks("GET", "/v1/producers?where=Region=%27italy%27&select=Kind").json()
+    assert [(each["id"], each["metadata"]) for each in one["producers"]] == [(ETNA, {"Kind": "heat"})]
+
+
+def test_producers_page_by_page(web: Web) -> None:
+    ids = [f"2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c{number:04x}" for number in range(25)]
+    for each in ids:
+        publish(web, each)
+    found, after = [], 0
+    while after is not None:
+        page = web.asks("GET", f"/v1/producers?limit=10&after={after}").json()
+        found += [each["id"] for each in page["producers"]]
+        after = page["next"]
+    assert found == ids
+
+
+def test_a_producer_is_described_and_forgotten(web: Web) -> None:
+    said = web.asks("PATCH", f"/v1/producers/{ATKA}", '{"Room":"410","Floor":4}')
+    assert said.json()["metadata"] == {"Room": "410", "Floor": 4}
+    assert web.asks("PATCH", f"/v1/producers/{ATKA}", '{"Room":null}').json()["metadata"] == {"Floor": 4}
+    assert web.asks("DELETE", f"/v1/producers/{ATKA}").status == 204
+    assert web.asks("DELETE", f"/v1/producers/{ATKA}").status == 404
+    assert web.asks("GET", f"/v1/producers/{ATKA}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/producers/x", ""),
+        ("GET", "/v1/producers?limit=0", ""),
+        ("GET", "/v1/producers?limit=1_0", ""),
+        ("GET", "/v1/producers?where=a=", ""),
+        ("PATCH", f"/v1/producers/{ATKA}", "[]"),
+        ("PATCH", f"/v1/producers/{ATKA}", "x"),
+        ("PATCH", f"/v1/producers/{ATKA}", '{"a":[]}'),
+    ],
+)
+def test_what_cannot_be_asked_of_producers(web: Web, method: str, path: str, body: str) -> None:
+    assert web.asks(method, path, body).status == 400
+
+
+# HTTP as it should be.
+
+
+def test_head_and_options(web: Web) -> None:
+    assert web.asks("HEAD", "/healthz").fields["content-length"] == "3"
+    said = web.asks("OPTIONS", "/v1/topics/a")
+    assert (said.status, said.fields["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
+    assert web.asks("OPTIONS", "*").status == 204
+
+
+def test_what_is_not_there(web: Web) -> None:
+    for path in (
+        "/v2",
+        "/v1/topic",
+        "//healthz",
+        "/healthz/",
+        "/../etc/passwd",
+        "/%2e%2e/etc/passwd",
+        "/v1/producers/a/b",
+    ):
+        assert web.asks("GET", path).status == 404
+
+
+def test_another_method(web: Web) -> None:
+    said = web.asks("PUT", "/v1/topics/a", "x")
+    assert (said.status, said.fields["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+
+
+def test_pipelining(web: Web) -> None:
+    browser = web.connect()
+    for number in range(10):
+        browser.sends("POST", "/v1/topics/a" if number % 2 else "/v1/topics/b", "x")
+    browser.sends("GET", "/nothing").sends("GET", "/healthz")
+    said = answers(browser.hears(), *["POST"] * 10, "GET", "GET")
+    assert [each.status for each in said] == [202] * 10 + [404, 200]
+
+
+def test_close(web: Web) -> None:
+    browser = web.connect()
+    assert browser.asks("GET", "/healthz", Connection="close").fields["connection"] == "close"
+    assert browser.session.close_expected()
+
+
+def test_gzip(web: Web) -> None:
+    said = web.asks("GET", "/", Accept_Encoding="br, gzip;q=0.5")
+    assert said.fields["content-encoding"] == "gzip"
+    assert gzip.decompress(said.body) == PAGE.body
+    assert "content-encoding" not in web.asks("GET", "/", Accept_Encoding="gzip;q=0").fields
+    assert "content-encoding" not in web.asks("GET", "/healthz", Accept_Encoding="gzip").fields
+    listing = web.asks("GET", "/v1/producers", Accept_Encoding="gzip")
+    assert json.loads(gzip.decompress(listing.body)) == {"producers": [], "next": None}
+
+
+def test_a_page_that_has_not_changed(web: Web) -> None:
+    said = web.asks("GET", "/")
+    assert said.body == PAGE.body
+    assert "default-src 'none'" in said.fields["content-security-policy"]
+    for tag in (said.fields["etag"], f"W/{PAGE.tag}", f'"x", {PAGE.tag}', "*"):
+        again = web.asks("GET", "/", If_None_Match=tag)
+        assert (again.status, again.body, again.fields["etag"]) == (304, b"", PAGE.tag)
+
+
+def test_the_end_of_a_client_that_still_waits(web: Web, desk: Desk) -> None:
+    responder = desk.connect().say("SUB math 1\r\n")
+    browser = web.connect().sends("POST", "/v1/requests/math", "2+2")
+    browser.session.receive_eof()
+    responder.say(f"PUB {responder.hears().split(b' ')[3].decode()} 1\r\n4\r\n")
+    assert b'"payload":"4"' in browser.hears()
+    assert browser.session.close_expected()
+
+
+def test_slow_heads_and_bodies(web: Web, desk: Desk) -> None:
+    half, body, idle = web.connect(), web.connect(), web.connect()
+    half.says(b"GET / HTTP/1.1\r\nHost:")
+    body.says(b"POST /v1/topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n123")
+    for seconds in range(1, 100):
+        for browser in (half, body, idle):
+            browser.session.tick(desk.now + seconds)
+    assert b" 408 " in half.hears()
+    assert b" 408 " in body.hears()
+    assert idle.hears() == b""
+    assert all(browser.session.close_expected() for browser in (half, body, idle))
+
+
+# Who may do what.
+
+SENSOR = User(
+    "sensor", "default", Permissions(("volcanoes.>",)), Permissions(("volcanoes.>",), ("volcanoes.secret.>",))
+)
+ADMIN = User("boss", "default", roles=frozenset({"admin"}))
+LAB = User("lab", "lab")
+USERS = {"sensor": SENSOR, "boss": ADMIN, "lab": LAB}
+
+
+@pytest.fixture
+def guarded(hot_path: HotPath) -> Web:
+    return Web(Desk(hot_path, authentication=True), USERS)
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {name}"}
+
+
+def test_a_user_is_needed(guarded: Web) -> None:
+    said = guarded.asks("POST", "/v1/topics/a", "x")
+    assert (said.status, said.fields["www-authenticate"].split()[0]) == (401, "Basic")
+    page = guarded.asks("GET", "/v1/stats", Sec_Fetch_Site="same-origin")
+    assert page.fields["www-authenticate"].startswith("Bearer")
+    for path in ("/healthz", "/readyz", "/", "/openapi.json"):
+        assert guarded.asks("GET", path).status == 200
+
+
+def test_permissions_hold(guarded: Web) -> None:
+    """A3."""
+    sensor = bearer("sensor")
+    assert guarded.asks("POST", "/v1/topics/volcanoes/a", "x", **sensor).status == 202
+    assert guarded.asks("POST", "/v1/topics/other", "x", **sensor).status == 403
+    assert guarded.asks("POST", "/v1/requests/other", "x", **sensor).status == 403
+    assert guarded.asks("GET", "/v1/stream?topic=other", **sensor).status == 403
+    assert guarded.asks("GET", "/v1/stream", **sensor).status == 403
+    batch = guarded.asks("POST", "/v1/topics", '{"topic":"other"}\n{"topic":"volcanoes.b"}', **sensor).json()
+    assert (batch["published"], batch["refused"]) == (1, 1)
+    assert guarded.asks("PATCH", f"/v1/producers/{ATKA}", "{}", **sensor).status == 403
+    assert guarded.asks("DELETE", f"/v1/producers/{ATKA}", **sensor).status == 403
+
+
+def test_who_may_not_receive_a_producer_sees_nothing_of_it(guarded: Web) -> None:
+    """A3, hazard 15."""
+    for producer, topic in ((ATKA, "volcanoes/atka"), (ETNA, "volcanoes/secret/etna")):
+        fields = {"Fumarole_Producer": producer, "Fumarole_Metadata": '{"Kind":"heat"}', **bearer("boss")}
+        assert guarded.asks("POST", f"/v1/topics/{topic}", "1", **fields).status == 202
+    sensor = bearer("sensor")
+    listed = guarded.asks("GET", "/v1/producers", **sensor).json()
+    assert [each["id"] for each in listed["producers"]] == [ATKA]
+    unknown = guarded.asks("GET", "/v1/producers/3a1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e62", **sensor)
+    assert guarded.asks("GET", f"/v1/producers/{ETNA}", **sensor).body == unknown.body
+    stream = guarded.connect().sends("GET", "/v1/stream?topic=volcanoes.>&where=Kind=%27heat%27", **sensor)
+    assert stream.events() == [("set", {"New": [ATKA], "Del": []})]
+
+
+def test_what_is_for_admins(guarded: Web) -> None:
+    """A4."""
+    for path in ("/v1/stats", "/v1/connections", "/v1/cluster"):
+        assert guarded.asks("GET", path, **bearer("sensor")).status == 403
+        assert guarded.asks("GET", path, **bearer("boss")).status == 200
+
+
+def test_a_user_has_its_namespace(guarded: Web) -> None:
+    """N3: a user's namespace is not chosen by the request."""
+    said = guarded.asks("GET", "/v1/session?namespace=default", **bearer("lab")).json()
+    assert said["namespace"] == "lab"
+
+
+def test_each_request_has_its_own_user(guarded: Web) -> None:
+    browser = guarded.connect()
+    assert browser.asks("GET", "/v1/session", **bearer("lab")).json()["namespace"] == "lab"
+    assert browser.asks("GET", "/v1/session", **bearer("boss")).json()["namespace"] == "default"
+    assert browser.asks("GET", "/v1/stats").status == 401
+    assert browser.asks("GET", "/v1/cluster", **bearer("sensor")).status == 403
+
+
+def test_credentials_that_have_to_be_verified(guarded: Web) -> None:
+    browser = guarded.connect()
+    browser.sends("POST", "/v1/topics/a", "x", **bearer("unknown")).sends("GET", "/healthz")
+    assert tuple(browser.session.claim or ()) == (None, None, "unknown")
+    browser.session.admit(None)
+    assert [said.status for said in answers(browser.hears(), "POST", "GET")] == [401, 200]
+    browser.sends("GET", "/v1/session", Authorization="Basic " + base64.b64encode(b"ann:secret").decode())
+    assert tuple(browser.session.claim or ()) == ("ann", "secret", None)
+    browser.session.admit(LAB)
+    (said,) = answers(browser.hears(), "GET")
+    assert said.json()["user"] == "lab"
+
+
+def test_a_body_behind_credentials_that_are_verified(guarded: Web) -> None:
+    browser = guarded.connect()
+    browser.says(b"POST /v1/topics/a HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nAuthorization: Bearer x\r\n\r\na")
+    browser.says(b"bc")
+    browser.session.admit(ADMIN)
+    (said,) = answers(browser.hears(), "POST")
+    assert said.status == 202
+
+
+@pytest.mark.parametrize("text", ["Basic", "Basic x", "Basic YQ==", "Digest a=b", "Bearer", "Bearer  ", "x"])
+def test_credentials_that_are_none(guarded: Web, text: str) -> None:
+    assert guarded.asks("GET", "/v1/stats", Authorization=text).status == 401
+
+
+def test_a_cookie(guarded: Web) -> None:
+    said = guarded.asks("POST", "/v1/session", **bearer("lab"))
+    assert said.json() == {"user": "lab", "namespace": "lab", "admin": False, "node": "desk"}
+    cookie = said.fields["set-cookie"]
+    assert cookie == "fumarole=lab-43200; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict"
+    pair = cookie.partition(";")[0]
+    assert guarded.asks("GET", "/v1/session", Cookie=f"a=b; {pair}").json()["user"] == "lab"
+    assert guarded.asks("GET", "/v1/session", Cookie="fumarole=other").status == 401
+    assert "Max-Age=0" in guarded.asks("DELETE", "/v1/session", Cookie=pair).fields["set-cookie"]
+
+
+def test_no_cookie_without_users(web: Web) -> None:
+    assert web.asks("POST", "/v1/session").status == 409
+    assert web.asks("GET", "/v1/session").json()["admin"] is True
+
+
+FOREIGN: dict[str, tuple[dict[str, str], int]] = {
+    "the same origin": ({"Origin": "http://localhost"}, 202),
+    "another origin": ({"Origin": "http://evil.example"}, 403),
+    "another port": ({"Origin": "http://localhost:8000"}, 403),
+    "https of the same name": ({"Origin": "https://localhost"}, 403),
+    "an origin that is hidden": ({"Origin": "null"}, 403),
+    "another site": ({"Sec_Fetch_Site": "cross-site"}, 403),
+    "the same site": ({"Sec_Fetch_Site": "same-origin"}, 202),
+    "a link from another site": ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}, 403),
+    "a configured origin": ({"Origin": "https://plots.example", "Sec_Fetch_Site": "cross-site"}, 202),
+}
+
+
+@pytest.mark.parametrize(("fields", "status"), FOREIGN.values(), ids=FOREIGN)
+def test_requests_from_elsewhere(desk: Desk, fields: dict[str, str], status: int) -> None:
+    web = Web(desk, origins=("https://plots.example",))
+    said = web.asks("POST", "/v1/topics/a", "x", **fields)
+    assert said.status == status
+    assert ("access-control-allow-origin" in said.fields) == (fields.get("Origin") == "https://plots.example")
+
+
+def test_a_link_from_another_site_opens_the_console(web: Web) -> None:
+    assert web.asks("GET", "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status == 200
+    assert web.asks("GET", "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="no-cors").status == 403
+
+
+HOSTS = {
+    "localhost": 200,
+    "localhost:8222": 200,
+    "LOCALHOST": 200,
+    "127.0.0.1:8222": 200,
+    "127.9.9.9": 200,
+    "[::1]:8222": 200,
+    "fumarole.internal:80": 200,
+    "evil.example": 403,
+    "127.0.0.1.evil.example": 403,
+    "localhost.evil.example": 403,
+    "10.0.0.1": 403,
+}
+
+
+@pytest.mark.parametrize(("host", "status"), HOSTS.items(), ids=HOSTS)
+def test_names_of_this_machine(desk: Desk, host: str, status: int) -> None:
+    """H5: DNS rebinding."""
+    web = Web(desk, hosts=("fumarole.internal",))
+    browser = web.connect().says(f"GET /v1/stats HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    assert answers(browser.hears(), "GET")[0].status == status
+    browser = web.connect().says(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    assert answers(browser.hears(), "GET")[0].status == 200
+
+
+def test_with_users_any_host_will_do(guarded: Web) -> None:
+    browser = guarded.connect()
+    browser.says(b"GET /v1/stats HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer boss\r\n\r\n")
+    assert answers(browser.hears(), "GET")[0].status == 200
+
+
+def test_preflight_of_a_configured_origin(desk: Desk) -> None:
+    web = Web(desk, origins=("https://plots.example",))
+    said = web.asks("OPTIONS", "/v1/topics/a", Origin="https://plots.example", Access_Control_Request_Method="POST")
+    assert said.fields["access-control-allow-origin"] == "https://plots.example"
+    assert "POST" in said.fields["access-control-allow-methods"]
