@@ -9,7 +9,11 @@ from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.node import Node
 from fumarole.fastpath.hot_path import HotPath
-from fumarole.protocols.nats import Event, Protocol
+from fumarole.protocols import mqtt, mqtt_packets
+from fumarole.protocols.mqtt_fields import Property
+from fumarole.protocols.mqtt_packets import V5, Connect, Filter, Will
+from fumarole.protocols.stream import StreamProtocol
+from fumarole.sessions.mqtt import MqttSession, Terms
 from fumarole.sessions.msgpack import MsgPackSession
 from fumarole.sessions.nats import NatsSession
 from fumarole.sessions.stream import RemoteAddress
@@ -69,6 +73,63 @@ class MsgPackClient:
         return list(unpacker)
 
 
+class MqttClient:
+    """The same, on the MQTT door, with the client's end of the protocol."""
+
+    def __init__(self, desk: "Desk", version: int = V5, terms: Terms | None = None, **options: Any) -> None:
+        self.version = version
+        self.protocol = mqtt.ClientProtocol(version)
+        self.session = MqttSession(desk.node, RemoteAddress("", 0, ""), desk.now, self, terms or Terms())
+        reader = desk.hot_path.mqtt_reader
+        self.reader = self.session if reader is None else reader(self.session)
+        if options.pop("connects", True):
+            self.connect(**options)
+
+    def connect(self, client_id: str = "", will: Will | None = None, **options: Any) -> "MqttClient":
+        """Says CONNECT. What it is answered is `connack`."""
+        keep_alive, user = options.pop("keep_alive", 0), options.pop("user", None)
+        password, clean = options.pop("password", None), options.pop("clean", True)
+        users = options.pop("metadata", None)
+        given: dict[int, Any] = {Property[name.upper()]: value for name, value in options.items()}
+        given |= {Property.USER: users} if users else {}
+        event = Connect(self.version, client_id, clean, keep_alive, user, password, will, given)
+        self.send(mqtt_packets.connect(event))
+        heard = self.hears()
+        self.connack = heard[0] if heard else None
+        return self
+
+    def send(self, raw: bytes) -> "MqttClient":
+        self.reader.receive_data(raw)
+        while self.reader.unfinished:
+            self.reader.go_on()
+        return self
+
+    def flush(self) -> None:
+        """What it hears waits until the test takes it."""
+
+    def raw(self) -> bytes:
+        return self.session.outbox.take()
+
+    def hears(self) -> list[Any]:
+        return events_of(self.protocol, self.raw())
+
+    def asks(self, raw: bytes) -> list[Any]:
+        return self.send(raw).hears()
+
+    def publish(self, topic: str, payload: bytes = b"", qos: int = 0, packet_id: int = 1, **more: Any) -> list[Any]:
+        """What comes back."""
+        retain, dup = more.pop("retain", False), more.pop("dup", False)
+        given: dict[int, Any] = {Property[name.upper()]: value for name, value in more.items()}
+        event = mqtt_packets.Publish(topic, payload, qos, retain, dup, packet_id if qos else 0, given)
+        return self.asks(mqtt_packets.publish(event, self.version))
+
+    def subscribe(self, *filters: str | Filter, identifier: int = 0, qos: int = 0) -> list[Any]:
+        """What comes back."""
+        asked = tuple([Filter(each, qos) if isinstance(each, str) else each for each in filters])
+        given: dict[int, Any] = {Property.SUBSCRIPTION_IDENTIFIER: identifier} if identifier else {}
+        return self.asks(mqtt_packets.subscribe(mqtt_packets.Subscribe(9, asked, given), self.version))
+
+
 class Desk:
     """A node in this process."""
 
@@ -99,9 +160,9 @@ class Desk:
         return exchange.report()
 
 
-def events_of(protocol: Protocol, *pieces: bytes) -> list[Event]:
+def events_of(protocol: StreamProtocol[Any], *pieces: bytes) -> list[Any]:
     """What a protocol hears."""
-    events: list[Event] = []
+    events: list[Any] = []
     for piece in pieces:
         protocol.receive_data(piece)
         while more := protocol.events_received():

@@ -16,6 +16,7 @@ ROW: Final = re.compile(r"^\| `(?P<name>[^`]+)` \|(?P<rest>.*)$", re.MULTILINE)
 KINDS: Final = {
     "read_count": "a whole number above 0",
     "read_query_depth": "a whole number",
+    "read_qos": "0, 1 or 2",
     "read_seconds": "a time",
     "size_between": "a size",
     "read_text": "text",

@@ -20,9 +20,11 @@ from fumarole.config.schema import FLAGS, VARIABLES
 FILE = Path(__file__).parent / "surface.json"
 SOURCES = Path(fumarole.__file__).parent
 OWN_TOPIC = re.compile(
-    r"""["'](\$(?:FUM|EMPTY|SRV|SYS)[\w.]*|_(?:FORGOTTEN|INBOX|WHERE|COMMANDS_|QUERIES_)[\w.]*)["']"""
+    r"""["'](\$(?:FUM|EMPTY|SRV|SYS)[\w./]*|_(?:FORGOTTEN|INBOX|WHERE|COMMANDS_|QUERIES_)[\w.]*)["']"""
 )
-HEADER = re.compile(r"""["'](Producer|Metadata|Value|Exit-Code|Status|Fumarole-[A-Za-z-]+|Nats-[A-Za-z-]+)["':]""")
+HEADER = re.compile(
+    r"""["'](Producer|Metadata|Value|Exit-Code|Status|Fumarole-[A-Za-z-]+|Mqtt-[A-Za-z-]+|Nats-[A-Za-z-]+)["':]"""
+)
 
 
 def options(command: Any) -> list[str]:

@@ -25,6 +25,7 @@ from fumarole.config.values import (
     NodeName,
     PasswordHash,
     PatternText,
+    Qos,
     QueryDepth,
     Secret,
     Size,
@@ -205,6 +206,9 @@ else:
 
 
 BYTES_OF_QUOTAS: Final = dict.fromkeys(("metadata_bytes", "retained_bytes", "last_bytes", "bytes_per_second"), Bytes)
+DOOR_KINDS: Final[Mapping[str, object]] = {"namespace": NamespaceName, "max_qos": Qos}
+"""Of the settings of doors, those that are more than a number or a time."""
+
 FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     Limits: {
         "control_line": LineSize,
@@ -220,11 +224,14 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     Quotas: BYTES_OF_QUOTAS,
     NamespaceQuotas: BYTES_OF_QUOTAS,
     NamespaceRules: {"outbox": Size},
+    **{
+        each.settings: {name: kind for name, kind in DOOR_KINDS.items() if hasattr(each.settings, name)}
+        for each in WITH_SETTINGS
+    },
     HttpSettings: {
         "origins": tuple[Text, ...],
         "hosts": tuple[Text, ...],
         "off": tuple[Literal["console", "metrics", "monitoring", "openapi", "nats", "mqtt"], ...],
     },
-    **{each.settings: {"namespace": NamespaceName} for each in WITH_SETTINGS if hasattr(each.settings, "namespace")},
 }
 """Classes of the inner layers know no kinds. These are their sizes; other integers are counts, floats are seconds."""

@@ -128,6 +128,14 @@ def read_count(value: object) -> int:
     return count
 
 
+def read_qos(value: object) -> int:
+    """Reads a QoS of MQTT."""
+    known = {str(qos): qos for qos in range(3)}
+    if isinstance(value, bool) or str(value) not in known:
+        raise RefusedError(shown(value), "0, 1 or 2")
+    return known[str(value)]
+
+
 def read_flag(value: object) -> bool:
     """Reads true or false."""
     if not isinstance(value, bool):
@@ -283,6 +291,7 @@ LineSize = Annotated[int, _of(size_between(256, 1 * MIB))]
 Seconds = Annotated[float, _of(read_seconds)]
 Count = Annotated[int, _of(read_count)]
 QueryDepth = Annotated[int, _of(read_query_depth)]
+Qos = Annotated[int, _of(read_qos)]
 Text = Annotated[str, _of(read_text)]
 PatternText = Annotated[str, _of(read_pattern_text)]
 FilePath = Annotated[Path, _of(read_path)]

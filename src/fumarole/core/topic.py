@@ -101,28 +101,36 @@ class Grammar(Enum):
 
     STRICT = "strict"
     CHANNEL = "channel"
+    OPEN = "open"
 
 
 STRICT: Final = Grammar.STRICT
 CHANNEL: Final = Grammar.CHANNEL
+OPEN: Final = Grammar.OPEN
 
-# T1; T2: white space of any script, control characters and halves of surrogate pairs, which are no UTF-8, are out, and
-# wildcards are for patterns.
-_STRICT_TOPIC = re.compile(r"(?:\$SRV\.)?[-_A-Za-z0-9.]*")
-_CHANNEL_TOPIC = re.compile(r"(?![.])[^\s\x00-\x20\x7f-\x9f\ud800-\udfff*>]+(?<![.])")
-_NOT_STRICT = re.compile(r"[^-_A-Za-z0-9.]")
+# T1: `%` begins the two digits of a byte that has no place in a strict topic (core/mqtt_topics.py). T2: white space of
+# any script, control characters and halves of surrogate pairs, which are no UTF-8, are out, and wildcards are for
+# patterns.
+_TOPICS = {
+    STRICT: re.compile(r"(?:\$SRV\.)?[-_A-Za-z0-9.]*(?:%[0-9A-F]{2}[-_A-Za-z0-9.]*)*"),
+    CHANNEL: re.compile(r"(?![.])[^\s\x00-\x20\x7f-\x9f\ud800-\udfff*>]+(?<![.])"),
+    OPEN: re.compile(r"[^\s\x00-\x20\x7f-\x9f\ud800-\udfff*>]+"),
+}
+_NOT_STRICT = re.compile(r"[^-_A-Za-z0-9.%]|%(?![0-9A-F]{2})")
 _NOT_CHANNEL = re.compile(r"[\s\x00-\x20\x7f-\x9f\ud800-\udfff]")
+_UTF_8 = "UTF-8, no white space, no control characters"
 SERVICES: Final = "$SRV."
 """T9: topics that begin so are for the services of NATS clients. Every grammar has them."""
 _ALLOWED = {
     STRICT: "letters, digits, `-`, `_` and `.`; with --grammar channel more",
-    CHANNEL: "UTF-8, no white space, no control characters",
+    CHANNEL: _UTF_8,
+    OPEN: _UTF_8,
 }
 
 
 def check_topic(topic: str, grammar: Grammar = STRICT) -> None:
     """Raises TopicError, with the position, where a publication may not carry this topic."""
-    if (_STRICT_TOPIC if grammar is STRICT else _CHANNEL_TOPIC).fullmatch(topic):
+    if _TOPICS[grammar].fullmatch(topic):
         return
     for position, character in enumerate(topic):
         if character in "*>":
@@ -169,10 +177,10 @@ def _check_characters(text: str, checked: str, grammar: Grammar, error: type[Top
     if wrong:
         at = wrong.start()
         raise error(f"{text[at]!r} is not allowed ({_ALLOWED[grammar]})", at)
-    if grammar is CHANNEL:
+    if grammar is not STRICT:
         if not text:
             raise error("a channel cannot be empty", 0)
-        if text[0] == "." or text[-1] == ".":
+        if grammar is CHANNEL and (text[0] == "." or text[-1] == "."):
             raise error("a channel cannot begin or end with `.`", 0 if text[0] == "." else len(text) - 1)
 
 

@@ -104,6 +104,18 @@ class KubemqSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MqttSettings:
+    """What only the MQTT door has."""
+
+    namespace: str = DEFAULT
+    """Of clients whose user names no other (Q2)."""
+    max_qos: int = 2
+    """The greatest QoS that is granted."""
+    max_keep_alive: float | None = None
+    """Seconds that a client of version 5 may ask for at most; None: any, and none at all."""
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSettings:
     """What only the web door has."""
 
@@ -147,6 +159,15 @@ def _kubemq(wiring: Wiring) -> Listener:
         certificate = Certificate(files.key.read_bytes(), files.certificate.read_bytes(), authority)
     check_token = None if logins is None else lambda token: logins.by_token(token, "a KubeMQ client")
     return KubemqDoor(wiring.node, wiring.settings.namespace, certificate, check_token)
+
+
+def _mqtt(wiring: Wiring) -> Listener:
+    from fumarole.doors.mqtt import MqttDoor
+    from fumarole.sessions.mqtt import Terms
+
+    settings = wiring.settings
+    terms = Terms(settings.namespace, settings.max_qos, settings.max_keep_alive)
+    return MqttDoor(wiring.node, wiring.hot_path.mqtt_reader, terms, wiring.tls, wiring.logins)
 
 
 def _http(wiring: Wiring) -> Listener:
@@ -195,6 +216,17 @@ add(
         page="docs/reference/kubemq.md",
         extra="kubemq",
         keeps_namespace=True,
+    )
+)
+add(
+    Door(
+        name="mqtt",
+        title="MQTT",
+        port=1883,
+        help="Listen for MQTT clients, 3.1.1 and 5.0, here; may be repeated.",
+        make=_mqtt,
+        settings=MqttSettings,
+        page="docs/reference/mqtt.md",
     )
 )
 add(

@@ -32,6 +32,13 @@ class NodeOutlet(Outlet, Protocol):
         """Takes the message for that node, once for all its consumers; `key` says of which namespace and groups."""
 
 
+class JoiningOutlet(Outlet, Protocol):
+    """An outlet whose consumers without a group are one entity (D2), as at the MQTT door."""
+
+    def joined(self, consumers: list[Consumer]) -> Consumer:
+        """What gets the one copy of a message that all of these match."""
+
+
 class Watcher(Outlet, Protocol):
     """An outlet whose consumers may have a query."""
 

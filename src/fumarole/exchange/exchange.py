@@ -16,7 +16,7 @@ from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, check_topic, literal_prefix, parse_pattern, parse_wildcards, split
-from fumarole.exchange.consumer import Consumer, NodeOutlet, Outlet, consumer_report
+from fumarole.exchange.consumer import Consumer, JoiningOutlet, NodeOutlet, Outlet, consumer_report
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.filters import Filters
 from fumarole.exchange.groups import Group
@@ -277,7 +277,7 @@ class Exchange:
         """A plan of those of this one and these, but for those who may not see the topic."""
         sorted_in = Sorted(self._groups, plan)
         sorted_in.add(consumers, topic)
-        return self._parts.plan(tuple(sorted_in.alone), sorted_in.shares(), (), tuple(sorted_in.couriers))
+        return self._parts.plan(sorted_in.entities(), sorted_in.shares(), (), tuple(sorted_in.couriers))
 
     def end(self) -> None:
         """Nobody is left. Plans know their exchange as it knows them; without this they would stay for a while."""
@@ -392,7 +392,7 @@ class Exchange:
                 if topic is None:
                     return False
                 plan.topic = topic
-        plan.consumers, plan.groups = tuple(sorted_in.alone), sorted_in.shares()
+        plan.consumers, plan.groups = sorted_in.entities(), sorted_in.shares()
         plan.couriers = tuple(sorted_in.couriers)
         plan.version = plan.filled = self.index.version
         return True
@@ -440,6 +440,8 @@ class Sorted:
         self.alone: list[Consumer] = []
         self.shared: dict[str, list[Consumer]] = {}
         self.couriers: dict[Consumer, None] = {}
+        self._joined: dict[JoiningOutlet, list[Consumer]] = {}
+        """Consumers that are one entity with the others of their outlet."""
         if plan is not None:
             self.alone += plan.consumers
             self.shared.update((group.name, list(members)) for group, members, _ in plan.groups)
@@ -458,9 +460,17 @@ class Sorted:
                 self.shared.setdefault(consumer.group, []).extend([consumer] * consumer.count)
             elif consumer.courier is not None:
                 self.couriers[consumer.courier] = None
+            elif getattr(consumer.outlet, "joined", None) is not None:
+                self._joined.setdefault(cast(JoiningOutlet, consumer.outlet), []).append(consumer)
             else:
                 self.alone.append(consumer)
         return depends_on_topic
+
+    def entities(self) -> tuple[Consumer, ...]:
+        """Those without a group, one for each entity (D2)."""
+        if not self._joined:
+            return tuple(self.alone)
+        return *self.alone, *(outlet.joined(consumers) for outlet, consumers in self._joined.items())
 
     def shares(self) -> tuple[Share, ...]:
         return tuple([self._share(self._groups[name], tuple(members)) for name, members in self.shared.items()])

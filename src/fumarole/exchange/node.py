@@ -54,6 +54,10 @@ class Node:
     """What the node publishes by itself while somebody listens; each is asked now and then whether anybody does."""
     relays_of: Counter[int] = field(default_factory=Counter)
     """How many of them a client has asked for, by its id."""
+    timers: list[Callable[[float], None]] = field(default_factory=list)
+    """Called with the time, twice a second."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What all sessions of a protocol share, by its name, whatever listener they came in by."""
     users: dict[str, Usage] = field(default_factory=dict)
     """What each user holds, by name, while the user is connected or holds anything."""
     next_client: int = 0
@@ -68,6 +72,8 @@ class Node:
 
     def tick(self, now: float) -> None:
         """Time passes: relays are listened to no more."""
+        for timer in self.timers:
+            timer(now)
         if self.relays:
             self.relays[:] = [relay for relay in self.relays if relay.tick(now)]
 

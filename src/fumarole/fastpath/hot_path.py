@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fumarole.exchange.exchange import PURE, Parts
 
 if TYPE_CHECKING:
+    from fumarole.sessions.mqtt import MqttSession
     from fumarole.sessions.msgpack import MsgPackSession
     from fumarole.sessions.nats import NatsSession
     from fumarole.sessions.reader import PeerLinkFallback, Reader
@@ -28,6 +29,7 @@ class HotPath:
     msgpack_reader: Callable[[MsgPackSession], Reader] | None = None
     peer_link_reader: Callable[[PeerLinkFallback], Reader] | None = None
     appoint_heir: Callable[[], int] | None = None
+    mqtt_reader: Callable[[MqttSession], Reader] | None = None
 
 
 PLAIN = HotPath("plain Python", PURE)

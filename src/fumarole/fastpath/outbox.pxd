@@ -25,6 +25,7 @@ cdef class Consumer:
     cdef public object account   # what it counts against (A5); None: the server's own
     cdef public Py_ssize_t count
     cdef public bint resting
+    cdef bint is_joined     # one entity with the others of its outlet (D2)
     cdef Outbox outbox      # its outlet's, where NATS frames are made here; None: the outlet makes its own
     cdef Outbox readings    # its outlet's, where readings are written here as they came; None: the outlet does it
 

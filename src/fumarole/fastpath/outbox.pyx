@@ -146,6 +146,7 @@ cdef class Consumer:
         self.key = key
         self.sees = sees
         self.count = 1
+        self.is_joined = hasattr(outlet, "joined")
         self.outbox = outlet.outbox if getattr(outlet, "takes_nats_frames", False) else None
         self.readings = outlet.outbox if getattr(outlet, "takes_readings", False) else None
 

@@ -231,7 +231,7 @@ cdef class Plans:
         return plan
 
     cdef Plan work_out(self, str topic):
-        """Exchange.plan, for the usual case: nobody who matches is of a group or may be shown only a part."""
+        """Exchange.plan, for the usual case: nobody who matches is of a group, is joined with others, or may be shown only a part."""
         cdef list levels = self.index.match(topic.split("."))
         cdef list consumers = []
         cdef list couriers = []
@@ -248,7 +248,7 @@ cdef class Plans:
         for level in levels:
             self.index.looked_at += len(level.values or ())
             for consumer in level.values or ():
-                if consumer.sees is not None or consumer.group:
+                if consumer.sees is not None or consumer.group or consumer.is_joined:
                     return self.exchange.plan(topic)
                 if consumer.courier is None:
                     consumers.append(consumer)

@@ -1,0 +1,145 @@
+"""What the MQTT sessions of a node share: who has which client id, and wills on their way.
+
+A client id belongs to one connection of a namespace. A later CONNECT with the same id takes it over, and the older
+connection ends (Q3). A will is published when its connection ends without a DISCONNECT. One with a delay waits here,
+and the client's return cancels it. Very many clients may go at once, so wills are published in slices.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from fumarole.core.errors import FumaroleError
+from fumarole.exchange.node import Node
+from fumarole.protocols.mqtt_packets import Will
+from fumarole.sessions.mqtt_speaker import Speaker
+
+if TYPE_CHECKING:
+    from fumarole.sessions.mqtt import MqttSession
+
+SHARED: Final = "mqtt"
+MOST_DELAYED: Final = 65_536
+"""Wills that wait for their time. More are published at once."""
+MOST_DELAYED_BYTES: Final = 64 * 1024 * 1024
+LONGEST_DELAY: Final = 24 * 3600.0
+"""Seconds. A longer delay is this one."""
+
+Key = tuple[str, str]
+"""Namespace and client id."""
+
+
+class LastWill(NamedTuple):
+    """What a client wants published when it is gone."""
+
+    key: Key
+    speaker: Speaker
+    will: Will
+
+
+class Clients:
+    """One for a node, whatever door its MQTT clients come in by."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._sessions: dict[Key, MqttSession] = {}
+        self._due: deque[LastWill] = deque()
+        self._is_publishing = False
+        self._delayed: dict[Key, tuple[int, LastWill]] = {}
+        self._delayed_bytes = 0
+        self._times: list[tuple[float, int, Key]] = []
+        self._numbers = count()
+        self.taken_over = 0
+        self.wills = 0
+        """Published."""
+        self.now = 0.0
+        node.timers.append(self.tick)
+
+    def get(self, key: Key) -> MqttSession | None:
+        """Who has this client id."""
+        return self._sessions.get(key)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def take(self, key: Key, session: MqttSession) -> None:
+        """The client is here: whoever had its id has to go, and a will that waits is not published any more."""
+        older = self._sessions.get(key)
+        self._cancel(key)
+        if older is not None:
+            self.taken_over += 1
+            older.take_over()
+            self._cancel(key)
+        self._sessions[key] = session
+
+    def release(self, key: Key, session: MqttSession) -> None:
+        """The connection is gone."""
+        if self._sessions.get(key) is session:
+            del self._sessions[key]
+
+    # Wills.
+
+    def bequeath(self, will: LastWill, delay: float, now: float) -> None:
+        """To be published after so many seconds."""
+        size = len(will.will.payload)
+        has_room = len(self._delayed) < MOST_DELAYED and self._delayed_bytes + size <= MOST_DELAYED_BYTES
+        if delay > 0 and has_room:
+            number = next(self._numbers)
+            self._delayed[will.key] = number, will
+            self._delayed_bytes += size
+            heappush(self._times, (now + min(delay, LONGEST_DELAY), number, will.key))
+        else:
+            self._publish(will)
+
+    def _cancel(self, key: Key) -> LastWill | None:
+        _, will = self._delayed.pop(key, (0, None))
+        if will is not None:
+            self._delayed_bytes -= len(will.will.payload)
+        return will
+
+    def tick(self, now: float) -> None:
+        """Time passes: delayed wills fall due."""
+        self.now = now
+        while self._times and self._times[0][0] <= now:
+            _, number, key = heappop(self._times)
+            if self._delayed.get(key, (-1, None))[0] == number:
+                will = self._cancel(key)
+                assert will is not None
+                self._publish(will)
+
+    def _publish(self, will: LastWill) -> None:
+        self._due.append(will)
+        if not self._is_publishing:
+            self._is_publishing = True
+            self._node.namespaces.slices.begin(self._publish_all())
+
+    def _publish_all(self) -> Iterator[None]:
+        yield  # in a turn of the loop of its own: so many connections may end in this one
+        while self._due:
+            self._publish_one(self._due.popleft())
+            yield
+        self._is_publishing = False
+
+    def _publish_one(self, last: LastWill) -> None:
+        exchange = self._node.namespaces.get(last.key[0])
+        if exchange is None:
+            return  # its namespace has ended: nobody is there
+        speaker = last.speaker
+        plans = exchange.plans(speaker.user.publish if speaker.user else None)
+        try:
+            speaker.publish(speaker.publication(last.will, exchange), exchange, plans, self.now)
+            self.wills += 1
+        except FumaroleError:
+            exchange.counters.refused += 1
+
+
+def clients_of(node: Node) -> Clients:
+    """Made for the first MQTT session of a node."""
+    clients = node.shared.get(SHARED)
+    if clients is None:
+        clients = node.shared[SHARED] = Clients(node)
+    assert isinstance(clients, Clients)
+    return clients

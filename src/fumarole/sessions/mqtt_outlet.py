@@ -1,0 +1,176 @@
+"""What an MQTT client gets: an outlet of the exchange, whose consumers without a group are one entity (D2).
+
+The key of a consumer says how its filter wants messages: a byte of options, then the subscription identifier as a
+property. Where several filters of a connection match, one consumer is joined of them: the greatest QoS, and all
+identifiers.
+
+    a/+  QoS 0, identifier 1     a/#  QoS 1     a topic a/b: one copy, QoS 1, identifier 1
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fumarole.core.publication import Publication
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.node import Node
+from fumarole.exchange.outbox import Outbox, Overflow
+from fumarole.protocols import mqtt_packets as packets
+from fumarole.protocols.mqtt_fields import Packet
+from fumarole.protocols.mqtt_packets import V5, Answer
+from fumarole.protocols.mqtt_reasons import FAILURE, Reason
+from fumarole.sessions.mqtt_forms import Form, form_of
+from fumarole.sessions.mqtt_window import Window
+
+QOS: Final = 0x03
+NO_LOCAL: Final = 0x04
+AS_PUBLISHED: Final = 0x08
+WILD: Final = 0x40
+"""The filter begins with a wildcard, and so matches no topic of the server's own."""
+
+
+class MqttOutlet:
+    """Of one connection that has been let in."""
+
+    echo = True
+
+    def __init__(
+        self, node: Node, exchange: Exchange, outbox: Outbox, label: str, version: int, largest: int, maximum: int
+    ) -> None:
+        self.label = label
+        self.outbox = outbox
+        self.version = version
+        self.own: Publication | None = None
+        """What the client publishes just now."""
+        self.skipped = 0
+        """How often that was not sent back to it, because it wants none of its own."""
+        self.unsayable = 0
+        """Messages that were no MQTT message, or larger than the client takes."""
+        self._node = node
+        self._exchange = exchange
+        self._largest = largest
+        self._window = Window(maximum)
+        self._joined: dict[tuple[bytes, ...], Consumer] = {}
+
+    # An outlet of the exchange.
+
+    def has_room(self, weight: int) -> bool:
+        return self.outbox.has_room(weight + self._window.size)
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        options = consumer.key[0]
+        if options & NO_LOCAL and publication is self.own:
+            self.skipped += 1
+            return
+        form = form_of(publication, self._exchange.grammar)
+        consumer.accepted += 1
+        if form.topic is None or (options & WILD and publication.topic.startswith("$")):
+            self._drop(consumer)
+            return
+        self._send(consumer, form, min(options & QOS, form.qos), False)
+
+    def joined(self, consumers: list[Consumer]) -> Consumer:
+        if len(consumers) == 1:
+            return consumers[0]
+        keys = tuple([consumer.key for consumer in consumers])
+        joined = self._joined.get(keys)
+        if joined is None:
+            joined = self._joined[keys] = self._exchange.consumer(self, "", "", joined_key(keys))
+        return joined
+
+    def filters_changed(self) -> None:
+        """Which filters match together is another matter now."""
+        self._joined.clear()
+
+    # Sending.
+
+    def _send(self, consumer: Consumer, form: Form, qos: int, retain: bool) -> None:
+        identifiers = consumer.key[1:] if self.version == V5 else b""
+        size = form.size(self.version, identifiers)
+        if size > self._largest:
+            self._drop(consumer)
+        elif self._window or (qos and not self._may_send(size)):
+            self._wait(consumer, form, qos, retain, size)
+        elif qos:
+            # Not to be dropped any more: the client would never acknowledge it.
+            self.outbox.push(form.frame(self.version, qos, self._window.begin(), retain, identifiers))
+        elif identifiers:
+            self.outbox.push(form.frame(self.version, 0, 0, retain, identifiers), consumer)
+        else:
+            self.outbox.push(form.plain(self.version, retain), consumer)
+
+    def _may_send(self, size: int) -> bool:
+        """One of QoS 1 or 2? They may take half of the outbox, since they cannot be dropped there."""
+        outbox = self.outbox
+        is_small = outbox.size + size <= self._exchange.outbox_limit // 2 or not outbox.size
+        return is_small and self._window.has_identifier() and outbox.has_room(size)
+
+    def _wait(self, consumer: Consumer, form: Form, qos: int, retain: bool, size: int) -> None:
+        """It gets in line, if there is room (D6)."""
+        window, overflow = self._window, self._exchange.overflow
+        if not self.has_room(size) and overflow is Overflow.DISCONNECT:
+            self.outbox.overflowed = True
+            self._node.ready.append(self.outbox.owner)
+        while window and not self.has_room(size) and overflow is Overflow.DROP_OLDEST:
+            self._drop(window.take().consumer)
+        if self.has_room(size):
+            window.put(consumer, form, qos, retain, size)
+            self.outbox.late = True
+        else:
+            self._drop(consumer)
+
+    def _drop(self, consumer: Consumer) -> None:
+        consumer.dropped += 1
+        self._exchange.counters.overflowed += 1
+
+    def go_on(self) -> None:
+        """With what waits, as far as the window and the outbox allow."""
+        window = self._window
+        while window:
+            first = window.first()
+            if not (self._may_send(first.size) if first.qos else self.outbox.has_room(first.size)):
+                return
+            window.take()
+            is_last = not window
+            identifiers = first.consumer.key[1:] if self.version == V5 else b""
+            packet_id = window.begin() if first.qos else 0
+            frame = first.form.frame(self.version, first.qos, packet_id, first.retain, identifiers)
+            self.outbox.push(frame, None if first.qos else first.consumer)
+            if is_last:
+                self.outbox.late = False
+
+    # What the client answers.
+
+    def take(self, event: Answer) -> None:
+        """PUBACK, PUBREC or PUBCOMP."""
+        window, number = self._window, event.packet_id
+        if event.packet != Packet.PUBREC or event.reason >= FAILURE:
+            window.end(number)
+        elif window.receive(number):
+            self.outbox.push(packets.answer(Packet.PUBREL, number))
+        else:
+            reason = Reason.PACKET_ID_UNKNOWN if self.version == V5 else 0
+            self.outbox.push(packets.answer(Packet.PUBREL, number, reason))
+        self.go_on()
+
+    def close(self) -> None:
+        """The connection is over: what waited is dropped."""
+        for consumer in self._window.clear():
+            self._drop(consumer)
+        self._joined.clear()
+
+
+def key_of(qos: int, no_local: bool, as_published: bool, is_wild: bool, identifier: bytes) -> bytes:
+    """The key of a consumer."""
+    options = qos | (NO_LOCAL if no_local else 0) | (AS_PUBLISHED if as_published else 0) | (WILD if is_wild else 0)
+    return bytes((options,)) + identifier
+
+
+def joined_key(keys: tuple[bytes, ...]) -> bytes:
+    """Of several filters that match together."""
+    qos = max(key[0] & QOS for key in keys)
+    no_local = all(key[0] & NO_LOCAL for key in keys)
+    as_published = any(key[0] & AS_PUBLISHED for key in keys)
+    is_wild = all(key[0] & WILD for key in keys)
+    return key_of(qos, no_local, as_published, is_wild, b"".join(key[1:] for key in keys))

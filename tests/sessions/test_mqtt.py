@@ -1,0 +1,646 @@
+"""What MQTT clients get and hear (Q1–Q4), without sockets."""
+
+from typing import Any
+
+import pytest
+
+from fumarole.core.limits import Limits
+from fumarole.core.topic import Grammar
+from fumarole.exchange.namespaces import NamespaceRules
+from fumarole.exchange.outbox import Overflow
+from fumarole.exchange.permissions import Permissions, User
+from fumarole.fastpath.hot_path import HotPath
+from fumarole.protocols import mqtt_packets as packets
+from fumarole.protocols.mqtt_fields import NONE, Packet, Property
+from fumarole.protocols.mqtt_packets import V3, V5, Acknowledged, Answer, ConnAck, Disconnect, Filter, Publish, Will
+from fumarole.protocols.mqtt_reasons import Reason
+from fumarole.sessions.mqtt import ALIASES, RECEIVE_MAXIMUM, Terms
+from fumarole.sessions.stream import Claim, State
+from tests.desk import Desk, MqttClient
+from tests.sessions.test_answers import Slow
+
+A = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+BOTH = pytest.mark.parametrize("version", [V3, V5], ids=["3.1.1", "5.0"])
+
+
+@pytest.fixture
+def desk(hot_path: HotPath) -> Desk:
+    return Desk(hot_path)
+
+
+def topics(events: list[Any]) -> list[str]:
+    return [event.topic for event in events if isinstance(event, Publish)]
+
+
+def reasons(events: list[Any]) -> list[int]:
+    return [reason for event in events if isinstance(event, Acknowledged) for reason in event.reasons]
+
+
+def code(events: list[Any]) -> int:
+    """The reason of the one answer or DISCONNECT."""
+    (event,) = events
+    assert isinstance(event, Answer | Disconnect)
+    return event.reason
+
+
+# Connecting.
+
+
+def test_connack_3_1_1(desk: Desk) -> None:
+    client = MqttClient(desk, V3, connects=False)
+    client.send(packets.connect(packets.Connect(V3, "c", False, 0, None, None, None, NONE)))
+    assert client.raw() == b"\x20\x02\x00\x00"  # Session Present is 0, though a session was asked for
+
+
+def test_connack_5(desk: Desk) -> None:
+    """Q1: the session ends with the connection, and that is said."""
+    connack = MqttClient(desk, client_id="c", session_expiry=3600).connack
+    assert connack == ConnAck(
+        False,
+        0,
+        {
+            Property.RECEIVE_MAXIMUM: RECEIVE_MAXIMUM,
+            Property.TOPIC_ALIAS_MAXIMUM: ALIASES,
+            Property.MAXIMUM_PACKET_SIZE: 1024 * 1024 + 17 * 4096,
+            Property.SESSION_EXPIRY: 0,
+        },
+    )
+
+
+def test_what_is_told_where_it_is_asked_for(desk: Desk) -> None:
+    terms = Terms(max_qos=1, max_keep_alive=30)
+    connack = MqttClient(desk, terms=terms, request_response_information=1, keep_alive=60).connack
+    assert connack is not None
+    given = connack.properties
+    assert given[Property.MAXIMUM_QOS] == 1
+    assert given[Property.SERVER_KEEP_ALIVE] == 30
+    assert given[Property.ASSIGNED_CLIENT_ID].startswith("auto-")
+    assert given[Property.RESPONSE_INFORMATION].startswith("_INBOX/")
+
+
+def test_refused_connects(desk: Desk) -> None:
+    assert MqttClient(desk, V3, clean=False).connack == ConnAck(False, 2, NONE)
+    refused = MqttClient(desk, authentication_method="x").connack
+    assert refused is not None
+    assert refused.reason == Reason.AUTHENTICATION_METHOD
+    will = Will("t", b"", 2, False, NONE)
+    refused = MqttClient(desk, terms=Terms(max_qos=1), will=will).connack
+    assert refused is not None
+    assert refused.reason == Reason.NO_QOS
+
+
+def test_no_connect_in_time(desk: Desk) -> None:
+    client = MqttClient(desk, connects=False)
+    client.session.tick(desk.now + 60)
+    assert client.session.close_expected()
+
+
+@BOTH
+def test_keep_alive(desk: Desk, version: int) -> None:
+    """A client is gone after one and a half periods of silence."""
+    client = MqttClient(desk, version, keep_alive=10)
+    client.session.tick(desk.now)
+    client.session.tick(desk.now + 15)
+    assert not client.session.close_expected()
+    client.asks(packets.PINGREQ)
+    client.session.tick(desk.now + 16)
+    client.session.tick(desk.now + 31.5)
+    assert client.session.close_expected()
+    heard = client.hears()
+    assert heard == [] if version == V3 else code(heard) == Reason.KEEP_ALIVE
+
+
+def test_no_keep_alive(desk: Desk) -> None:
+    client = MqttClient(desk)
+    client.session.tick(desk.now + 100_000)
+    assert not client.session.close_expected()
+
+
+def test_take_over(desk: Desk) -> None:
+    """Q3: the later CONNECT wins. The same id in another namespace is another client."""
+    older = MqttClient(desk, client_id="c", will=Will("gone", b"older", 0, False, NONE))
+    other = MqttClient(desk, client_id="c", terms=Terms(namespace="lab"))
+    watcher = MqttClient(desk, client_id="watcher")
+    watcher.subscribe("gone")
+    newer = MqttClient(desk, client_id="c")
+    assert code(older.hears()) == Reason.TAKEN_OVER
+    assert older.session.close_expected()
+    assert not newer.session.close_expected()
+    assert not other.session.close_expected()
+    assert topics(watcher.hears()) == ["gone"]
+    older.session.remove_consumers()
+    assert MqttClient(desk, client_id="c").connack is not None
+    assert newer.session.close_expected()
+
+
+def test_an_id_in_use_by_another_user(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
+    for version in (V3, V5):
+        first = MqttClient(desk, version, client_id="c", user="ann", password=b"x")
+        first.session.admit(User("ann", "default"))
+        second = MqttClient(desk, version, client_id="c", user="bob", password=b"x")
+        second.session.admit(User("bob", "default"))
+        (refused,) = second.hears()
+        assert refused.reason == (2 if version == V3 else Reason.CLIENT_ID)
+        assert not first.session.close_expected()
+        first.send(packets.disconnect())
+
+
+def test_logins(hot_path: HotPath) -> None:
+    """A user and a password; a password or a user alone is a token."""
+    desk = Desk(hot_path, authentication=True)
+    client = MqttClient(desk, user="ann", password=b"secret")
+    assert client.session.claim == Claim("ann", "secret", None)
+    assert MqttClient(desk, password=b"token").session.claim == Claim(None, None, "token")
+    assert MqttClient(desk, V3, user="token").session.claim == Claim(None, None, "token")
+    client.session.admit(None)
+    (refused,) = client.hears()
+    assert refused.reason == Reason.BAD_LOGIN
+    client = MqttClient(desk, V3, user="ann", password=b"wrong")
+    client.session.admit(None)
+    assert client.hears() == [ConnAck(False, 4, NONE)]
+    client = MqttClient(desk, user="ann", password=b"\xff")
+    assert client.connack is not None
+    assert client.connack.reason == Reason.BAD_LOGIN
+
+
+def test_what_comes_before_the_login_is_done_afterwards(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
+    client = MqttClient(desk, client_id="c", user="ann", password=b"x")
+    assert client.subscribe("a") == []
+    assert client.publish("a", b"1") == []
+    client.session.admit(User("ann", "default"))
+    while client.reader.unfinished:
+        client.reader.go_on()
+    client.send(b"")
+    assert [type(event) for event in client.hears()] == [ConnAck, Acknowledged, Publish]
+
+
+# Publishing and subscribing.
+
+
+@BOTH
+@pytest.mark.parametrize("published", [0, 1, 2])
+@pytest.mark.parametrize("granted", [0, 1, 2])
+def test_every_quality_of_service(desk: Desk, version: int, published: int, granted: int) -> None:
+    """Q1: spoken in full on each hop; the lesser of what is published and granted is delivered."""
+    publisher, subscriber = MqttClient(desk, version), MqttClient(desk, version)
+    assert reasons(subscriber.subscribe("a/+", qos=granted)) == [granted]
+    answers = publisher.publish("a/b", b"21.5", qos=published, packet_id=7)
+    if published == 2:
+        assert answers == [Answer(Packet.PUBREC, 7, 0, NONE)]
+        assert publisher.asks(packets.answer(Packet.PUBREL, 7)) == [Answer(Packet.PUBCOMP, 7, 0, NONE)]
+    else:
+        assert answers == ([Answer(Packet.PUBACK, 7, 0, NONE)] if published else [])
+    qos = min(published, granted)
+    assert subscriber.hears() == [Publish("a/b", b"21.5", qos, False, False, 1 if qos else 0, NONE)]
+    if qos == 1:
+        assert subscriber.asks(packets.answer(Packet.PUBACK, 1)) == []
+    elif qos == 2:
+        assert subscriber.asks(packets.answer(Packet.PUBREC, 1)) == [Answer(Packet.PUBREL, 1, 0, NONE)]
+        assert subscriber.asks(packets.answer(Packet.PUBCOMP, 1)) == []
+
+
+def test_what_a_puback_says(desk: Desk) -> None:
+    """Q1."""
+    rules = {"lab": NamespaceRules(grammar=Grammar.CHANNEL)}
+    desk = Desk(desk.hot_path, rules=rules)
+    client = MqttClient(desk, terms=Terms(namespace="lab"))
+    for qos in (1, 2):
+        assert code(client.publish("a", qos=qos)) == Reason.NO_MATCH
+        client.send(packets.answer(Packet.PUBREL, 1)).hears()
+        assert code(client.publish("/a", qos=qos)) == Reason.TOPIC
+        assert code(client.publish("$SYS/a", qos=qos)) == Reason.NOT_AUTHORIZED
+    old = MqttClient(desk, V3, terms=Terms(namespace="lab"))
+    assert code(old.publish("/a", qos=1)) == 0
+    assert old.publish("/a") == []
+    assert desk.counters("lab")["dropped"]["refused"] == 6
+
+
+def test_permissions(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
+    ann = User("ann", "default", Permissions(("a.>",)), Permissions(("a.>",), ("a.secret",)))
+    client = MqttClient(desk, client_id="c", user="ann", password=b"x")
+    client.session.admit(ann)
+    client.hears()
+    assert code(client.publish("b", qos=1)) == Reason.NOT_AUTHORIZED
+    assert code(client.publish("a/b", qos=1)) == Reason.NO_MATCH
+    assert reasons(client.subscribe("a/+", "b", "#", "a/secret")) == [0, 0x87, 0x87, 0x87]
+    for topic in ("a/b", "a/secret", "b"):
+        client.publish(topic)
+    client.publish("a/b")
+    # `a/secret` was published, and is not shown.
+    assert client.session.outbox.size == 0
+
+
+def test_same_packet_identifier(desk: Desk) -> None:
+    """QoS 2: what comes again under an identifier in use is not published again."""
+    publisher, subscriber = MqttClient(desk), MqttClient(desk)
+    subscriber.subscribe("a", qos=2)
+    assert code(publisher.publish("a", b"1", qos=2)) == 0
+    assert code(publisher.publish("a", b"1", qos=2, dup=True)) == 0
+    assert code(publisher.publish("a", b"2", qos=2)) == Reason.PACKET_ID_IN_USE
+    assert len(subscriber.hears()) == 1
+    assert code(publisher.asks(packets.answer(Packet.PUBREL, 1))) == 0
+    assert code(publisher.asks(packets.answer(Packet.PUBREL, 1))) == Reason.PACKET_ID_UNKNOWN
+    assert code(publisher.publish("a", b"2", qos=2)) == 0
+    subscriber.hears()
+    assert code(subscriber.asks(packets.answer(Packet.PUBREC, 77))) == Reason.PACKET_ID_UNKNOWN
+
+
+def test_receive_maximum_of_the_server(desk: Desk) -> None:
+    """Q3: 0x93 is enforced."""
+    client = MqttClient(desk)
+    for number in range(1, RECEIVE_MAXIMUM + 1):
+        assert code(client.publish("a", qos=2, packet_id=number)) == Reason.NO_MATCH
+    assert code(client.publish("a", qos=2, packet_id=RECEIVE_MAXIMUM + 1)) == Reason.RECEIVE_MAXIMUM
+    assert client.session.close_expected()
+
+
+def test_receive_maximum_of_the_client(desk: Desk) -> None:
+    """Q1: what is more waits, in order, and so does what follows."""
+    publisher, subscriber = MqttClient(desk), MqttClient(desk, receive_maximum=2)
+    subscriber.subscribe("a", qos=1)
+    for number in range(4):
+        publisher.publish("a", b"%d" % number, qos=1)
+    publisher.publish("a", b"4", qos=0)
+    assert [event.payload for event in subscriber.hears()] == [b"0", b"1"]
+    assert [event.payload for event in subscriber.asks(packets.answer(Packet.PUBACK, 1))] == [b"2"]
+    assert subscriber.asks(packets.answer(Packet.PUBACK, 1)) == []  # nothing of this identifier is under way
+    heard = subscriber.asks(packets.answer(Packet.PUBACK, 2))
+    assert [event.payload for event in heard] == [b"3", b"4"]
+    assert [event.qos for event in heard] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"), [(Overflow.DROP_OLDEST, b"9"), (Overflow.DROP_NEWEST, b"1"), (Overflow.DISCONNECT, b"")]
+)
+def test_what_waits_follows_the_policy(hot_path: HotPath, policy: Overflow, kept: bytes) -> None:
+    """D6."""
+    desk = Desk(hot_path, rules={"default": NamespaceRules(overflow=policy, outbox=2000)})
+    publisher, subscriber = MqttClient(desk), MqttClient(desk, receive_maximum=1)
+    subscriber.subscribe("a", qos=1)
+    for number in range(10):
+        publisher.publish("a", bytes([48 + number]) * 400, qos=1)
+    assert [event.payload[:1] for event in subscriber.hears()] == [b"0"]
+    if policy is Overflow.DISCONNECT:
+        assert subscriber.session.outbox.overflowed
+        return
+    waiting = []
+    for number in range(1, 10):
+        waiting += [event.payload[:1] for event in subscriber.asks(packets.answer(Packet.PUBACK, number))]
+    assert (waiting[-1] if policy is Overflow.DROP_OLDEST else waiting[0]) == kept
+    assert waiting == sorted(waiting)
+    assert len(waiting) + desk.counters()["dropped"]["outbox full"] == 9
+
+
+def test_overlapping_filters_are_one_entity(desk: Desk) -> None:
+    """D2: one copy, the greatest QoS, all identifiers."""
+    publisher, subscriber = MqttClient(desk), MqttClient(desk)
+    subscriber.subscribe("a/+", identifier=1)
+    subscriber.subscribe("a/#", identifier=2, qos=2)
+    subscriber.subscribe("#", qos=1)
+    subscriber.subscribe("b", identifier=4)
+    publisher.publish("a/b", b"x", qos=1)
+    (one,) = subscriber.hears()
+    assert one.qos == 1
+    assert sorted(one.properties[Property.SUBSCRIPTION_IDENTIFIER]) == [1, 2]
+    assert desk.counters()["delivered"] == 1
+    publisher.publish("a", b"x")
+    (one,) = subscriber.hears()
+    assert one.properties == {Property.SUBSCRIPTION_IDENTIFIER: [2]}
+    subscriber.asks(packets.unsubscribe(packets.Unsubscribe(3, ("a/#", "#"), NONE), V5))
+    publisher.publish("a/b", b"x")
+    (one,) = subscriber.hears()
+    assert one.properties == {Property.SUBSCRIPTION_IDENTIFIER: [1]}
+
+
+def test_a_subscription_is_replaced(desk: Desk) -> None:
+    client = MqttClient(desk)
+    client.subscribe("a/#", identifier=1)
+    client.subscribe("a/#", identifier=2, qos=1)
+    (answer, message) = client.publish("a/b", b"", qos=1)[::-1]
+    assert isinstance(answer, Answer)
+    assert message.properties == {Property.SUBSCRIPTION_IDENTIFIER: [2]}
+    assert desk.counters()["consumers"] == 2  # `a` and `a.>`
+
+
+def test_unsubscribe(desk: Desk) -> None:
+    client = MqttClient(desk)
+    client.subscribe("a/#", "b")
+    gone = client.asks(packets.unsubscribe(packets.Unsubscribe(5, ("a/#", "c"), NONE), V5))
+    assert gone == [Acknowledged(Packet.UNSUBACK, 5, (0, Reason.NO_SUBSCRIPTION), NONE)]
+    assert desk.counters()["consumers"] == 1
+    old = MqttClient(desk, V3)
+    old.send(packets.unsubscribe(packets.Unsubscribe(5, ("a/#", "c"), NONE), V3))
+    assert old.raw() == b"\xb0\x02\x00\x05"
+
+
+def test_a_long_list_of_filters(hot_path: HotPath) -> None:
+    """It is taken in by parts, and answered once."""
+    desk = Desk(hot_path, Limits(consumers_per_connection=500))
+    client = MqttClient(desk, V3)
+    (answer,) = client.subscribe(*(f"a/{number}" for number in range(1000)))
+    assert answer.reasons == (0,) * 500 + (0x80,) * 500
+    client.session.close()
+    while not client.session.remove_consumers():
+        pass
+    assert desk.counters()["consumers"] == 0
+
+
+def test_no_local(desk: Desk) -> None:
+    client, other = MqttClient(desk), MqttClient(desk)
+    client.subscribe(Filter("a", 0, no_local=True), Filter("b", 0, no_local=True))
+    client.subscribe("b/#")
+    assert code(client.publish("a", qos=1)) == Reason.NO_MATCH
+    assert topics(client.publish("b", qos=1)) == ["b"]  # another filter wants it
+    other.publish("a")
+    assert topics(client.hears()) == ["a"]
+    assert desk.counters()["delivered"] == 2
+
+
+def test_wild_filters_match_no_topic_of_the_servers_own(desk: Desk) -> None:
+    client = MqttClient(desk)
+    client.subscribe("#", "+/a", "$SRV/#")
+    (exchange,) = (each for each in desk.node.namespaces if each.name == "default")
+    for topic in ("$SRV.a", "$SYS.a"):
+        plan = exchange.plan(topic)
+        exchange.publish(plan, publication(topic))
+    assert topics(client.hears()) in (["$SRV/a"], [])
+
+
+def publication(topic: str) -> Any:
+    from fumarole.core.publication import Publication
+
+    return Publication(topic, b"")
+
+
+def test_the_empty_topic(desk: Desk) -> None:
+    """T9, Q2."""
+    client, nats = MqttClient(desk), desk.connect()
+    client.subscribe("#")
+    nats.say("SUB $EMPTY 1\r\nPUB $EMPTY 1\r\nx\r\n")
+    assert topics(client.hears()) == ["$EMPTY"]
+    nats.hears()
+    client.publish("$EMPTY", b"y")
+    assert nats.hears() == b"MSG $EMPTY 1 1\r\ny\r\n"
+
+
+def test_shared_subscriptions(desk: Desk) -> None:
+    """Q3: `$share` is our group, whatever the version, and shared with other doors."""
+    new, old, nats = MqttClient(desk), MqttClient(desk, V3), desk.connect()
+    assert reasons(new.subscribe("$share/g/a/#")) == [0]
+    assert reasons(old.subscribe("$share/g/a/+")) == [0]
+    nats.say("SUB a.> g 1\r\n")
+    publisher = MqttClient(desk)
+    for _ in range(30):
+        publisher.publish("a/b", b"1")
+    heard = [len(new.hears()), len(old.hears()), nats.hears().count(b"MSG")]
+    assert sum(heard) == 30
+    assert all(9 <= each <= 11 for each in heard)
+    wrong = ["$share/g", "$share//a", "$share/g/", "$share/+/a", "$share/#/a", "a#"]
+    assert reasons(new.subscribe(*wrong)) == [Reason.FILTER] * len(wrong)
+    assert reasons(old.subscribe("$share/g")) == [0x80]
+
+
+# Properties and headers.
+
+
+def test_properties_cross_as_they_were(desk: Desk) -> None:
+    """Q5."""
+    publisher, subscriber, old = MqttClient(desk), MqttClient(desk), MqttClient(desk, V3)
+    subscriber.subscribe("a")
+    old.subscribe("a")
+    given: dict[int, Any] = {
+        Property.PAYLOAD_FORMAT: 1,
+        Property.MESSAGE_EXPIRY: 60,
+        Property.CONTENT_TYPE: "text/plain",
+        Property.RESPONSE_TOPIC: "r/1",
+        Property.CORRELATION_DATA: b"\x00\xff",
+        Property.USER: [
+            ("b", "2"),
+            ("a", "1"),
+            ("b", "2"),
+            ("sp ace", "x"),
+            ("x", " y\n"),
+            ("", ""),
+            ("Mqtt-Qos", "2"),
+        ],
+    }
+    publisher.publish("a", b"p", **{Property(number).name.lower(): value for number, value in given.items()})
+    (heard,) = subscriber.hears()
+    assert heard.properties == given
+    assert old.hears() == [Publish("a", b"p", 0, False, False, 0, NONE)]
+
+
+def test_properties_are_headers_at_other_doors(desk: Desk) -> None:
+    nats, publisher = desk.connect(), MqttClient(desk)
+    nats.say("SUB a 1\r\n")
+    publisher.publish(
+        "a", b"p", qos=1, message_expiry=60, response_topic="r/1", correlation_data=b"key", user=[("k", "v")]
+    )
+    head = b"NATS/1.0\r\nMqtt-Qos: 1\r\nMqtt-Expiry: 60\r\nMqtt-Correlation: a2V5\r\nk: v\r\n\r\n"
+    assert nats.hears() == b"HMSG a 1 r.1 %d %d\r\n%bp\r\n" % (len(head), len(head) + 1, head)
+
+
+def test_headers_are_properties(desk: Desk) -> None:
+    nats, subscriber = desk.connect(), MqttClient(desk)
+    subscriber.subscribe("a", qos=1)
+    head = b"NATS/1.0\r\nContent-Type: t\r\nMqtt-Expiry: 5\r\nMqtt-Format: 1\r\nMqtt-Correlation: a2V5\r\nk: v\r\nk: w\r\n\r\n"
+    nats.say(b"HPUB a r.1 %d %d\r\n%bp\r\n" % (len(head), len(head) + 1, head))
+    assert subscriber.hears() == [
+        Publish(
+            "a",
+            b"p",
+            0,
+            False,
+            False,
+            0,
+            {
+                Property.CONTENT_TYPE: "t",
+                Property.MESSAGE_EXPIRY: 5,
+                Property.PAYLOAD_FORMAT: 1,
+                Property.CORRELATION_DATA: b"key",
+                Property.USER: [("k", "v"), ("k", "w")],
+                Property.RESPONSE_TOPIC: "r/1",
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Mqtt-Expiry: -1",
+        b"Mqtt-Expiry: 99999999999",
+        b"Mqtt-Format: 7",
+        b"Mqtt-Correlation: !",
+        b"Mqtt-Property: [",
+        b"Mqtt-Property: [38, 1, 2]",
+        b'Mqtt-Property: [38, "\\ud800", "x"]',
+        b"Mqtt-Qos: 3",
+        b"x: a\x00b",
+    ],
+)
+def test_headers_that_are_no_properties(desk: Desk, line: bytes) -> None:
+    nats, subscriber = desk.connect(), MqttClient(desk)
+    subscriber.subscribe("a", qos=2)
+    head = b"NATS/1.0\r\n" + line + b"\r\n\r\n"
+    nats.say(b"HPUB a %d %d\r\n%bp\r\n" % (len(head), len(head) + 1, head))
+    assert subscriber.hears() == [Publish("a", b"p", 0, False, False, 0, NONE)]
+
+
+def test_maximum_packet_size_of_the_client(desk: Desk) -> None:
+    publisher, small = MqttClient(desk), MqttClient(desk, maximum_packet_size=50)
+    small.subscribe("a")
+    publisher.publish("a", b"x" * 60)
+    publisher.publish("a", b"y")
+    assert [event.payload for event in small.hears()] == [b"y"]
+    assert desk.counters()["dropped"]["outbox full"] == 1
+
+
+# Producers (Q4).
+
+
+def producers(desk: Desk) -> dict[str, Any]:
+    (exchange,) = (each for each in desk.node.namespaces if each.name == "default")
+    return {producer.identity: producer.metadata for producer in exchange.producers}
+
+
+def test_user_properties_of_connect_are_metadata(desk: Desk) -> None:
+    nats = desk.connect()
+    nats.say("SUB > 1\r\n")
+    users = [("Kind", "so2"), ("Height", "12.5"), ("On", "true"), ("Code", "007"), ("Producer", "x"), ("Big", "1e999")]
+    client = MqttClient(desk, client_id="sensor", metadata=users)
+    ((identity, metadata),) = producers(desk).items()
+    assert metadata == {"Kind": "so2", "Height": 12.5, "On": True, "Code": "007", "Big": "1e999"}
+    assert identity[14] == "5"
+    client.publish("volcanoes/usa/atka", b"21.5", user=[("Kind", ""), ("Room", "410")])
+    assert producers(desk) == {identity: {"Height": 12.5, "On": True, "Code": "007", "Big": "1e999", "Room": 410}}
+    said = nats.hears()
+    assert f"Producer: {identity}\r\n".encode() in said
+    assert b'Metadata: {"Kind": null, "Room": 410}\r\n' in said
+    again = MqttClient(desk, client_id="sensor", metadata=[("Kind", "co2")])
+    assert again.connack is not None
+    assert list(producers(desk)) == [identity]
+
+
+def test_a_client_id_that_is_a_uuid(desk: Desk) -> None:
+    MqttClient(desk, V3, client_id=A.upper()).publish("t", b"7")
+    assert list(producers(desk)) == [A]
+
+
+def test_metadata_of_3_1_1(desk: Desk) -> None:
+    client = MqttClient(desk, V3, client_id="sensor")
+    client.publish("t", b"1")
+    assert producers(desk) == {}
+    client.publish("$FUM/metadata", b'{"Kind": "so2"}')
+    client.publish("$FUM/metadata", b"nonsense")
+    ((identity, metadata),) = producers(desk).items()
+    assert metadata == {"Kind": "so2"}
+    client.publish("t", b"1")
+    assert list(producers(desk)) == [identity]
+
+
+def test_a_property_names_the_producer(desk: Desk) -> None:
+    client = MqttClient(desk)
+    client.publish("t", b"1", user=[("Producer", A), ("Kind", "so2")])
+    client.publish("t", b"1", user=[("Producer", "somebody"), ("Kind", "co2")])
+    assert producers(desk) == {A: {"Kind": "so2"}}
+
+
+def test_a_uuid_needs_a_right(hot_path: HotPath) -> None:
+    """Without it the message goes out as an ordinary one."""
+    desk = Desk(hot_path, authentication=True)
+    client = MqttClient(desk, client_id=A, user="ann", password=b"x")
+    client.session.admit(User("ann", "default", Permissions(("t",)), Permissions(("t",))))
+    client.hears()
+    client.subscribe("t")
+    assert topics(client.publish("t", b"1")) == ["t"]
+    assert producers(desk) == {}
+    assert code(client.publish("t", b"1", qos=1, user=[("Producer", A)])) == Reason.NOT_AUTHORIZED
+
+
+# Wills.
+
+
+def test_wills(desk: Desk) -> None:
+    watcher = MqttClient(desk)
+    watcher.subscribe("gone/+", qos=1)
+    will = Will("gone/c", b"bye", 1, False, {Property.USER: [("why", "lost")]})
+    MqttClient(desk, will=will).session.close()
+    (heard,) = watcher.hears()
+    assert heard[:3] == ("gone/c", b"bye", 1)
+    assert heard.properties == {Property.USER: [("why", "lost")]}
+    MqttClient(desk, will=will).send(packets.disconnect())
+    assert watcher.hears() == []
+    MqttClient(desk, will=will).send(packets.disconnect(4))
+    assert topics(watcher.hears()) == ["gone/c"]
+    MqttClient(desk, will=will).session.send_away()
+    assert watcher.hears() == []
+    MqttClient(desk, will=will).send(b"\xff\xff\xff\xff\xff\xff")
+    assert topics(watcher.hears()) == ["gone/c"]
+
+
+def test_a_delayed_will(desk: Desk) -> None:
+    """Q3: with a delay where the client asked for a session of at least that length; its return cancels it."""
+    watcher = MqttClient(desk)
+    watcher.subscribe("gone")
+    will = Will("gone", b"", 0, False, {Property.WILL_DELAY: 5})
+
+    def lost(expiry: int, client_id: str) -> None:
+        MqttClient(desk, client_id=client_id, will=will, session_expiry=expiry).session.close()
+
+    lost(0, "short")
+    assert topics(watcher.hears()) == ["gone"]
+    lost(60, "long")
+    lost(60, "back")
+    assert watcher.hears() == []
+    MqttClient(desk, client_id="back")
+    desk.node.tick(desk.now + 4)
+    assert watcher.hears() == []
+    desk.node.tick(desk.now + 6)
+    assert topics(watcher.hears()) == ["gone"]
+    desk.node.tick(desk.now + 60)
+    assert watcher.hears() == []
+
+
+def test_a_will_that_is_not_allowed_is_counted(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, authentication=True)
+    client = MqttClient(desk, user="ann", password=b"x", will=Will("b", b"", 0, False, NONE))
+    client.session.admit(User("ann", "default", Permissions(("a",))))
+    client.session.close()
+    assert desk.counters()["dropped"]["refused"] == 1
+
+
+# The end.
+
+
+def test_nothing_is_left(desk: Desk) -> None:
+    clients = [MqttClient(desk, client_id=str(number)) for number in range(5)]
+    for client in clients:
+        client.subscribe("a/#", "$share/g/b", qos=2)
+    MqttClient(desk).publish("a/b", b"1", qos=2)
+    for client in clients:
+        client.session.close()
+        assert client.session.remove_consumers()
+    assert desk.counters()["consumers"] == 0
+    assert desk.counters()["connections"] == 1
+
+
+def test_a_session_cannot_be_made_longer(desk: Desk) -> None:
+    client = MqttClient(desk)
+    heard = client.asks(packets.disconnect(0, values={Property.SESSION_EXPIRY: 5}))
+    assert code(heard) == Reason.PROTOCOL_ERROR
+
+
+def test_confirmed_everywhere_first(desk: Desk) -> None:
+    """C2: SUBACK is the confirmation."""
+    slow = Slow()
+    desk.node.confirmations = slow
+    client = MqttClient(desk)
+    slow.given = 1
+    assert client.subscribe("a") == []
+    slow.reach(1)
+    assert reasons(client.hears()) == [0]
+    assert client.session.state is State.OPEN
