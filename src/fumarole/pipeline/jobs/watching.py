@@ -186,7 +186,7 @@ class WatchingJob:
             reader = reader.option("payloads", str(watch.payloads))
         rows = watched(reader.options(**watch.options).load(), watch.rules)
         writer = messages(rows, watch.rules, watch.open_root).writeStream.format("fumarole")
-        writer = writer.option("servers", watch.servers).option("marks", "false")
+        writer = writer.option("servers", watch.servers).option("marks", "false").option("refusals", "publish")
         writer = writer.option("checkpointLocation", str(watch.checkpoint / "alarms"))
         self._query = writer.trigger(processingTime="0 seconds").start()
 

@@ -79,7 +79,7 @@ READ_OPTIONS = {
     "payloads",
     "clock",
 }
-WRITE_OPTIONS = {"servers", "topic", "marks"}
+WRITE_OPTIONS = {"servers", "topic", "marks", "refusals"}
 LIVE_ONLY = (
     'format("fumarole") reads live messages: use spark.readStream. What was recorded is read by '
     "pipeline.archive(spark, path)"
