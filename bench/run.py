@@ -41,6 +41,7 @@ CLAIMS = (
     "durable",
     "recorder",
     "live",
+    "alarms",
     "pipeline",
     "enrichment",
     "columns",

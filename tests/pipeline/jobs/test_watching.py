@@ -19,6 +19,7 @@ from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.watching import Watch, WatchingJob, check
 from tests.integration.running import RunningBroker
 from tests.pipeline.commands import run_command
+from tests.pipeline.live import alarm_faults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,3 +147,9 @@ def test_from_readings_to_alarms(spark: SparkSession, tmp_path: Path) -> None:
     assert len({each["Fumarole-Alarm"] for each in headers}) == 2
     assert all("Producer" not in each for each in headers)
     assert [each.get("Retain") for each in headers].count("1") == 2
+
+
+@pytest.mark.timeout(900)
+def test_a_job_that_is_killed() -> None:
+    """Once; `make soak` does it twenty times."""
+    assert alarm_faults.main(1) == 0

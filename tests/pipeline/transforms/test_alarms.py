@@ -145,7 +145,8 @@ def test_a_stream_is_the_definition(spark: SparkSession, tmp_path: Path) -> None
 def write_file(path: Path, events: Sequence[Event], first: int) -> None:
     made = []
     for place, event in enumerate(events, first):
-        row: dict[str, Any] = dict.fromkeys(EVENT_ROWS.names) | {"topic": "", "time": event.at, "recorded": event.at}
+        row: dict[str, Any] = dict.fromkeys(EVENT_ROWS.names)
+        row |= {"topic": "", "payload": b"", "time": event.at, "recorded": event.at}
         match event:
             case Reading(producer, _, time, topic, payload, value, news):
                 row |= {"producer": producer, "time": time, "topic": topic, "payload": payload, "value": value}

@@ -37,11 +37,11 @@ def rehearse(spark: SparkSession, part: Part, rules: Rules) -> Rehearsal:
     heard = messages.agg(sf.min("recorded").alias("begin"), sf.max("recorded").alias("end")).first()
     assert heard is not None
     begin, end = (None if heard[name] is None else as_utc(heard[name]) for name in ("begin", "end"))
-    changes = part.changes(spark)
-    if end is not None:
-        changes = changes.where(sf.col("time") <= sf.lit(end))
     asked = moment(part.until)
     until = end if asked is None or end is None else max(asked, end)
+    changes = part.changes(spark)
+    if until is not None:
+        changes = changes.where(sf.col("time") <= sf.lit(until))
     return Rehearsal(begin, end, episodes(alarms(messages, rules, changes, until), until))
 
 

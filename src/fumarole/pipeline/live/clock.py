@@ -107,7 +107,7 @@ def rows_of(events: Iterable[dict[str, Any]]) -> pa.Table:
 
 
 def _told(event: str, at: int, since: int | None = None) -> dict[str, Any]:
-    return {"event": event, "topic": "", "time": at, "recorded": at, "event_time": since}
+    return {"event": event, "topic": "", "payload": b"", "time": at, "recorded": at, "event_time": since}
 
 
 def _known(producers: Iterable[ProducerInfo], at: int) -> Iterable[dict[str, Any]]:
