@@ -103,7 +103,7 @@ _NEWS = st.dictionaries(
 
 def rows_of(rules: Rules, events: Iterable[Event], first: int = 0) -> Rows:
     """As Spark gives them to a shard."""
-    truths = Truths(rules.alarms)
+    truths = Truths(rules.declared)
     made = []
     for place, event in enumerate(events, first):
         row: dict[str, Any] = dict.fromkeys(_COLUMNS) | {"place": place, "at": event.at, "time": event.at}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fumarole.core.alarms import Alarm, Event, alarms
@@ -12,7 +12,6 @@ from fumarole.pipeline.rules.shard import Shard
 from tests.pipeline.rules.histories import by_case, histories, rows_of, rule_lists, rules_of
 
 
-@settings(max_examples=150)
 @given(rule_lists, histories(), st.lists(st.integers(1, 12), max_size=6))
 def test_a_shard_is_the_definition(tables: list[dict[str, Any]], events: list[Event], lengths: list[int]) -> None:
     rules = rules_of(tables)

@@ -74,8 +74,6 @@ def run_watch(spark_options: SparkOptions, asked: Watch, metrics: str | None = N
     from fumarole.pipeline.jobs.watching import WatchingJob, check, run, settings
     from fumarole.pipeline.patterns import grammar_of
 
-    if not asked.rules.alarms:
-        fail("these rules raise no alarms", MISUSED)
     address = _address(metrics)
     with told():
         grammar_of(asked.topic)
@@ -90,7 +88,7 @@ def run_watch(spark_options: SparkOptions, asked: Watch, metrics: str | None = N
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
-        say(f"watching {asked.servers} by {count_text(len(asked.rules.alarms), 'rule')}; Ctrl-C ends")
+        say(f"watching {asked.servers} by {count_text(len(asked.rules.declared), 'rule')}; Ctrl-C ends")
         job = WatchingJob(spark, asked)
         with ExitStack() as stack:
             if address is not None:

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from fumarole.core.alarms import CLEARED, RAISED
 from fumarole.core.rules import Rules
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.failures import FAILURES, in_short
 from fumarole.pipeline.live.source import register
-from fumarole.pipeline.rules.plan import ALARM_HEADER
+from fumarole.pipeline.rules.plan import ALARM_HEADER, ROLLUP_HEADER
 from fumarole.pipeline.transforms.alarms import watched
 
 if TYPE_CHECKING:
@@ -143,13 +144,16 @@ def messages(rows: DataFrame, rules: Rules, open_root: str = OPEN) -> DataFrame:
     )
     alarm_headers = sf.create_map(sf.lit(ALARM_HEADER), sf.array("identity"))
     retain = sf.map_concat(alarm_headers, sf.create_map(sf.lit("Retain"), sf.array(sf.lit("1"))))
-    said = sf.struct("topic", "payload", sf.when(sf.col("rule").isNotNull(), alarm_headers).alias("headers"))
+    rollup_headers = sf.create_map(sf.lit(ROLLUP_HEADER), sf.array("identity"))
+    is_alarm = sf.col("state").isin(RAISED, CLEARED)
+    headers = sf.when(is_alarm, alarm_headers).when(sf.col("rule").isNotNull(), rollup_headers)
+    said = sf.struct("topic", "payload", headers.alias("headers"))
     opened = sf.struct(
         sf.concat_ws(".", sf.lit(open_root), "rule", "producer").alias("topic"),
         sf.when(sf.col("state") == "raised", sf.col("payload")).otherwise(sf.lit("")).alias("payload"),
         retain.alias("headers"),
     )
-    each = sf.explode(sf.when(sf.col("rule").isNotNull(), sf.array(said, opened)).otherwise(sf.array(said)))
+    each = sf.explode(sf.when(is_alarm, sf.array(said, opened)).otherwise(sf.array(said)))
     return counted.where(sf.col("topic").isNotNull()).select(each.alias("message")).select("message.*")
 
 

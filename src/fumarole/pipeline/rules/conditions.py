@@ -34,7 +34,9 @@ class Conditions:
     """Of all rules that are no silence."""
 
     def __init__(self, truths: Truths) -> None:
-        self._rules = [(number, rule) for number, rule in enumerate(truths.rules) if rule.silence is None]
+        self._rules = [
+            (number, rule) for number, rule in enumerate(truths.rules) if rule.silence is None and not rule.rollup
+        ]
 
     def wave(self, state: State, wave: Wave, answers: Booleans, metadata: Metadata) -> Iterator[Event]:
         """What the rows raise and clear."""

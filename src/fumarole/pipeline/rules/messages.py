@@ -8,15 +8,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fumarole.core.alarms import Alarm, identity
 from fumarole.core.rules import Rule, topic_of
+from fumarole.pipeline.rules.rollups import Closed, Part, figures, merged
+from fumarole.pipeline.rules.rollups import identity as rollup_identity
 from fumarole.pipeline.rules.shard import Counts
 
 SCHEMA: Final = (
@@ -38,6 +42,8 @@ ARROW: Final = pa.schema(
         pa.field("bytes", pa.int64()),
     ]
 )
+PART: Final = "part"
+ROLLUP: Final = "rollup"
 GAP_TOPIC: Final = "_PIPELINE.gap"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING: Final = dict.fromkeys(ARROW.names)
@@ -50,6 +56,40 @@ def alarm_rows(alarms: Iterable[Alarm], rules: Iterable[Rule], counts: Counts | 
     if counts is not None:
         made.append({**_NOTHING, **counts._asdict(), "bytes": size})
     return pa.Table.from_pylist(made, ARROW)
+
+
+def part_rows(closed: Iterable[Closed]) -> pa.Table:
+    """Parts of windows, for `whole_windows`."""
+    made = [
+        {
+            **_NOTHING,
+            "rule": each.rule.name,
+            "state": PART,
+            "payload": json.dumps([each.start, each.by, list(each.part)]),
+        }
+        for each in closed
+    ]
+    return pa.Table.from_pylist(made, ARROW)
+
+
+def whole_windows(rows: pa.Table, rules: Iterable[Rule]) -> pa.Table:
+    """The same rows, with the parts of each window put together to one that is published."""
+    is_part = pc.fill_null(pc.equal(rows["state"], PART), False)
+    named = {rule.name: rule for rule in rules}
+    parts = rows.filter(is_part)
+    closed = []
+    for name, text in zip(parts["rule"].to_pylist(), parts["payload"].to_pylist(), strict=True):
+        start, by, numbers = json.loads(text)
+        closed.append(Closed(named[name], start, by, Part(*numbers)))
+    made = []
+    for each in merged(closed):
+        assert each.rule.rollup is not None
+        times = {"start": moment_text(each.start), "end": moment_text(each.start + each.rule.rollup)}
+        topic = topic_of(each.rule.publish, {**each.by, "rule": each.rule.name})
+        payload = msgspec.json.encode({"rule": each.rule.name, **times, **figures(each)}).decode()
+        own = {"rule": each.rule.name, "state": ROLLUP, "since": each.start, "topic": topic, "payload": payload}
+        made.append({**_NOTHING, **own, "identity": rollup_identity(each)})
+    return pa.concat_tables([rows.filter(pc.invert(is_part)), pa.Table.from_pylist(made, ARROW)])
 
 
 def gap_rows(since: Sequence[int], until: Sequence[int]) -> pa.Table:

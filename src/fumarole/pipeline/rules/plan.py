@@ -19,6 +19,7 @@ from fumarole.core.rules import Rules
 from fumarole.pipeline.columns.topic import topic_matches
 from fumarole.pipeline.columns.where import where
 from fumarole.pipeline.patterns import grammar_of
+from fumarole.pipeline.rules.rollups import needs_topic
 from fumarole.pipeline.rules.rows import COMPLETE, FORGOTTEN, GAP, READING, SAID, TICK
 from fumarole.pipeline.rules.truths import TESTS_IN_A_WORD, Truths
 
@@ -38,7 +39,7 @@ def rows(messages: DataFrame, rules: Rules, shards: Sequence[int], kept: Sequenc
 
     Columns that are `kept` go along.
     """
-    truths = Truths(rules.alarms)
+    truths = Truths(rules.declared)
     names = set(messages.columns)
     arrived = sf.unix_micros("recorded" if "recorded" in names else "time")
     event = sf.col("event") if "event" in names else sf.lit(None).cast("string")
@@ -50,7 +51,7 @@ def rows(messages: DataFrame, rules: Rules, shards: Sequence[int], kept: Sequenc
         time = sf.when(event.isin("gap", "complete"), sf.unix_micros("event_time")).otherwise(time)
     own = sf.get(_keys(shards), sf.pmod(sf.xxhash64("producer"), sf.lit(len(shards))).cast("int"))
     for_all = sf.col("producer").isNull()
-    more = ["topic", "payload"] if any(rule.python for rule in rules.alarms) else []
+    more = list(_more(rules))
     chosen = messages.where(sf.col("producer").isNotNull() | event.isNotNull())
     return chosen.select(
         sf.explode(sf.when(for_all, _keys(shards)).otherwise(sf.array(own))).alias(SHARD),
@@ -69,10 +70,10 @@ def rows(messages: DataFrame, rules: Rules, shards: Sequence[int], kept: Sequenc
 
 def changes_rows(changes: DataFrame, rules: Rules, shards: Sequence[int]) -> DataFrame:
     """The same for changes of metadata that an archive has."""
-    truths = Truths(rules.alarms)
+    truths = Truths(rules.declared)
     own = sf.get(_keys(shards), sf.pmod(sf.xxhash64("producer"), sf.lit(len(shards))).cast("int"))
     time = sf.unix_micros("time")
-    more = {"topic": "string", "payload": "binary"} if any(rule.python for rule in rules.alarms) else {}
+    more = _more(rules)
     return changes.select(
         own.alias(SHARD),
         sf.lit(SAID).alias("kind"),
@@ -86,6 +87,13 @@ def changes_rows(changes: DataFrame, rules: Rules, shards: Sequence[int]) -> Dat
         *[sf.lit(None).cast(kind).alias(name) for name, kind in more.items()],
         *IDENTITY,
     )
+
+
+def _more(rules: Rules) -> dict[str, str]:
+    """Columns that only some rules need, with their types."""
+    if any(rule.python for rule in rules.alarms):
+        return {"topic": "string", "payload": "binary"}
+    return {"topic": "string"} if needs_topic(rules.rollups) else {}
 
 
 def _keys(shards: Sequence[int]) -> Column:

@@ -24,6 +24,7 @@ from fumarole.core.query.tree import Value
 from fumarole.core.rules import LATENESS, Rules
 from fumarole.pipeline.rules import state as states
 from fumarole.pipeline.rules.conditions import Conditions
+from fumarole.pipeline.rules.rollups import Closed, Rollups
 from fumarole.pipeline.rules.rows import COMPLETE, FORGOTTEN, GAP, READING, TICK, Integers, Rows, merged
 from fumarole.pipeline.rules.silences import Silences
 from fumarole.pipeline.rules.state import NEVER, State, of
@@ -49,12 +50,17 @@ class Shard:
     """`take` rows; between them the state may go through `as_bytes`."""
 
     def __init__(self, rules: Rules, shards: int = 1, data: bytes | None = None) -> None:
-        self._truths = Truths(rules.alarms)
+        self._truths = Truths(rules.declared)
+        self._alarms = rules.alarms
         self._shards = shards
         wanted = states.kinds(self._truths)
         self.state = State(wanted) if data is None else State.from_bytes(data, wanted)
         self._conditions = Conditions(self._truths)
         self._silences = Silences(self._truths)
+        rollups = [(number, rule) for number, rule in enumerate(rules.declared) if rule.rollup is not None]
+        self._rollups = Rollups(rollups, self.state.rollups)
+        self.closed: list[Closed] = []
+        """Windows of rollups that were closed: this shard's part of each."""
         self._late = self._muted = 0
         tests = repr(self._truths.of_metadata)
         if self.state.tests != tests:
@@ -68,6 +74,7 @@ class Shard:
         return self._truths.message_words
 
     def as_bytes(self) -> bytes:
+        self.state.rollups = self._rollups.as_bytes()
         return self.state.as_bytes()
 
     def take(self, rows: Rows) -> list[Alarm]:
@@ -82,15 +89,16 @@ class Shard:
         return found
 
     def expire(self, now: int) -> list[Alarm]:
-        """Silences that are too long by now, where no row says so."""
+        """Silences that are too long by now, and windows that are over, where no row says so."""
         self.state.now = max(self.state.now, now)
+        self.closed += self._rollups.close(self.state.now)
         return list(self._let_through(self._silences.at(self.state, self.state.now)))
 
     def counts(self) -> Counts:
         """Since it was made."""
         opened = [
             int(((self.state[of("status", rule)] == states.RAISED) & ~self.state[of("muted", rule)]).sum())
-            for rule in self._truths.rules
+            for rule in self._alarms
         ]
         now = None if self.state.now == NEVER else self.state.now
         return Counts(now, len(self.state.names), self._late, self._muted, opened)
@@ -108,8 +116,7 @@ class Shard:
             yield from self._wave(own.take(wave))
         ticks = rows.at[rows.kind == TICK]
         if len(ticks):
-            self.state.now = max(self.state.now, int(ticks.max()))
-            yield from self._let_through(self._silences.at(self.state, self.state.now))
+            yield from self.expire(int(ticks.max()))
         last = len(rows) - 1
         if last >= 0 and rows.kind[last] == GAP:
             yield from self._let_through(self._silences.at(self.state, int(rows.time[last])))
@@ -129,6 +136,7 @@ class Shard:
         answers = self._truths.answers(wave.form[:, : self._truths.metadata_words], wave.rows.tests)
         events = [*self._silences.wave(self.state, wave, answers)]
         events += self._conditions.wave(self.state, wave, answers, self._metadata)
+        self._late += self._rollups.wave(wave, answers, self._metadata)
         yield from self._let_through(sorted(events, key=lambda event: event.place), wave)
         if len(gone):
             silent = list(self._silences.of(self.state, gone, gone_at))
@@ -201,7 +209,7 @@ class Shard:
     def _leaving(self, numbers: Integers, at: Integers) -> Iterator[Event]:
         """The end of all alarms of producers that are forgotten."""
         for number, until in zip(numbers.tolist(), at.tolist(), strict=True):
-            for rule in self._truths.rules:
+            for rule in self._alarms:
                 if self.state[of("status", rule)][number] == states.RAISED:
                     since, value = int(self.state[of("since", rule)][number]), float(self.state["value"][number])
                     yield Event(0, until, rule, number, CLEARED, since, until, value)

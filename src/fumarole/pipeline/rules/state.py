@@ -22,6 +22,7 @@ Column = NDArray[Any]
 NEVER: Final = -(2**62)
 IDLE, PENDING, RAISED = 0, 1, 2
 _KIND: Final = b"fumarole.state"
+_ROLLUPS: Final = b"fumarole.rollups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ def kinds(truths: Truths) -> dict[str, _Kind]:
         "form": _Kind("i8", 0, max(1, truths.metadata_words)),
     }
     for rule in truths.rules:
+        if rule.rollup is not None:
+            continue
         found |= {
             of("status", rule): _Kind("i1", IDLE),
             of("since", rule): _Kind("i8", NEVER),
@@ -89,6 +92,7 @@ class State:
     second: dict[str, list[int]] = field(default_factory=dict)
     """For each rule the last second in which it raised something, and how often."""
     ended: list[Ended] = field(default_factory=list)
+    rollups: bytes = b"[]"
     tests: str = ""
     """Of which tests of metadata `form` has the answers."""
 
@@ -130,7 +134,9 @@ class State:
             flat = pa.array(column.ravel())
             arrays.append(flat if column.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, column.shape[1]))
         others = json.dumps({"listening": self.listening, "now": self.now, "second": self.second, "tests": self.tests})
-        table = pa.table(arrays, ["names", "metadata", *self.columns]).replace_schema_metadata({_KIND: others})
+        table = pa.table(arrays, ["names", "metadata", *self.columns]).replace_schema_metadata(
+            {_KIND: others, _ROLLUPS: self.rollups}
+        )
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -163,5 +169,6 @@ class State:
         metadata = table["metadata"].to_pylist()
         return cls(
             *(wanted, names, metadata, kept, {}, others["listening"], others["now"], others["second"], ended),
+            table.schema.metadata[_ROLLUPS],
             others["tests"],
         )

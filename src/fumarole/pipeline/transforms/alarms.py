@@ -25,7 +25,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from fumarole.core.rules import Rules, parse
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.rules import plan
-from fumarole.pipeline.rules.messages import SCHEMA, alarm_rows, gap_rows
+from fumarole.pipeline.rules.messages import ARROW, SCHEMA, alarm_rows, gap_rows, part_rows, whole_windows
 from fumarole.pipeline.rules.rows import GAP, SAID, Rows
 from fumarole.pipeline.rules.shard import Shard
 
@@ -67,7 +67,10 @@ def alarms(
     Of an archive, `changes` are those of its producers' metadata, and silences are looked for `until` then. On a stream
     metadata is what the messages bring, and what the live source with `clock` tells.
     """
-    said = watched(messages, rules_of(rules), changes, until).where(sf.col("rule").isNotNull())
+    declared = Rules(rules_of(rules).alarms)
+    if not declared.alarms:
+        raise PipelineError("these rules raise no alarms")
+    said = watched(messages, declared, changes, until).where(sf.col("rule").isNotNull())
     return said.select(
         *("rule", "producer", "state", "since", "until", "value", "metadata", "topic", "payload"),
         sf.create_map(sf.lit(plan.ALARM_HEADER), sf.array("identity")).alias("headers"),
@@ -77,9 +80,7 @@ def alarms(
 def watched(
     messages: DataFrame, rules: Rules, changes: DataFrame | None = None, until: datetime | None = None
 ) -> DataFrame:
-    """The same as rows of `rules.messages`, with what the shards count."""
-    if not rules.alarms:
-        raise PipelineError("these rules raise no alarms")
+    """The same as rows of `rules.messages`, with what the shards count; on a stream also with windows of rollups."""
     spark = messages.sparkSession
     if not messages.isStreaming:
         return _of_history(messages, rules, changes, partitions(spark), until)
@@ -87,11 +88,20 @@ def watched(
     keys = shard_keys(spark, partitions(spark))
     has_clock = "event" in messages.columns
     watching = Watching(rules, len(keys), keys[0], not has_clock)
-    return (
+    said = (
         plan.rows(messages, rules, keys)
         .groupBy(plan.SHARD)
         .transformWithStateInPandas(watching, SCHEMA, "append", "none" if has_clock else "processingTime")
     )
+    if not rules.rollups:
+        return said
+
+    def put_together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = [pa.Table.from_batches([batch]).cast(ARROW) for batch in batches]
+        if parts:
+            yield from whole_windows(pa.concat_tables(parts), rules.rollups).to_batches()
+
+    return said.repartition(1).mapInArrow(put_together, SCHEMA)
 
 
 def partitions(spark: SparkSession) -> int:
@@ -166,7 +176,7 @@ class Watching(StatefulProcessor):
         data = shard.as_bytes()
         self._state.update((data,))
         table = alarm_rows(found, self._rules.declared, shard.counts(), len(data))
-        made: pd.DataFrame = table.to_pandas()
+        made: pd.DataFrame = pa.concat_tables([table, part_rows(shard.closed)]).to_pandas()
         return made
 
 
