@@ -32,6 +32,7 @@ TESTED_IN = {
     "cli/command": "cli/test_main.py",
     "cli/config_check": "cli/test_main.py",
     "cli/demo": "demo/test_demo.py",
+    "cli/last": "cli/test_messages.py",
     "cli/message_lines": "cli/test_messages.py",
     "cli/options": "cli/test_main.py",
     "cli/nkey": "cli/test_main.py",

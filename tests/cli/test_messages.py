@@ -227,3 +227,18 @@ def test_long_work_shows_a_progress_bar_on_a_terminal(command_line: CommandLine)
     ended = command_line.end(pub)
     assert (ended.code, ended.out) == (0, b"")
     os.close(terminal)
+
+
+def test_what_is_retained_is_shown_and_comes_first(command_line: CommandLine) -> None:
+    for topic, payload in (("a.b", "1"), ("a.c", "2"), ("a.b", "3"), ("a.d", "4")):
+        assert command_line.run("pub", topic, payload, "--retain").code == 0
+    assert command_line.run("pub", "a.d", "", "--retain").code == 0
+    shown = [json.loads(line) for line in command_line.run("last", "a.>", "--json").lines]
+    assert sorted((each["topic"], each["payload"]) for each in shown) == [("a.b", "3"), ("a.c", "2")]
+    assert all(float(each["headers"]["Last"][0]) >= 0 for each in shown)
+    table = command_line.run("last", "a.*").lines
+    assert [line.split()[:2] for line in table] == [["topic", "value"], ["a.b", "3"], ["a.c", "2"]]
+    assert "nothing is known" in command_line.run("last", "z.>").err
+    sub = command_line.run("sub", "a.b", "--last", "--every", "500ms", "--count", "1", "--json")
+    assert json.loads(sub.out)["payload"] == "3"
+    assert command_line.run("sub", "--every", "1 parsec").code == 2

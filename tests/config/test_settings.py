@@ -134,7 +134,7 @@ def test_what_the_example_has_commented_out_is_right(everything_set: Settings) -
     assert everything_set.tls is not None
     assert everything_set.tls.client_certificates == "required"
     volcanoes = everything_set.namespaces["volcanoes"]
-    assert volcanoes == NamespaceRules(outbox=1048576, producer_ttl=86400.0, quota=volcanoes.quota)
+    assert volcanoes == NamespaceRules(outbox=1048576, producer_ttl=86400.0, quota=volcanoes.quota, last="all")
     assert volcanoes.quota.retained_bytes == 64 * MIB
     assert everything_set.bridges[0].topics == ("test.#",)
     assert everything_set.users is not None

@@ -31,7 +31,14 @@ def test_consumers(hot_path: HotPath) -> None:
     report = json.loads(asking.asks("PUB $FUM.consumers inbox 0\r\n\r\n").split(b"\r\n")[1])
     assert (report["namespace"], report["consumers"], report["looked_at"]) == ("default", 3, 3)
     worst = report["worst"][0]
-    assert worst == {"connection": "1 slow one", "pattern": "a.*", "group": "g", "delivered": 4, "dropped": 6}
+    assert worst == {
+        "connection": "1 slow one",
+        "pattern": "a.*",
+        "group": "g",
+        "delivered": 4,
+        "dropped": 6,
+        "conflated": 0,
+    }
     assert {each["pattern"] for each in report["worst"]} == {"a.*", "b*", "inbox"}
 
 

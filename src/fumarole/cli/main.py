@@ -19,7 +19,7 @@ from fumarole.core.packages import explained
 
 NAMES = (
     *("serve", "demo", "password", "token", "nkey", "bridge", "bridge status", "config check"),
-    *("pub", "sub", "request", "reply"),
+    *("pub", "sub", "last", "request", "reply"),
     *("stats", "producers", "producer forget", "query explain", "cluster status", "bench", "record"),
     *("pipeline replay", "pipeline verify", "pipeline run", "pipeline rollup", "pipeline enrich", "pipeline gaps"),
     *("pipeline traffic", "pipeline balance", "pipeline whatif", "pipeline sql", "pipeline report", "pipeline demo"),

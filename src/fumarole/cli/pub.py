@@ -28,6 +28,7 @@ LATENESS = 0.05
         fumarole pub volcanoes.usa.atka 21.5 -H 'Unit: celsius'
         seq 1000 | fumarole pub volcanoes.usa.atka --rate 100
         fumarole pub volcanoes.usa.atka --whole < report.pdf
+        fumarole pub volcanoes.usa.atka.status calm --retain
     """,
 )
 def pub(
@@ -39,12 +40,16 @@ def pub(
     header: Headers = None,
     reply: Annotated[str, typer.Option(metavar="TOPIC", help="Where answers should go.")] = "",
     whole: Annotated[bool, typer.Option("--whole", help="All of stdin is one message.")] = False,
+    retain: Annotated[
+        bool, typer.Option("--retain", help="The broker keeps it as the newest of its topic; empty: it keeps none.")
+    ] = False,
     access: Access,
 ) -> None:
     """Publish a message, or each line of stdin."""
     if whole and payload is not None:
         fail("--whole takes the message from stdin, so no payload can be given", MISUSED)
-    run(publish(access, Work(topic, payload, count, rate, header_pairs(header), reply, whole)))
+    headers = header_pairs(header) + ([("Retain", "1")] if retain else [])
+    run(publish(access, Work(topic, payload, count, rate, headers, reply, whole)))
 
 
 @dataclass(frozen=True, slots=True)

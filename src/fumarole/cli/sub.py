@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -11,7 +11,7 @@ from fumarole.cli.command import command
 from fumarole.cli.message_lines import one_line, say_listening, shower, value_text, write
 from fumarole.cli.options import Access, AsJson, Group, Raw
 from fumarole.cli.query_mistakes import query_mistakes
-from fumarole.cli.terminal import CYAN, DIM, GREEN, YELLOW, count_text, fail, finite, json_text, paint, run, say
+from fumarole.cli.terminal import CYAN, DIM, GREEN, YELLOW, count_text, fail, finite, json_text, paint, period, run, say
 from fumarole.protocols.nats import MOST_AWAITED
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         fumarole sub 'volcanoes.usa.>'
         fumarole sub 'volcanoes.*.*' --group archive --json | jq .payload
         fumarole sub volcanoes.usa.atka --raw --count 10 --timeout 60
+        fumarole sub 'volcanoes.>' --last --every 1s
         fumarole sub --where "Kind = 'temperature' and Room like '4%'"
     """,
 )
@@ -45,23 +46,50 @@ def sub(
         str | None,
         typer.Option(metavar="QUERY", help="Readings of the producers that this query selects, and who they are."),
     ] = None,
+    last: Annotated[bool, typer.Option("--last", help="First what is known now, with its age.")] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            callback=period,
+            metavar="PERIOD",
+            help="Of each topic the newest, at most once in it: 500ms, 1s; 0: no clock.",
+        ),
+    ] = None,
     access: Access,
 ) -> None:
     """Show messages as they are published."""
+    fresh = Fresh(last, every)
     if where is not None:
-        run(show_readings(access, where, pattern, count, group, timeout, raw, as_json), interrupted=0)
+        run(show_readings(access, where, pattern, count, group, timeout, raw, as_json, fresh), interrupted=0)
     else:
-        run(show_messages(access, pattern, count, group, timeout, raw, as_json), interrupted=0)
+        run(show_messages(access, pattern, count, group, timeout, raw, as_json, fresh), interrupted=0)
+
+
+class Fresh(NamedTuple):
+    """What is asked for besides every message."""
+
+    last: bool
+    every: str | None
 
 
 async def show_messages(
-    access: Access, pattern: str, count: int | None, group: str, seconds: float | None, raw: bool, as_json: bool
+    access: Access,
+    pattern: str,
+    count: int | None,
+    group: str,
+    seconds: float | None,
+    raw: bool,
+    as_json: bool,
+    fresh: Fresh,
 ) -> None:
     """Prints messages as they come."""
     import asyncio
 
     show = shower(raw, as_json)
-    async with access.connect("sub") as client, client.subscribe(pattern, group=group, limit=count) as messages:
+    async with (
+        access.connect("sub") as client,
+        client.subscribe(pattern, group=group, limit=count, last=fresh.last, every=fresh.every) as messages,
+    ):
         say_listening(pattern, group)
         try:
             batches = messages.batches()
@@ -87,6 +115,7 @@ async def show_readings(
     seconds: float | None,
     raw: bool,
     as_json: bool,
+    fresh: Fresh,
 ) -> None:
     """Prints readings and changes as they come; only readings are counted."""
     import asyncio
@@ -95,7 +124,10 @@ async def show_readings(
 
     show = _as_value if raw else _as_json if as_json else _as_text
     with query_mistakes():
-        async with access.connect("sub") as client, client.where(query, topic=pattern, group=group) as readings:
+        async with (
+            access.connect("sub") as client,
+            client.where(query, topic=pattern, group=group, last=fresh.last, every=fresh.every) as readings,
+        ):
             if sys.stderr.isatty():
                 say(paint(f"readings where {query}; Ctrl-C ends", DIM, sys.stderr))
             taken = 0

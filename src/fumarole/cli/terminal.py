@@ -108,6 +108,18 @@ def finite(value: float | None) -> float | None:
     return value
 
 
+def period(value: str | None) -> str | None:
+    """For options: 500ms, 1s, 5m, or seconds as a number."""
+    from fumarole.core.periods import PeriodError, parse_every
+
+    if value is not None:
+        try:
+            parse_every(value)
+        except PeriodError as error:
+            raise typer.BadParameter(str(error)) from None
+    return value
+
+
 def _errors(group: ExceptionGroup[Any]) -> Iterator[Exception]:
     """Each error in it, however deep."""
     for error in group.exceptions:

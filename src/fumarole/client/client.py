@@ -9,6 +9,7 @@ import json
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
+from uuid import uuid4
 
 from fumarole.client.capture import MOST_BYTES, Capture
 from fumarole.client.connection import Identity
@@ -28,7 +29,7 @@ from fumarole.client.replies import Replies
 from fumarole.client.sender import CHUNK
 from fumarole.client.servers import DEFAULT_SERVER, parse_servers
 from fumarole.client.subscription import BUFFER, BUFFER_BYTES, Subscription
-from fumarole.client.topics import EncodedTopics, encode_pattern, encode_topic
+from fumarole.client.topics import EncodedTopics, encode_options, encode_pattern, encode_topic
 from fumarole.client.where import Readings
 from fumarole.core import headers as header_block
 from fumarole.core.limits import MIB
@@ -39,6 +40,7 @@ STATS = "$FUM.stats"
 CONSUMERS = "$FUM.consumers"
 CLUSTER = "$FUM.cluster"
 PRODUCERS = "$FUM.producers"
+LAST = "$FUM.last"
 CLOSE_SECONDS = 2.0
 """What was published gets this long to leave when the client is closed."""
 
@@ -112,13 +114,24 @@ class Client:
         return self._reconnecting.max_payload
 
     async def publish(
-        self, topic: str, payload: Payload = b"", *, headers: Headers | None = None, reply: str = ""
+        self,
+        topic: str,
+        payload: Payload = b"",
+        *,
+        headers: Headers | None = None,
+        reply: str = "",
+        retain: bool = False,
     ) -> None:
         """Sends a message to the subscribers of the topic; it is not confirmed, see `flush`.
 
-        Disconnected, it is kept for the next connection, up to `pending` bytes; then PendingFullError is raised.
+        With `retain` the broker keeps it as the newest of its topic, for those who subscribe later and ask for `last`;
+        with an empty payload it removes what is kept. Disconnected, the message is kept for the next connection, up to
+        `pending` bytes; then PendingFullError is raised.
         """
         sender = self._sender
+        if retain:
+            pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
+            headers = [*pairs, ("Retain", "1")]
         sender.add(self._frame(topic, payload, headers, reply))
         if sender.size >= CHUNK:
             await sender.room()
@@ -189,8 +202,14 @@ class Client:
         limit: int | None = None,
         buffer: int = BUFFER,
         buffer_bytes: int = BUFFER_BYTES,
+        last: bool = False,
+        every: float | str | None = None,
     ) -> Opening[Subscription]:
         """A subscription, confirmed by the server when it is opened: `async with` or `await`, then `async for`.
+
+        With `last`, what is known now comes first: the retained message of every topic, and the last one where the
+        namespace keeps those; each has an `age`. With `every`, seconds or a text like `"500ms"`, of each topic only the
+        newest message comes, at most once in that time; 0: as often as this client can take it.
 
         With `group`, its members share the messages. With `limit`, it ends after so many. Up to `buffer` messages, with
         headers and payloads of together `buffer_bytes`, wait to be taken; then the oldest is dropped.
@@ -200,7 +219,7 @@ class Client:
         if limit is not None and limit > nats.MOST_AWAITED:
             raise ValueError(f"limit is at most {nats.MOST_AWAITED}; without one, a subscription goes on for ever")
         encoded_group = encode_pattern(group) if group else b""
-        reconnecting, encoded = self._reconnecting, encode_pattern(pattern)
+        reconnecting, encoded = self._reconnecting, encode_options(last, every) + encode_pattern(pattern)
 
         async def open_subscription() -> Subscription:
             subscription = Subscription(reconnecting, self, encoded, encoded_group, limit or 0, buffer, buffer_bytes)
@@ -228,6 +247,30 @@ class Client:
             return capture
 
         return Opening(open_capture())
+
+    async def last(self, pattern: str = ">", *, where: str = "", timeout: float = 5.0) -> AsyncIterator[Message]:
+        """What is known now: of each topic the retained message, and the last one where the namespace keeps those; with
+        `where`, the last reading of each producer that the query selects. Each has an `age`.
+
+        The broker has `timeout` for each. Raises QueryRefusedError, RefusedError and RequestTimeoutError.
+        """
+        question = json.dumps({"where": where, "topic": pattern})
+        inbox = f"_INBOX.{uuid4().hex}"
+        async with self.subscribe(inbox) as answers:
+            await self.publish(LAST, question, reply=inbox)
+            while True:
+                try:
+                    async with asyncio.timeout(timeout):
+                        message = await anext(answers)
+                except TimeoutError:
+                    raise RequestTimeoutError(f"no more last values within {timeout:g} s") from None
+                except StopAsyncIteration:
+                    return
+                if message.status == "204":
+                    return
+                if message.age is None:
+                    raise_refusal(message.json(), where)
+                yield message.of_topic()
 
     async def request(
         self, topic: str, payload: Payload = b"", timeout: float = 5.0, *, headers: Headers | None = None
@@ -324,20 +367,25 @@ class Client:
         buffer: int = BUFFER,
         buffer_bytes: int = BUFFER_BYTES,
         farewells: bool = False,
+        last: bool = False,
+        every: float | str | None = None,
     ) -> Opening[Readings]:
         """The readings of the producers that a query selects, and the changes of that set: `async with` or `await`.
 
         With `topic`, only readings on topics of this pattern; with `group`, its members share them. Up to `buffer`
         readings, of together `buffer_bytes`, wait to be taken; then the oldest is dropped. With `farewells`, each
         producer that is forgotten, also one that was not selected, has a last reading on `_FORGOTTEN` which takes back
-        all that it had said of itself. Raises QueryRefusedError when opened.
+        all that it had said of itself. With `last`, the last reading of each producer comes first, with its `age`; with
+        `every`, of each producer only the newest comes, at most once in that time. Raises QueryRefusedError when
+        opened.
         """
         if buffer < 1 or buffer_bytes < 1:
             raise ValueError("buffer and buffer_bytes are at least 1")
 
         async def open_readings() -> Readings:
+            asked = encode_options(last, every).decode() + topic
             readings = Readings(
-                self._reconnecting, self, query, topic, group, buffer, buffer_bytes, farewells=farewells
+                self._reconnecting, self, query, asked, group, buffer, buffer_bytes, farewells=farewells
             )
             await readings.open()
             return readings
@@ -351,10 +399,7 @@ class Client:
         answer = (await self.request(service, payload, timeout)).json()
         if not isinstance(answer, dict):
             raise ClientError(f"{self.server} does not answer {service} as a Fumarole broker does")
-        if "position" in answer:
-            raise QueryRefusedError(query, answer["position"], answer["found"], answer["expected"])
-        if "error" in answer:
-            raise RefusedError(answer["error"])
+        raise_refusal(answer, query)
         return answer
 
     async def flush(self, timeout: float = 10.0) -> None:
@@ -404,6 +449,14 @@ class Client:
         if len(data) + len(block) > self._reconnecting.max_payload:
             raise _too_large(len(data) + len(block), self._reconnecting.max_payload)
         return nats.publish(self._topics[topic], data, encode_topic(reply) if reply else b"", block)
+
+
+def raise_refusal(answer: dict[str, Any], query: str) -> None:
+    """Raises what the broker refuses, for a query with the place."""
+    if "position" in answer and query:
+        raise QueryRefusedError(query, answer["position"], answer["found"], answer["expected"])
+    if "error" in answer:
+        raise RefusedError(answer["error"])
 
 
 def _bytes(payload: Payload) -> bytes:

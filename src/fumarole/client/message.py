@@ -66,6 +66,27 @@ class Message:
         block = self._event[3]
         return headers.parse(block) if block else []
 
+    @property
+    def age(self) -> float | None:
+        """Of a last value: the seconds since it was published. None: the message is live."""
+        value = headers.last(self._event[3], "Last") if self._event[3] else None
+        try:
+            return None if value is None else float(value)
+        except ValueError:
+            return None
+
+    @property
+    def status(self) -> str:
+        """What the broker says in the first line of the headers: mostly nothing, 503 where nobody hears a request."""
+        return headers.status(self._event[3]) if self._event[3] else ""
+
+    def of_topic(self) -> Message:
+        """A value that came on a reply topic, as the message on its own topic that it was."""
+        event = self._event
+        topic = headers.last(event[3], "Topic") or ""
+        block = headers.without(event[3], "Topic")
+        return Message(event._replace(topic=topic.encode() or b"$EMPTY", headers=block), self._publisher)
+
     def json(self) -> Any:
         """The payload read as JSON. Raises ValueError where it is none."""
         return json.loads(self._event[4])

@@ -7,6 +7,8 @@ topic, is refused here. The empty topic is `$EMPTY` on the wire (T9).
 import re
 
 from fumarole.core.errors import PatternError, TopicError
+from fumarole.core.pattern_options import EVERY, LAST
+from fumarole.core.periods import parse_every
 
 EMPTY = b"$EMPTY"
 KEPT = 16_384
@@ -30,6 +32,14 @@ def encode_pattern(pattern: str) -> bytes:
     if wrong:
         raise PatternError(f"{pattern!r} has white space or a control character", wrong.start())
     return _encode(pattern, PatternError)
+
+
+def encode_options(last: bool, every: float | str | None) -> bytes:
+    """What a subscription asks for, as leading words of its pattern (F9). Raises PeriodError."""
+    words = [LAST] if last else []
+    if every is not None:
+        words += [EVERY, f"{round(parse_every(every) * 1000)}ms"]
+    return "".join([f"{word}." for word in words]).encode()
 
 
 def _encode(text: str, error: type[TopicError]) -> bytes:

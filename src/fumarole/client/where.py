@@ -37,6 +37,8 @@ class Reading(NamedTuple):
     value: float | str
     """Text where a message that is no number was published as a reading."""
     topic: str
+    age: float | None = None
+    """Of a last value: the seconds since it was published. None: it is live."""
 
 
 class Change(NamedTuple):
@@ -291,4 +293,4 @@ def _reading(message: nats.Message) -> Reading:
         producer, gone, _ = columns.said(message.headers)
         return Reading(producer or "", json.loads(gone or "{}"), message.payload.decode(errors="replace"), FORGOTTEN)
     said = json.loads(message.payload)
-    return Reading(said["id"], said["metadata"], said["value"], said["topic"])
+    return Reading(said["id"], said["metadata"], said["value"], said["topic"], said.get("age"))

@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
-from itertools import count, tee
+from itertools import chain, count, tee
 from typing import Any, Protocol
 
 from fumarole.cluster.contacts import Contact, Contacts, seen_from_here
+from fumarole.cluster.fresh_state import FreshState
 from fumarole.cluster.identity import DATA, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.metadata import Metadata, author
@@ -126,6 +127,8 @@ class Cluster:
             node.namespaces, author(identity.node, identity.incarnation), self._broadcast, node.limits
         )
         node.namespaces.replicate(self._consumer_changed, self.metadata.described, self.metadata.forgotten)
+        node.namespaces.clock.node = identity.node
+        self.fresh_state = FreshState(node.namespaces, self._broadcast, self.peers.values)
         node.confirmations = self
 
     # Confirmations (C2).
@@ -164,6 +167,7 @@ class Cluster:
         for some in slices(self.own):
             yield Changes(0, some)
         yield from self.metadata.everything()
+        yield from self.fresh_state.everything()
 
     def _broadcast(self, what: Frame) -> None:
         said = frame(what)
@@ -294,6 +298,7 @@ class Cluster:
         peer.close()
         self._past += peer.traffic()
         self.remove_consumers(peer)
+        self.fresh_state.evict(peer.name)
         self._evicted.add(peer.name)
         self.advance()
         self.changed()
@@ -339,6 +344,7 @@ class Cluster:
             self._tell_again(self._evicted)
             self._evicted = set()
         self.metadata.tick(now)
+        self.fresh_state.tick()
         if self._siblings and now >= self._next_count:
             self._next_count = now + COUNT_EVERY
             for exchange in self.node.namespaces:
@@ -351,7 +357,8 @@ class Cluster:
     def _tell_again(self, gone: set[str]) -> None:
         """What these have said, to each of the others, who may not have heard it. Each frame is made once for all."""
         others = [peer for peer in self.peers.values() if (True, DATA) in peer.lanes]
-        said = (b"" if some is None else frame(some) for some in self.metadata.said_by(gone))
+        frames_of = chain(self.fresh_state.said_by(gone), self.metadata.said_by(gone))
+        said = (b"" if some is None else frame(some) for some in frames_of)
         for peer, frames in zip(others, tee(said, len(others)), strict=True):
             peer.say_in_time(frames)
 

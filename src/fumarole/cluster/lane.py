@@ -260,6 +260,8 @@ class Lane:
         except (FumaroleError, UnicodeDecodeError):
             self.count_late(found)
             return
+        assert self.peer is not None
+        publication.node = self.peer.name
         exchange.deliver(plan, publication, groups, self.nearly_full)
 
     def nearly_full(self, exchange: Exchange, group: str, members: tuple[Consumer, ...]) -> None:
@@ -279,7 +281,8 @@ class Lane:
         if found is None:
             return
         try:
-            self.cluster.metadata.deliver(said, *found, self.nearly_full)
+            assert self.peer is not None
+            self.cluster.metadata.deliver(said, *found, self.nearly_full, self.peer.name)
         except FumaroleError:
             self.count_late(found)
 

@@ -323,12 +323,15 @@ class Metadata:
             if producer is not None:
                 producer.heard_of = self.now
 
-    def deliver(self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], nearly_full: NearlyFull) -> None:
-        """A reading that was heard elsewhere, to those who are here. Raises FumaroleError."""
+    def deliver(
+        self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], nearly_full: NearlyFull, node: str = ""
+    ) -> None:
+        """A reading that was heard at this node, to those who are here. Raises FumaroleError."""
         if said.reply:
             check_topic(said.reply, exchange.grammar)
         reading = Reading(said.producer, said.metadata, said.value, said.raw)
         publication = Publication(said.topic, said.payload, said.reply, said.headers, reading)
+        publication.node = node
         topic, plans = said.topic.encode(), exchange.plans()
         plan = plans.find(topic)
         producer = exchange.producers.get(said.producer)

@@ -25,11 +25,14 @@ from fumarole.protocols.cluster_protocol import (
     Heard,
     Hello,
     Known,
+    LastAnswered,
+    LastAsked,
     Leaving,
     Mark,
     Producers,
     Refusal,
     Rest,
+    RetainedMessages,
     Spoken,
     Whole,
     frame,
@@ -256,6 +259,12 @@ class Peer:
                 self.cluster.metadata.heard(said)
             case Spoken():
                 lane.deliver_reading(said)
+            case RetainedMessages():
+                self.cluster.fresh_state.learn(said)
+            case LastAsked():
+                self.cluster.fresh_state.answer(self, said)
+            case LastAnswered():
+                self.cluster.fresh_state.answered(self.name, said)
 
     def _answer(self, lane: Lane, ticket: int) -> None:
         if ticket and self.is_whole:
@@ -315,7 +324,10 @@ def traffic_report(traffic: Counter[str]) -> dict[str, Any]:
 
 
 PLACES = {
-    (False, DATA): (Mark, Changes, Whole, Leaving, Counts, Doors, Producers, Heard, Spoken, Refusal),
+    (False, DATA): (
+        *(Mark, Changes, Whole, Leaving, Counts, Doors, Producers, Heard, Spoken, Refusal),
+        *(RetainedMessages, LastAsked, LastAnswered),
+    ),
     (True, DATA): (Known, Rest, Refusal),
     (False, BEATS): (Beat, Refusal),
     (True, BEATS): (Echo, Refusal),

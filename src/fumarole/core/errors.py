@@ -6,10 +6,12 @@ class FumaroleError(Exception):
 
 
 class TopicError(FumaroleError):
-    """A topic that the namespace's grammar refuses. `position` is the index of the first wrong character."""
+    """A topic that the namespace's grammar refuses. `position` is the index of the first wrong character,
+    `fault` the sentence without it."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(f"{message}, at position {position}")
+        self.fault = message
         self.position = position
 
 

@@ -49,6 +49,22 @@ def last(block: bytes, name: str) -> str | None:
     return value.decode("utf-8", "replace").strip()
 
 
+def added(block: bytes, name: str, value: str) -> bytes:
+    """The block with one more line, in place of any of that name; an empty block begins with it."""
+    line = f"{name}: {value}".encode() + LINE_END
+    if not block:
+        return VERSION + LINE_END + line + LINE_END
+    return without(block, name)[: -len(LINE_END)] + line + LINE_END
+
+
+def without(block: bytes, name: str) -> bytes:
+    """The block without the lines of this name."""
+    before = LINE_END + name.encode() + b":"
+    while (at := block.find(before)) >= 0:
+        block = block[:at] + block[block.find(LINE_END, at + len(before)) :]
+    return block
+
+
 def status(block: bytes) -> str:
     """What follows the version in the first line: `503` where there is no responder, empty in an ordinary message."""
     first = block.split(LINE_END, 1)[0]

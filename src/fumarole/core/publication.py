@@ -13,7 +13,7 @@ exchange tells readings to who may see them, and their names say nothing of that
 class Publication:
     """One message on its way to those who asked for its topic."""
 
-    __slots__ = ("form", "headers", "payload", "reading", "reply", "topic", "vital")
+    __slots__ = ("age", "form", "headers", "node", "payload", "reading", "reply", "retain", "topic", "vital")
 
     def __init__(self, topic: str, payload: bytes, reply: str = "", headers: bytes = b"", reading: Any = None) -> None:
         self.topic = topic
@@ -26,6 +26,12 @@ class Publication:
         """What a producer said, if one did: an `exchange.readings.Reading`."""
         self.vital = False
         """Of the exchange's own, and worth more than what waits: who has no room even for this is cut off (M4)."""
+        self.retain = False
+        """Is the namespace to keep it as the newest of its topic (F1)?"""
+        self.age: float | None = None
+        """Set where it is a last value (F3): the seconds since it was published. None: it is live."""
+        self.node = ""
+        """The node that took it; empty: this one."""
         self.form: Any = None
         """What a door has made of it for its first consumer, so that the others of that door need not make it again."""
 

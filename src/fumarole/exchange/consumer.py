@@ -25,6 +25,16 @@ class Outlet(Protocol):
         """Takes the message for this consumer. Never waits, never fails: what finds no room is dropped and counted."""
 
 
+class Stage(Protocol):
+    """What a consumer's messages pass before its outlet."""
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        """Takes the message: hands it over now, later or never."""
+
+    def end(self) -> None:
+        """The consumer is gone. Twice is harmless."""
+
+
 class NodeOutlet(Outlet, Protocol):
     """An outlet that leads to another node."""
 
@@ -54,12 +64,18 @@ def consumer_report(consumer: Consumer) -> dict[str, Any]:
         "group": consumer.group,
         "delivered": consumer.accepted - consumer.dropped,
         "dropped": consumer.dropped,
+        "conflated": consumer.conflated,
     }
 
 
 def _shown(pattern: str) -> str:
     """Who knows all of the name of a private topic may listen there."""
     return f"{pattern[: len(PRIVATE) + 4]}…" if pattern.startswith(PRIVATE) else pattern
+
+
+def hand_over(consumer: Consumer, publication: Publication) -> None:
+    """Gives a consumer its message."""
+    (consumer.outlet if consumer.stage is None else consumer.stage).accept(consumer, publication)
 
 
 class Consumer:
@@ -71,6 +87,8 @@ class Consumer:
     __slots__ = (
         "accepted",
         "account",
+        "conflated",
+        "conflation",
         "count",
         "courier",
         "dropped",
@@ -81,6 +99,7 @@ class Consumer:
         "pattern",
         "resting",
         "sees",
+        "stage",
         "standing",
     )
 
@@ -94,6 +113,12 @@ class Consumer:
         self.accepted = 0
         """Messages routed to it, those dropped later included."""
         self.dropped = 0
+        self.conflated = 0
+        """Messages that a newer one of their topic has replaced (F4)."""
+        self.stage: Stage | None = None
+        """What its messages pass before the outlet: `last` values go first (F3), or some are replaced (F4)."""
+        self.conflation: Stage | None = None
+        """The stage that stays."""
         self.standing: StandingQuery | None = None
         """The query that its messages' producers must satisfy; None: the pattern decides alone."""
         self.limit = 0

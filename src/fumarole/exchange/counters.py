@@ -4,7 +4,18 @@
 class Counters:
     """Sums since the namespace came to be. The compiled form is fastpath/outbox.pyx."""
 
-    __slots__ = ("forwarded", "overflowed", "received", "received_bytes", "refused", "routed", "strayed", "unheard")
+    __slots__ = (
+        "conflated",
+        "forwarded",
+        "last",
+        "overflowed",
+        "received",
+        "received_bytes",
+        "refused",
+        "routed",
+        "strayed",
+        "unheard",
+    )
 
     def __init__(self) -> None:
         self.received = 0
@@ -24,12 +35,19 @@ class Counters:
         self.strayed = 0
         """Entities that another node had found for a message and that were gone when it came."""
 
+        self.last = 0
+        """Last values put into outboxes (F3)."""
+        self.conflated = 0
+        """Messages that a newer one of their topic has replaced (F4)."""
+
     def report(self) -> dict[str, int | dict[str, int]]:
         """For people and scripts: received, delivered, dropped by reason."""
         return {
             "received": self.received,
             "received_bytes": self.received_bytes,
-            "delivered": self.routed - self.overflowed,
+            "delivered": self.routed + self.last - self.conflated - self.overflowed,
+            "last": self.last,
+            "conflated": self.conflated,
             "dropped": {"no consumer": self.unheard, "outbox full": self.overflowed, "refused": self.refused},
             "forwarded": self.forwarded,
             "strayed": self.strayed,

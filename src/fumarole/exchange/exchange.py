@@ -16,10 +16,14 @@ from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, check_topic, literal_prefix, parse_pattern, parse_wildcards, split
-from fumarole.exchange.consumer import Consumer, JoiningOutlet, NodeOutlet, Outlet, consumer_report
+from fumarole.exchange.conflation import Conflation
+from fumarole.exchange.consumer import Consumer, JoiningOutlet, NodeOutlet, Outlet, consumer_report, hand_over
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.filters import Filters
+from fumarole.exchange.fresh_state import FreshState
+from fumarole.exchange.gathering import Gathering, Last
 from fumarole.exchange.groups import Group
+from fumarole.exchange.last_values import LastValues
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
@@ -35,6 +39,7 @@ class Parts:
     consumer: type[Consumer] = Consumer
     counters: type[Counters] = Counters
     group: type[Group] = Group
+    last_values: type[LastValues] = LastValues
     outbox: type[Outbox] = Outbox
     plan: type[Plan] = Plan
     plans: type[Plans] = Plans
@@ -64,6 +69,7 @@ class Exchange:
         outbox_limit: int = 1 << 22,
         parts: Parts = PURE,
         producers: Producers | None = None,
+        fresh: FreshState | None = None,
     ) -> None:
         self.name = name
         self.grammar = grammar
@@ -79,6 +85,15 @@ class Exchange:
         self.producers.publish_forgotten = self._publish_forgotten
         self.usage = self.producers.usage
         """What the namespace holds, of its quota (A5)."""
+        fresh = FreshState() if fresh is None else fresh
+        self.clock, self.timers, self.slices = fresh.clock, fresh.timers, fresh.slices
+        self.retained = fresh.retained
+        self.last_values = fresh.last_values
+        """Of every topic; None: the namespace keeps none (F2)."""
+        self.gatherings: dict[Gathering, None] = {}
+        """Those of consumers that have not got all their last values yet."""
+        self.ask: Callable[[Gathering], None] | None = None
+        """Asks the other nodes for theirs; None: there are none."""
         self._parts = parts
         self.index = parts.index()
         self._groups: dict[str, Group] = {}
@@ -100,6 +115,10 @@ class Exchange:
         """Consumers of this node, those with a query not counted."""
         return len(self.index) - self.elsewhere
 
+    def keeps(self) -> bool:
+        """Has it messages that somebody may still ask for?"""
+        return not self.retained.is_empty() or bool(self.last_values)
+
     def is_used_elsewhere(self) -> bool:
         """Has another node consumers here?"""
         return bool(self.elsewhere or self.queried_elsewhere)
@@ -118,16 +137,31 @@ class Exchange:
         consumer.account = account
         return consumer
 
-    def subscribe(self, consumer: Consumer, query: Query | None = None, *, pattern: Pattern | None = None) -> None:
+    def subscribe(
+        self,
+        consumer: Consumer,
+        query: Query | None = None,
+        *,
+        pattern: Pattern | None = None,
+        last: Last = Last.NONE,
+        every: float | None = None,
+    ) -> None:
         """From here on the consumer gets what is published (D5), with a query only from the producers it selects.
 
-        Which these are, `producers.when_whole` says. `pattern` is the consumer's, if it was parsed already. Raises
-        QuotaError, and then nothing has changed.
+        Which these are, `producers.when_whole` says. `pattern` is the consumer's, if it was parsed already. With `last`
+        `send_last` has to be called as well (F3). With `every` it gets at most one message of a topic in so many
+        seconds (F4). Raises QuotaError, and then nothing has changed.
         """
         if pattern is None:
             pattern = parse_pattern(consumer.pattern, self.grammar)
         if consumer.account is not None:
             consumer.account.take("consumers")
+        if every is not None and consumer.courier is None:
+            consumer.stage = consumer.conflation = Conflation(self, consumer, every)
+        gathering: Gathering | None = None
+        if last is not Last.NONE and not consumer.group:
+            gathering = consumer.stage = Gathering(self, consumer, pattern, query, last)
+            self.gatherings[gathering] = None
         if consumer.group:
             group = self._groups.get(consumer.group)
             if group is None:
@@ -147,9 +181,25 @@ class Exchange:
                     plans.touch(prefix)
         if self.consumer_changed is not None and consumer.courier is None:
             self.consumer_changed(self, consumer, 1)
+        if gathering is not None and self.ask is not None:
+            self.ask(gathering)
+
+    def send_last(self, consumer: Consumer, done: Callable[[], None] = lambda: None) -> None:
+        """The subscription of this consumer is confirmed: now it gets its last values, if it has asked for them (F3).
+
+        `done` is called when it has all of them.
+        """
+        if isinstance(consumer.stage, Gathering):
+            consumer.stage.begin(done)
+        else:
+            done()
 
     def unsubscribe(self, consumer: Consumer) -> None:
         """From here on it gets nothing. Unsubscribing twice is harmless."""
+        if consumer.stage is not None:
+            consumer.stage.end()
+        if consumer.conflation is not None:
+            consumer.conflation.end()
         if consumer.standing is not None:
             if self.consumer_changed is not None and consumer.courier is None:
                 self.consumer_changed(self, consumer, -1)
@@ -289,10 +339,14 @@ class Exchange:
     def publish(self, plan: Plan, publication: Publication, origin: Outlet | None = None) -> int:
         """Hands the message to every entity of the plan; how many there were. Never waits (D6)."""
         routed = 0
+        if publication.retain:
+            self.retained.check_room(publication)
+        if self.last_values is not None:
+            self.last_values.put(publication)
         for consumer in plan.consumers:
             outlet = consumer.outlet
             if outlet is not origin or outlet.echo:
-                outlet.accept(consumer, publication)
+                hand_over(consumer, publication)
                 routed += 1
         far = {courier: courier.key for courier in plan.couriers} if plan.couriers else {}
         if plan.groups:
@@ -303,13 +357,15 @@ class Exchange:
                     continue
                 courier = member.courier
                 if courier is None:
-                    member.outlet.accept(member, publication)
+                    hand_over(member, publication)
                     routed += 1
                 else:  # G2: that node serves the group; one copy is enough for all that it is to do (C3)
                     served = far.get(courier)
                     far[courier] = member.key if served is None else served + BEFORE_GROUP + group.name.encode()
         for courier, key in far.items():
             cast(NodeOutlet, courier.outlet).forward(courier, key, publication)
+        if publication.retain:  # after it was forwarded: so it is known on no node before it is live there (F3)
+            self.retained.keep(publication)
         if not routed and not far:
             self.count_unheard(publication.size())
             return 0
@@ -346,7 +402,7 @@ class Exchange:
         """
         routed = 0
         for consumer in plan.consumers:
-            consumer.outlet.accept(consumer, publication)
+            hand_over(consumer, publication)
             routed += 1
         if groups:
             weight = publication.weight()
@@ -356,7 +412,7 @@ class Exchange:
                     if member is not None:
                         if not member.outlet.has_room(weight + self.reserve):
                             nearly_full(self, group.name, here)
-                        member.outlet.accept(member, publication)
+                        hand_over(member, publication)
                         routed += 1
         self.counters.routed += routed
         if not routed:

@@ -4,15 +4,21 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import Limits, Quotas
 from fumarole.core.topic import Grammar
 from fumarole.exchange.exchange import PURE, ConsumerChanged, Exchange, Parts
+from fumarole.exchange.fresh_state import FreshState
+from fumarole.exchange.gathering import Gathering
+from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
 from fumarole.exchange.quotas import QuotaError, Usage, Watermark
+from fumarole.exchange.retained import Kept, Retained
 from fumarole.exchange.slices import Slices
+from fumarole.exchange.timers import Timers
 
 DEFAULT = "default"
 Described = Callable[[Exchange, str, Collection[str]], None]
@@ -21,6 +27,7 @@ Forgotten = Callable[[Exchange, str, bool], None]
 """This one is about to be forgotten; is it for its silence?"""
 KUBEMQ = "kubemq"
 """Where KubeMQ clients are unless they say otherwise (K2)."""
+Keeps = Literal["retained", "all"]
 _DEFAULTS = Limits()
 _NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 
@@ -35,6 +42,8 @@ class NamespaceRules:
     """Bytes; None: the broker's own limit."""
     producer_ttl: float | None = None
     """Seconds without a reading after which a producer is forgotten (M7); None: never."""
+    last: Keeps = "retained"
+    """Which messages are kept for those who ask for the last ones: the retained, or of every topic the last (F2)."""
     quota: Quotas = field(default_factory=Quotas)
     """What it may hold (A5), where that is not `limits.quota`."""
 
@@ -66,6 +75,7 @@ class Namespaces:
         allowed: frozenset[str] | None = None,
         parts: Parts = PURE,
         are_kept: bool = True,
+        clock: HybridClock | None = None,
         grammar: Grammar = Grammar.STRICT,
     ) -> None:
         self._grammar = grammar
@@ -81,9 +91,14 @@ class Namespaces:
         """Namespaces that were one too many."""
         self.slices = Slices()
         """What takes long in any of them."""
+        self.timers = Timers()
+        """What is to be done later in any of them."""
+        self.clock = HybridClock() if clock is None else clock
         self._consumer_changed: ConsumerChanged | None = None
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
+        self._retains: Callable[[Exchange, Kept], None] | None = None
+        self._ask: Callable[[Gathering], None] | None = None
         self._exchanges: dict[str, Exchange] = {}
         for name in {DEFAULT, *self._rules}:
             self._exchanges[name] = self._make(name)
@@ -102,8 +117,17 @@ class Namespaces:
         for exchange in self:
             self._let_replicate(exchange)
 
+    def share(self, retains: Callable[[Exchange, Kept], None], ask: Callable[[Gathering], None]) -> None:
+        """From now on other nodes know what is retained here, and are asked for the last values that they have."""
+        self._retains, self._ask = retains, ask
+        for exchange in self:
+            self._let_replicate(exchange)
+
     def _let_replicate(self, exchange: Exchange) -> None:
         exchange.consumer_changed = self._consumer_changed
+        exchange.ask = self._ask
+        if self._retains is not None:
+            exchange.retained.changed = partial(self._retains, exchange)
         if self._described is not None:
             exchange.producers.changed = partial(self._described, exchange)
         if self._forgotten is not None:
@@ -146,7 +170,8 @@ class Namespaces:
         if self._exchanges.get(exchange.name) is not exchange:
             return
         # Producers that are unsaved and not there are still to be forgotten on disk.
-        used = exchange.connections or exchange.producers or exchange.producers.unsaved or exchange.is_used_elsewhere()
+        unsaved = exchange.producers.unsaved or exchange.retained.unsaved
+        used = exchange.connections or exchange.producers or unsaved or exchange.is_used_elsewhere() or exchange.keeps()
         if not used and exchange.name != DEFAULT and exchange.name not in self._rules:
             del self._exchanges[exchange.name]
             exchange.end()
@@ -160,6 +185,13 @@ class Namespaces:
         producers = Producers(
             limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.slices, usage
         )
-        exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers)
+        fresh = FreshState(
+            self.clock,
+            self.timers,
+            self.slices,
+            Retained(self.clock, usage, self._are_kept),
+            self._parts.last_values(self.clock, quota.last_bytes) if rules.last == "all" else None,
+        )
+        exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers, fresh)
         self._let_replicate(exchange)
         return exchange

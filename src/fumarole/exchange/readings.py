@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from fumarole.core import headers
 from fumarole.core.errors import FumaroleError
+from fumarole.core.publication import Publication
 from fumarole.core.query.tree import Value
 from fumarole.core.values import wrong_number, wrong_text, wrong_value
 from fumarole.exchange.permissions import User
@@ -84,3 +87,44 @@ def check_metadata(metadata: object) -> Mapping[str, Value | None]:
         if wrong:
             raise ReadingError(f"the metadata value of {key[:32]!r} is {wrong}")
     return metadata
+
+
+# Readings as headers: how NATS clients say them, and how a reading is kept.
+
+PRODUCER: Final = b"\r\nProducer:"
+"""In a header block: who the message is from (M8)."""
+NUMBER_BEGINS: Final = tuple("-0123456789")
+
+
+def reading_block(reading: Reading | None) -> bytes:
+    """What a NATS client would have said of a reading that came in through another door."""
+    if reading is None:
+        return b""
+    pairs = [("Producer", reading.producer)]
+    if reading.metadata:
+        pairs.append(("Metadata", json.dumps(dict(reading.metadata))))
+    return headers.build(pairs)
+
+
+def reading_value(payload: bytes) -> int | float | str:
+    """A number, if that is what the payload is in JSON; else text."""
+    text = payload.decode("utf-8", "replace")
+    if text.lstrip().startswith(NUMBER_BEGINS):
+        try:
+            return check_number(json.loads(text))
+        except (ValueError, ReadingError):
+            pass
+    return text
+
+
+def reading_in(publication: Publication) -> Reading | None:
+    """The reading that a kept message is; None: it is none, or not one that is taken any more."""
+    block = publication.headers
+    if PRODUCER not in block:
+        return None
+    try:
+        said = headers.last(block, "Metadata")
+        metadata = check_metadata(json.loads(said)) if said else {}
+        return Reading(check_identity(headers.last(block, "Producer")), metadata, reading_value(publication.payload))
+    except (ValueError, RecursionError, ReadingError):
+        return None

@@ -114,6 +114,11 @@ cdef class PeerLinkReader(NatsReader):
             self.reserve = exchange.reserve
         return 0
 
+    cdef object publication(self, Operation* operation):
+        publication = NatsReader.publication(self, operation)
+        publication.node = self.session.peer.name
+        return publication
+
     cdef int publish(self, Plan plan, Operation* operation) except -1:
         """To those who are here, and nowhere else (C3)."""
         cdef Py_ssize_t routed = 0, each, weight

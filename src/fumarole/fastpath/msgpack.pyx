@@ -357,7 +357,7 @@ cdef class MsgPackReader:
         if outbox is None or outbox.late:
             if publication is None:
                 publication = self.publication(identity, value, raw, length)
-            consumer.outlet.accept(consumer, publication)
+            (consumer.outlet if consumer.passes is None else consumer.passes).accept(consumer, publication)
             return publication
         consumer.accepted += 1
         place = outbox.reserve(length, consumer)

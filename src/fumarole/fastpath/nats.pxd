@@ -105,6 +105,7 @@ cdef class NatsReader:
     cdef Outbox outbox
     cdef Plans plans
     cdef Counters counters
+    cdef object last            # where the namespace keeps the last message of every topic; None: nowhere
     cdef bint verbose, echo, waiting, closed
     cdef Py_ssize_t control_line, payload_limit
     cdef char* pending          # the beginning of an operation whose end has not come yet

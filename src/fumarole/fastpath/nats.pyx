@@ -41,7 +41,8 @@ from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
 from fumarole.exchange.producers import TEXT_KEPT, Elsewhere, kept
 from fumarole.exchange.readings import Reading
 from fumarole.protocols.nats import PONG as PURE_PONG
-from fumarole.sessions.nats_forms import metadata_said, reading_of, value_of
+from fumarole.exchange.readings import reading_value as value_of
+from fumarole.sessions.nats_forms import metadata_said, reading_of
 from fumarole.sessions.stream import State
 
 cdef Py_ssize_t FRAMING = PURE_FRAMING
@@ -52,10 +53,15 @@ cdef dict NOTHING = {}
 
 cdef extern from *:
     """
+    #define _GNU_SOURCE
+    #include <string.h>
     #define TEXT_LOOKED_AT 1028     /* bytes of a payload: with them goes all that is kept of a text, and the sign that there is more */
     #define NAME 9                      /* "Producer:", "Metadata:" */
     """
     const Py_ssize_t TEXT_LOOKED_AT, NAME
+
+cdef extern from "<string.h>" nogil:
+    void* memmem(const void* text, size_t length, const void* part, size_t part_length)
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
@@ -112,6 +118,12 @@ cdef inline bint is_own_topic(Operation* operation, const char* identity) noexce
         and memcmp(operation.topic, b"readings.", OWN_TOPIC) == 0
         and memcmp(operation.topic + OWN_TOPIC, identity, IDENTITY) == 0
     )
+
+
+cdef inline bint asks_to_be_retained(Operation* operation) noexcept:
+    """Has it the header `Retain`? Then it is the exchange that keeps the message, and knows whether it may."""
+    cdef Slice block = headers_of(operation)
+    return memmem(block.at, block.length, b"\r\nRetain:", 9) != NULL
 
 
 cdef inline bint is_subscription(const char* line) noexcept:
@@ -175,6 +187,7 @@ cdef class NatsReader:
         self.echo = session.echo
         if self.plans is not None:
             self.counters = session.exchange.counters
+            self.last = session.exchange.last_values
             if self.exchange is not session.exchange:
                 self.exchange = session.exchange
                 self.producers = self.exchange.producers
@@ -328,7 +341,7 @@ cdef class NatsReader:
         length = whole(at, end, line_end, self.payload_limit, operation, &self.needed)
         operation.producer.at = operation.metadata.at = NULL
         if headers and length > 0:
-            if operation.headers < 8 or memcmp(line_end + 2, b"NATS/1.0", 8) != 0:
+            if operation.headers < 8 or memcmp(line_end + 2, b"NATS/1.0", 8) != 0 or asks_to_be_retained(operation):
                 return ODD
             find_reading(operation)
         return length
@@ -449,9 +462,12 @@ cdef class NatsReader:
         # A plan may be renewed while its messages are handed out; what it was then is what counts.
         cdef tuple consumers = plan.consumers, groups = plan.groups, couriers = plan.couriers
         cdef dict chosen = None     # nodes that serve a group, and the key of the one copy that each gets
+        if self.last is not None:
+            publication = self.publication(operation)
+            self.last.put(publication)
         for each in range(PyTuple_GET_SIZE(consumers)):
             consumer = <Consumer>PyTuple_GET_ITEM(consumers, each)
-            if consumer.outbox is not self.outbox or self.echo:
+            if self.echo or consumer.outlet is not self.session:
                 publication = self.deliver(consumer, consumer.key, operation, publication)
                 routed += 1
         if PyTuple_GET_SIZE(groups):
@@ -520,7 +536,7 @@ cdef class NatsReader:
         if outbox is None or (operation.headers >= 0 and not outbox.takes_headers):
             if publication is None:
                 publication = self.publication(operation)
-            consumer.outlet.accept(consumer, publication)
+            (consumer.outlet if consumer.passes is None else consumer.passes).accept(consumer, publication)
             return publication
         sid_length = PyBytes_GET_SIZE(key)
         length = 6 + operation.topic_length + sid_length + operation.tail_length + (operation.headers >= 0)

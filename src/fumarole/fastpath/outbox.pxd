@@ -9,6 +9,8 @@ cdef class Counters:
     cdef public long long refused
     cdef public long long forwarded
     cdef public long long strayed
+    cdef public long long last
+    cdef public long long conflated
 
 
 cdef class Consumer:
@@ -25,6 +27,9 @@ cdef class Consumer:
     cdef public object account   # what it counts against (A5); None: the server's own
     cdef public Py_ssize_t count
     cdef public bint resting
+    cdef public long long conflated
+    cdef public object conflation
+    cdef object passes      # its stage: then nothing is written here, and the stage gets its messages
     cdef bint is_joined     # one entity with the others of its outlet (D2)
     cdef Outbox outbox      # its outlet's, where NATS frames are made here; None: the outlet makes its own
     cdef Outbox readings    # its outlet's, where readings are written here as they came; None: the outlet does it

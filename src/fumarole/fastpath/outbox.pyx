@@ -147,8 +147,18 @@ cdef class Consumer:
         self.sees = sees
         self.count = 1
         self.is_joined = hasattr(outlet, "joined")
-        self.outbox = outlet.outbox if getattr(outlet, "takes_nats_frames", False) else None
-        self.readings = outlet.outbox if getattr(outlet, "takes_readings", False) else None
+        self.stage = None
+
+    @property
+    def stage(self):
+        return self.passes
+
+    @stage.setter
+    def stage(self, stage):
+        outlet = self.outlet
+        self.passes = stage
+        self.outbox = outlet.outbox if stage is None and getattr(outlet, "takes_nats_frames", False) else None
+        self.readings = outlet.outbox if stage is None and getattr(outlet, "takes_readings", False) else None
 
 
 cdef class Outbox:

@@ -23,7 +23,7 @@ import msgspec
 from fumarole.core.errors import FumaroleError
 from fumarole.protocols.stream import Data
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Nodes that speak another one are refused."""
 STRANGER_BYTES = 16 * 1024
 """Of a frame of a peer that has not proved anything yet."""
@@ -41,6 +41,8 @@ READING_TIMES = 4
 """A control frame may be so many times a payload: one with a reading has it as it came, as text and as MsgPack."""
 MOST_ALIKE = 1_000_000
 """Consumers that are told of as one; of more, so many are told of."""
+MOST_MICROSECONDS = 1 << 60
+"""Hybrid times are below this: a few ten thousand years."""
 EMPTY = b"$EMPTY"
 """How the empty topic is written."""
 
@@ -209,6 +211,43 @@ class Spoken(Frame, tag="reading"):
     raw: bytes
 
 
+class KeptMessage(msgspec.Struct, frozen=True, array_like=True):
+    """The newest message of a topic: when, by hybrid time, and which node took it. Retained and empty: removed."""
+
+    topic: str
+    time: Annotated[int, msgspec.Meta(ge=0, le=MOST_MICROSECONDS)]
+    node: str
+    payload: bytes
+    headers: bytes = b""
+
+
+class RetainedMessages(Frame, tag="retained"):
+    """What a namespace retains (F1)."""
+
+    namespace: str
+    messages: tuple[KeptMessage, ...]
+
+
+class LastAsked(Frame, tag="last?"):
+    """A consumer of the speaker wants the last values (F3). The answers have its token."""
+
+    token: int
+    namespace: str
+    pattern: str
+    query: str
+    allow: tuple[str, ...] | None
+    deny: tuple[str, ...]
+    wanted: str
+
+
+class LastAnswered(Frame, tag="last"):
+    """Some of them. The first answer has none: what the speaker forwards from here on is for the consumer."""
+
+    token: int
+    messages: tuple[KeptMessage, ...] = ()
+    is_all: bool = False
+
+
 AnyFrame = (
     Hello
     | Proof
@@ -226,6 +265,9 @@ AnyFrame = (
     | Producers
     | Heard
     | Spoken
+    | RetainedMessages
+    | LastAsked
+    | LastAnswered
 )
 
 _encoder = msgspec.msgpack.Encoder()

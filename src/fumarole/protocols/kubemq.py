@@ -279,6 +279,8 @@ def publication_event(publication: Publication, name_of: NameOf) -> EventReceive
     received = EventReceive(Channel=publication.topic or EMPTY, Body=publication.payload)
     if publication.headers:
         from_headers(publication.headers, received, EVENT_FIELDS)
+    if publication.age is not None:
+        received.Tags["Last"] = f"{publication.age:g}"
     if not received.EventID:
         received.EventID = name_of(publication)
     return received

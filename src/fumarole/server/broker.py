@@ -30,6 +30,8 @@ from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins
 from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
+from fumarole.doors.timers import TimerRunner
+from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.namespaces import Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.fastpath import hot_path
@@ -96,6 +98,7 @@ class Broker:
             allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
             parts=self.hot_path.parts,
             are_kept=keeps,
+            clock=HybridClock(time.time),
             grammar=settings.grammar,
         )
         self.node = Node(
@@ -106,9 +109,11 @@ class Broker:
             parts=self.hot_path.parts,
             authentication=settings.users is not None,
         )
+        namespaces.clock.node = self.node.name
         if any(user.nkey is not None for user in settings.users or ()):
             self.node.nonce = partial(secrets.token_urlsafe, NONCE_BYTES)
         SliceRunner(self.node)
+        TimerRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
         self._logins: Logins | None = None

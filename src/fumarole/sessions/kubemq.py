@@ -19,10 +19,12 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from fumarole.core.errors import NamespaceError, PatternError, TopicError
+from fumarole.core.pattern_options import NONE, split_options
 from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Last
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.permissions import Permissions, User
@@ -142,6 +144,7 @@ class KubemqSession:
                 event.EventID = self._service.new_id()
             publication = kubemq.event_publication(event, _own_topic(event.Channel))
             publication.form = _FROM_EVENT, event
+            publication.retain = event.Tags.get("Retain", event.Tags.get("retain")) in ("1", "true")
             self._publish(publication, event.Channel)
         except Fault:
             self._exchange.counters.refused += 1
@@ -248,9 +251,10 @@ class KubemqSession:
         node, exchange = self._service.node, self._exchange
         for text in (request.Channel, request.Group):
             _check_length(text, node.limits.control_line)
-        channel = prefix + request.Channel if prefix or request.Channel != kubemq.EMPTY else ""
         try:
-            parse_pattern(request.Channel if channel else "", exchange.grammar)
+            options, asked = (NONE, request.Channel) if prefix else split_options(request.Channel)
+            channel = prefix + asked if prefix or asked != kubemq.EMPTY else ""
+            parse_pattern(asked if channel else "", exchange.grammar)
             if request.Group:
                 check_topic(request.Group, exchange.grammar)
         except PatternError as error:
@@ -264,12 +268,14 @@ class KubemqSession:
         self._form = form
         # Not node.parts.outbox: that one is for frames that are joined and cut anywhere.
         self.outbox = Outbox(exchange.outbox_limit, exchange.overflow, exchange.counters, node.ready, owner)
-        self._consumer = exchange.consumer(self, channel, request.Group, b"", sees, self._account)
+        consumer = self._consumer = exchange.consumer(self, channel, request.Group, b"", sees, self._account)
         try:
-            exchange.subscribe(self._consumer)
+            exchange.subscribe(consumer, last=Last.ALL if options.last else Last.NONE, every=options.every)
         except QuotaError as error:
             self._consumer = None
             raise Fault(str(error), kubemq.EXHAUSTED) from None
+        if options.last:
+            node.confirmations.after(node.confirmations.ticket(), lambda: exchange.send_last(consumer))
 
     def has_room(self, weight: int) -> bool:
         assert self.outbox is not None

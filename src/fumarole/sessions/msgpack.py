@@ -3,9 +3,11 @@
 The first value decides what the client is:
 
     "Kind = 'temperature'"                              a subscriber, by what producers say of themselves
-    {"where": "…", "topic": "volcanoes.>", "group": "g"}    a subscriber too; each key may be missing
+    {"where": "…", "topic": "volcanoes.>", "group": "g"}    a subscriber too; each key may be missing; with `last` it
+                                                        gets what is known first, with `every` not all of it (F3, F4)
     ["2f1c…", {"Room": "410"}, 21.5]                    a publisher, who may go on
-    {"id": "2f1c…", "metadata": {…}, "value": 21.5, "topic": "…"}   the same, on a topic of its choice
+    {"id": "2f1c…", "metadata": {…}, "value": 21.5, "topic": "…"}   the same, on a topic of its choice; `retain` keeps
+                                                                    it (F1)
     {"forget": "2f1c…"}                                 a producer is no more
 
 Where authentication is on, `{"token": "…"}` or `{"user": "…", "pass": "…"}` goes before. What a subscriber hears:
@@ -22,12 +24,15 @@ from functools import partial
 from typing import Any
 
 from fumarole.core.errors import FumaroleError, PatternError, TopicError
+from fumarole.core.pattern_options import Options, parse_with_options
+from fumarole.core.periods import parse_every
 from fumarole.core.publication import Publication
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Query
-from fumarole.core.topic import Grammar, check_length, check_topic, parse_pattern
+from fumarole.core.topic import Grammar, check_length, check_topic
 from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.gathering import Last
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
 from fumarole.exchange.quotas import QuotaError
@@ -44,8 +49,8 @@ from fumarole.protocols.msgpack import Bounds, Event, Stream, Value, error, pack
 from fumarole.protocols.stream import End
 from fumarole.sessions.stream import Claim, RemoteAddress, State, StreamSession
 
-SUBSCRIPTION = frozenset({"where", "topic", "group"})
-READING = frozenset({"id", "metadata", "value", "topic"})
+SUBSCRIPTION = frozenset({"where", "topic", "group", "last", "every"})
+READING = frozenset({"id", "metadata", "value", "topic", "retain"})
 CLAIM = frozenset({"user", "pass", "token"})
 FORGET = frozenset({"forget"})
 KEY = b"1"
@@ -221,14 +226,15 @@ class MsgPackSession(StreamSession):
         pattern = ">" if pattern is None else pattern  # T6
         for text in (pattern, group or ""):
             check_length(text, self.node.limits.control_line)
-        parsed = parse_pattern(pattern, self.exchange.grammar)
+        options, pattern, parsed = parse_with_options(pattern, self.exchange.grammar)
+        last, every = _options(asked, options)
         if group:
             check_topic(group, Grammar.CHANNEL)
         sees = self._user.subscribe if self._user else None
         if sees is not None and not sees.allows_pattern(parsed):
             raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
         consumer = self.exchange.consumer(self, pattern, group or "", KEY, sees, self.account)
-        self.exchange.subscribe(consumer, query, pattern=parsed)
+        self.exchange.subscribe(consumer, query, pattern=parsed, last=last, every=every)
         self.outbox.late = True
         self._consumers[KEY] = consumer
         confirmations, producers = self.node.confirmations, self.exchange.producers
@@ -249,6 +255,7 @@ class MsgPackSession(StreamSession):
             self.outbox.push(first)
             if self._early:
                 self._tell_early(consumer, set(members))
+            self.exchange.send_last(consumer)
 
     def _tell_early(self, consumer: Consumer, members: set[str]) -> None:
         """What was kept, but for readings of producers that have left the set since (M5)."""
@@ -263,15 +270,16 @@ class MsgPackSession(StreamSession):
         assert self.exchange is not None
         assert self.plans is not None
         self.publishes = True
-        topic = None
+        topic = retain = None
         if isinstance(data, list):
             identity, metadata, value = data
         else:
             identity, metadata, value, raw = data.get("id"), data.get("metadata", {}), data.get("value"), b""
-            topic = _text(data, "topic")
+            topic, retain = _text(data, "topic"), _truth(data, "retain")
         name = check_identity(identity)
         reading = Reading(name, check_metadata(metadata), check_number(value), raw if identity == name else b"")
         publication = published(reading, reading_topic(name) if topic is None else topic)
+        publication.retain = bool(retain)
         producers, index = self.exchange.producers, self.exchange.index
         told, looked_at = producers.told, index.looked_at
         try:
@@ -341,9 +349,26 @@ def _frame(publication: Publication) -> bytes:
     """M6; what no producer said is sent with its topic."""
     reading = publication.reading
     if reading is None:
-        return pack({"topic": publication.topic, "payload": publication.payload})
+        said = {"topic": publication.topic, "payload": publication.payload}
+        return pack(said if publication.age is None else {**said, "last": publication.age})
+    if publication.age is not None:  # F3
+        return pack([reading.producer, dict(reading.metadata), reading.value, publication.age])
     raw: bytes = reading.raw
     return raw or pack([reading.producer, dict(reading.metadata), reading.value])
+
+
+def _options(asked: dict[str, Any], options: Options) -> tuple[Last, float | None]:
+    """What was asked for by keys, or by leading words of the pattern (F9)."""
+    wants_last, every = _truth(asked, "last"), asked.get("every")
+    last = Last.ALL if wants_last or (wants_last is None and options.last) else Last.NONE
+    return last, options.every if every is None else parse_every(every)
+
+
+def _truth(data: dict[str, Any], key: str) -> bool | None:
+    value = data.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise ReadingError(f"{key} is true or false")
+    return value
 
 
 def _text(data: dict[str, Any], key: str) -> str | None:

@@ -9,10 +9,12 @@ from typing import Any
 
 from fumarole.core import headers
 from fumarole.core.errors import PatternError, TopicError
+from fumarole.core.pattern_options import parse_with_options
 from fumarole.core.publication import Publication
-from fumarole.core.topic import SERVICES, Grammar, check_topic, parse_pattern
+from fumarole.core.topic import SERVICES, Grammar, check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Last
 from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import Denied, Plans, decode_topic
@@ -29,6 +31,8 @@ from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, KeyPro
 
 PRODUCER = b"\r\nProducer:"
 """In a header block: who the message is from (M8)."""
+RETAIN = b"\r\nRetain:"
+"""The same: the namespace is to keep the message (F1)."""
 DOLLAR = b"$"
 ELSEWHERE = b"$JS.", b"$KV."
 """Topics of a nats-server with JetStream begin so (T9). Clients ask there whether there is one."""
@@ -194,8 +198,9 @@ class NatsSession(StreamSession):
             return
         try:
             text = decode_topic(event.pattern)
-            pattern_text = "" if text == EMPTY else text
-            pattern = parse_pattern(pattern_text, exchange.grammar)
+            if text == EMPTY or text.endswith(f".{EMPTY}"):
+                text = text.removesuffix(EMPTY)
+            options, pattern_text, pattern = parse_with_options(text, exchange.grammar)
             group = decode_topic(event.group)
             if group:
                 check_topic(group, Grammar.CHANNEL)
@@ -213,12 +218,16 @@ class NatsSession(StreamSession):
         else:
             consumer = exchange.consumer(self, pattern_text, group, event.sid, sees, self.account)
             try:
-                exchange.subscribe(consumer, pattern=pattern)
+                exchange.subscribe(
+                    consumer, pattern=pattern, last=Last.ALL if options.last else Last.NONE, every=options.every
+                )
             except QuotaError as error:
                 self._refuse_subscribe(event, f": {error}")
                 return
             self._consumers[event.sid] = consumer
             self._ticket = self.node.confirmations.ticket()
+            if options.last:
+                self.node.confirmations.after(self._ticket, lambda: exchange.send_last(consumer))
             self.okay()
 
     def _unsubscribe(self, event: nats.Unsubscribe) -> None:
@@ -242,6 +251,7 @@ class NatsSession(StreamSession):
             topic = self._own_topic(event) if event.topic.startswith(DOLLAR) else event.topic
             plan = plans.find(topic)
             publication = Publication(topic.decode(), event.payload, reply, event.headers)
+            publication.retain = RETAIN in event.headers and headers.last(event.headers, "Retain") == "1"
             if PRODUCER in event.headers and is_identity(headers.last(event.headers, "Producer")):
                 routed = self._read(exchange, plans, publication)
             else:
@@ -326,9 +336,10 @@ class NatsSession(StreamSession):
         """Lets the node answer. False: it has no such service."""
         assert self.exchange is not None
         payload = event.payload.decode("utf-8", "replace")
+        asker = _Asker(self, event.reply.decode())
         topic = _shown(event.topic)
         request = services.Request(
-            self.node, self.exchange, self._user, payload, self.now, self.client_id, self.account, self.is_admin
+            self.node, self.exchange, self._user, payload, self.now, self.client_id, self.account, self.is_admin, asker
         )
         reply, confirmations = event.reply.decode(), self.node.confirmations
 
@@ -342,13 +353,17 @@ class NatsSession(StreamSession):
             return True
         return services.answer(topic, request, say)
 
+    def listens_on(self, reply: str) -> Consumer | None:
+        """The consumer of this client that gets an answer; None: there is none, or the client has gone meanwhile."""
+        if self.exchange is None:
+            return None
+        plan = self.exchange.plan(reply)
+        return self._listening(plan.consumers, *[members for _, _, members in plan.groups])
+
     def _answer(self, reply: str, payload: bytes) -> None:
         """An answer of the node's own: to the one who asked, and to nobody else."""
-        if self.exchange is None:
-            return  # the client has gone meanwhile
-        plan = self.exchange.plan(reply)
-        listening = self._listening(plan.consumers, *[members for _, _, members in plan.groups])
-        if listening is None:
+        listening = self.listens_on(reply)
+        if listening is None or self.exchange is None:
             return
         publication = Publication(reply, payload)
         if self.outbox.size + publication.weight() > 2 * self.exchange.outbox_limit:
@@ -407,6 +422,25 @@ class NatsSession(StreamSession):
         if remote.asks:
             options["tls_verify"] = True
         return options
+
+
+class _Asker:
+    """A client that has asked the node, and the topic on which it waits for the answer."""
+
+    def __init__(self, session: NatsSession, reply: str) -> None:
+        self._session = session
+        self._reply = reply
+
+    def has_room(self, weight: int) -> bool:
+        return self._session.has_room(weight)
+
+    def hear(self, publication: Publication) -> bool:
+        listening = self._session.listens_on(self._reply)
+        if listening is None:
+            return False
+        publication.topic = self._reply
+        self._session.accept(listening, publication)
+        return True
 
 
 class _Served(Exception):

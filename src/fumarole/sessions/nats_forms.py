@@ -10,7 +10,14 @@ from fumarole.core import headers
 from fumarole.core.publication import Publication
 from fumarole.core.query.tree import Value
 from fumarole.exchange.permissions import User
-from fumarole.exchange.readings import Reading, ReadingError, check_identity, check_metadata, check_number
+from fumarole.exchange.readings import (
+    Reading,
+    ReadingError,
+    check_identity,
+    check_metadata,
+    reading_block,
+    reading_value,
+)
 from fumarole.protocols import nats
 
 EMPTY = "$EMPTY"
@@ -20,7 +27,6 @@ FORM = object()
 LONGEST_IN_JSON = 16
 """No metadata is so many times as long in JSON as it counts for: a letter can be written as `\\u0061`, and as much may
 be taken back as is new."""
-NUMBER_BEGINS = tuple("-0123456789")
 USER_INFO = "$SYS.REQ.USER.INFO"
 """Where a NATS client asks who it is to the server."""
 
@@ -28,21 +34,13 @@ USER_INFO = "$SYS.REQ.USER.INFO"
 def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
     topic, reply = (publication.topic or EMPTY).encode(), publication.reply.encode()
     plain_before, plain_after = nats.message_around_sid(topic, publication.payload, reply)
-    block = publication.headers or _reading_block(publication.reading)
+    block = publication.headers or reading_block(publication.reading)
+    if publication.age is not None:
+        block = headers.added(block, "Last", f"{publication.age:g}")  # F3
     if not block:
         return FORM, plain_before, plain_after, plain_before, plain_after
     before, after = nats.message_around_sid(topic, publication.payload, reply, block)
     return FORM, before, after, plain_before, plain_after
-
-
-def _reading_block(reading: Reading | None) -> bytes:
-    """What a NATS client would have said of a reading that came in through another door: `reading_of`, back."""
-    if reading is None:
-        return b""
-    pairs = [("Producer", reading.producer)]
-    if reading.metadata:
-        pairs.append(("Metadata", json.dumps(dict(reading.metadata))))
-    return headers.build(pairs)
 
 
 def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
@@ -53,7 +51,7 @@ def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
     block = publication.headers
     said = headers.last(block, "Metadata")
     metadata = {} if said is None else metadata_said(said, metadata_bytes)
-    return Reading(check_identity(headers.last(block, "Producer")), metadata, value_of(publication.payload))
+    return Reading(check_identity(headers.last(block, "Producer")), metadata, reading_value(publication.payload))
 
 
 def metadata_said(said: str, metadata_bytes: int) -> Mapping[str, Value | None]:
@@ -81,14 +79,3 @@ def user_info(info: dict[str, Any], namespace: str, user: User | None) -> dict[s
     if permissions:
         data["permissions"] = permissions
     return {"server": {**server, "jetstream": False}, "data": data}
-
-
-def value_of(payload: bytes) -> int | float | str:
-    """A number, if that is what the payload is in JSON; else its text."""
-    text = payload.decode("utf-8", "replace")
-    if text.lstrip().startswith(NUMBER_BEGINS):
-        try:
-            return check_number(json.loads(text))
-        except (ValueError, ReadingError):
-            pass
-    return text

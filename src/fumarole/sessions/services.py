@@ -7,6 +7,7 @@
     $FUM.describe     this is new about producers, without a reading
     $FUM.forget       a producer is no more (M7)
     $FUM.where        readings of the producers that a query selects, on a topic of their own
+    $FUM.last         what is known of the topics of a pattern, or of the producers that a query selects (F3)
 
 A request has a payload, the answer is JSON. What cannot be done is answered with an `error`, and for a query with its
 place.
@@ -18,10 +19,12 @@ import json
 import secrets
 from collections.abc import Callable
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
+from fumarole.core import headers
 from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
+from fumarole.core.pattern_options import parse_with_options
 from fumarole.core.publication import PRIVATE, Publication
 from fumarole.core.query.compile import Selects, compiled
 from fumarole.core.query.errors import QueryError
@@ -30,13 +33,14 @@ from fumarole.core.query.tree import cost
 from fumarole.core.topic import Grammar, check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Last
 from fumarole.exchange.groups import has_room
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import reaches_nobody
 from fumarole.exchange.producers import Producer, may_receive
 from fumarole.exchange.quotas import Account
-from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
+from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for, reading_block
 
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000
@@ -54,6 +58,15 @@ FIRST_LISTENER = 10.0
 """Seconds in which somebody must subscribe to such a topic."""
 
 
+class Asker(Protocol):
+    """Where messages go that are an answer besides JSON."""
+
+    def has_room(self, weight: int) -> bool: ...
+
+    def hear(self, publication: Publication) -> bool:
+        """Takes one, on the reply topic. False: it does not listen there."""
+
+
 class Request(NamedTuple):
     """A question to the node, and on whose behalf it is asked."""
 
@@ -68,6 +81,8 @@ class Request(NamedTuple):
     """What the one who asks may hold (A5)."""
     is_admin: bool = False
     """May the one who asks see what others do (A4)?"""
+    asker: Asker | None = None
+    """Where messages go that are an answer besides JSON; None: nowhere."""
 
 
 Say = Callable[[dict[str, Any]], None]
@@ -210,7 +225,7 @@ def _where(request: Request, say: Say) -> None:
     exchange = request.exchange
     for text in (pattern, group):
         check_length(text, request.node.limits.control_line)
-    parsed = parse_pattern(pattern, exchange.grammar)
+    options, pattern, parsed = parse_with_options(pattern, exchange.grammar)
     if group:
         check_topic(group, Grammar.CHANNEL)
     sees = request.user.subscribe if request.user else None
@@ -221,9 +236,67 @@ def _where(request: Request, say: Say) -> None:
         raise RequestError(f"this connection has {most} such topics, and may have no more until one of them has ended")
     relay = Relay(request)
     consumer = exchange.consumer(relay, pattern, group, b"", sees, request.account)
-    exchange.subscribe(consumer, query, pattern=parsed)
+    exchange.subscribe(
+        consumer, query, pattern=parsed, last=Last.ALL if options.last else Last.NONE, every=options.every
+    )
     relay.begin(consumer)
     exchange.producers.when_whole(consumer, lambda: say(relay.introduction()))
+
+
+def _last(request: Request, _say: Say) -> None:
+    """Each value is a message of its own on the reply topic; the last of all has the status 204 and their number."""
+    where, pattern, _ = _subscription(
+        request.payload
+        if request.payload.lstrip().startswith("{")
+        else json.dumps({"where": "", "topic": request.payload or ">"})
+    )
+    exchange = request.exchange
+    check_length(pattern, request.node.limits.control_line)
+    parsed = parse_pattern(pattern, exchange.grammar)
+    query = parse_without_message(where, request.node.limits) if where.strip() else None
+    sees = request.user.subscribe if request.user else None
+    if sees is not None and not sees.allows_pattern(parsed):
+        raise RequestError(f"you may not subscribe to {pattern[:64]}")
+    if request.asker is None:
+        raise RequestError("last values are messages, and there is nowhere to send them")
+    answer = LastAnswer(request.asker)
+    consumer = exchange.consumer(answer, pattern, "", b"", sees, request.account)
+    exchange.subscribe(consumer, query, pattern=parsed, last=Last.ALL)
+
+    def finish() -> None:
+        exchange.unsubscribe(consumer)
+        answer.end()
+
+    exchange.producers.when_whole(consumer, lambda: exchange.send_last(consumer, finish))
+
+
+class LastAnswer:
+    """The outlet of `$FUM.last`: passes on values, and none of what is published meanwhile."""
+
+    echo = False
+    label = f"{PREFIX}last"
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._values = 0
+
+    def has_room(self, weight: int) -> bool:
+        return self._asker.has_room(weight)
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        consumer.accepted += 1
+        if publication.age is not None:
+            block = publication.headers or reading_block(publication.reading)
+            block = headers.added(headers.added(block, "Topic", publication.topic), "Last", f"{publication.age:g}")
+            self._asker.hear(Publication("", publication.payload, "", block))
+            self._values += 1
+
+    def tell(self, consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+        """The set of the query is of no interest here."""
+
+    def end(self) -> None:
+        """That was all."""
+        self._asker.hear(Publication("", b"", "", headers.build([("Values", str(self._values))], status="204")))
 
 
 def _subscription(payload: str) -> tuple[str, str, str]:
@@ -248,6 +321,7 @@ SERVICES: dict[str, Serve] = {
     f"{PREFIX}describe": _at_once(_describe),
     f"{PREFIX}forget": _at_once(_forget),
     f"{PREFIX}where": _where,
+    f"{PREFIX}last": _last,
 }
 
 
@@ -272,6 +346,7 @@ class Relay:
         self._client = request.client
         self._consumer: Consumer | None = None
         self._end = request.now + FIRST_LISTENER
+        self._has_sent_last = False
         self._untold: dict[str, bool] = {}
         """Changes that nobody could hear yet: is this producer in the set, or no more?"""
 
@@ -299,6 +374,8 @@ class Relay:
         self._tell()
         reading, counters = publication.reading, self._exchange.counters
         said = {"id": reading.producer, "metadata": dict(reading.metadata), "value": reading.value}
+        if publication.age is not None:
+            said["age"] = publication.age
         counters.routed -= 1  # it is those who listen that get it, and they are counted
         if not self._say(self.topic, {**said, "topic": publication.topic}):
             consumer.dropped += 1
@@ -327,10 +404,17 @@ class Relay:
         elif self._is_heard():
             self._end = 0.0
             self._tell()
+            self._send_last()
         elif now > self._end:
             self._finish()
             return False
         return True
+
+    def _send_last(self) -> None:
+        """Last values wait for the first listener too."""
+        if self._consumer is not None and not self._has_sent_last:
+            self._has_sent_last = True
+            self._exchange.send_last(self._consumer)
 
     def _finish(self) -> None:
         if self._consumer is not None:

@@ -1,0 +1,310 @@
+"""What a consumer that asks for `last` gets first (F3): of each topic, or of each producer, the newest that is known.
+
+The values are of this node and of all live nodes. Each node is asked when the subscription is made, right behind it on
+the same ordered connection. It answers first with a mark, then with its values as of the mark:
+
+    this node       node b
+    subscribe ────▶ knows the consumer
+    ask       ────▶ mark: what b publishes from here on, the consumer gets live
+              ◀──── mark
+              ◀──── values, all older than the mark
+              ◀──── the end
+    walk: of each topic the newest of all nodes, unless a live message was as new
+
+So there is neither a gap nor a repeat: what b took before its mark is in its values, and what it took after comes
+live. A live message that b forwarded before its mark, for others here, is one that the consumer has no right to yet
+(D5), and is left out: b's values have it or a newer one.
+
+The walk is done in slices and waits for room in the consumer's outbox. Live messages go on meanwhile. They pass through
+here, which is the consumer's first `stage`, so that a value is left out where a live one of its topic was as new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from fumarole.core.publication import Publication
+from fumarole.core.query.compile import Selects, compiled
+from fumarole.core.query.tree import Query, cost, show
+from fumarole.core.topic import Pattern, fits, literal_prefix, split
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.hybrid_clock import MICROSECONDS
+from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.producers import Producer
+from fumarole.exchange.readings import Reading, reading_block, reading_topic
+from fumarole.exchange.retained import Kept
+
+if TYPE_CHECKING:
+    from fumarole.exchange.exchange import Exchange
+
+LOOKED_AT_ONCE: Final = 2_000
+"""Values looked at in one slice, and messages put into an outbox."""
+PRODUCERS_AT_ONCE: Final = 500
+HANDED_OVER_AT_ONCE: Final = 200
+NO_ROOM_SECONDS: Final = 0.02
+"""From one look at a full outbox to the next."""
+READINGS: Final = reading_topic("")
+
+
+class Last(Enum):
+    """What a consumer asks for besides live messages."""
+
+    NONE = "none"
+    RETAINED = "retained"
+    """Of each topic the retained message."""
+    ALL = "all"
+    """And the last message, where the namespace keeps those; with a query, the last reading of each producer."""
+
+
+def values(
+    exchange: Exchange, pattern: Pattern, text: str, query: Query | None, sees: Permissions | None, kind: Last
+) -> Iterator[Kept | None]:
+    """What this node has for such a consumer, each topic or producer once; None: a good place to stop for a while."""
+    if query is not None:
+        yield from _of_producers(exchange, pattern, compiled(query), cost(query), sees)
+        return
+    literal = text if all(isinstance(word, str) for word in pattern) else None
+    last = exchange.last_values if kind is Last.ALL else None
+    if literal is not None:
+        newest = newest_of(exchange, literal, kind)
+        if newest is not None and may_see(sees, literal):
+            yield newest
+        return
+    everything = text == ">"
+    prefix = literal_prefix(pattern)
+
+    def taken(topic: str) -> bool:
+        return topic.startswith(prefix) and (everything or fits(pattern, split(topic))) and may_see(sees, topic)
+
+    if last is not None:
+        for begin in range(0, len(last), LOOKED_AT_ONCE):
+            for topic, time, headers, payload in last.some(begin, LOOKED_AT_ONCE, prefix):
+                if taken(topic):
+                    kept = Kept(topic, time, exchange.clock.node, payload, headers)
+                    retained = exchange.retained.get(topic)
+                    yield retained if retained is not None and retained.payload and retained.is_newer(kept) else kept
+            yield None
+    topics = exchange.retained.topics()
+    for begin in range(0, len(topics), LOOKED_AT_ONCE):
+        for topic in topics[begin : begin + LOOKED_AT_ONCE]:
+            retained = exchange.retained.get(topic)
+            if retained is None or not retained.payload or not taken(topic):
+                continue
+            if last is None or last.get(topic) is None:
+                yield newest_of(exchange, topic, kind)
+        yield None
+    if last is not None and (not prefix or READINGS.startswith(prefix) or prefix.startswith(READINGS)):
+        for number, producer in enumerate(list(exchange.producers)):
+            topic, value = producer.latest()
+            is_new = value is not None and last.get(topic) is None and exchange.retained.get(topic) is None
+            if is_new and taken(topic):
+                yield reading_kept(exchange, producer, {})
+            if number % PRODUCERS_AT_ONCE == PRODUCERS_AT_ONCE - 1:
+                yield None
+
+
+def newest_of(exchange: Exchange, topic: str, kind: Last) -> Kept | None:
+    """The newest message of one topic that this node knows."""
+    retained = exchange.retained.get(topic)
+    newest = retained if retained is not None and retained.payload else None
+    if kind is Last.ALL and exchange.last_values is not None:
+        found = exchange.last_values.get(topic)
+        if found is not None:
+            _, time, headers, payload = found
+            kept = Kept(topic, time, exchange.clock.node, payload, headers)
+            newest = kept if kept.is_newer(newest) else newest
+        producer = exchange.producers.get(topic.removeprefix(READINGS)) if topic.startswith(READINGS) else None
+        if producer is not None and found is None and producer.latest()[0] == topic:
+            kept_reading = reading_kept(exchange, producer, {})
+            newest = kept_reading if kept_reading is not None and kept_reading.is_newer(newest) else newest
+    return newest
+
+
+def _of_producers(
+    exchange: Exchange, pattern: Pattern, selects: Selects, price: int, sees: Permissions | None
+) -> Iterator[Kept | None]:
+    few = max(1, PRODUCERS_AT_ONCE // price)
+    for number, producer in enumerate(list(exchange.producers)):
+        topic, value = producer.latest()
+        if value is not None and selects(producer.metadata) and fits(pattern, split(topic)) and may_see(sees, topic):
+            yield reading_kept(exchange, producer, producer.metadata)
+        if number % few == few - 1:
+            yield None
+
+
+def reading_kept(exchange: Exchange, producer: Producer, metadata: dict[str, int | float | str | bool]) -> Kept | None:
+    """The last reading of a producer, with what is known of it."""
+    topic, value = producer.latest()
+    if value is None:
+        return None
+    age = exchange.timers.now() - producer.heard
+    time = exchange.clock.wall() - int(max(0.0, min(age, 1e9)) * MICROSECONDS)
+    reading = Reading(producer.identity, {}, value)
+    return Kept(
+        topic, time, exchange.clock.node, str(value).encode(), reading_block(reading._replace(metadata=metadata))
+    )
+
+
+def may_see(sees: Permissions | None, topic: str) -> bool:
+    return sees is None or sees.allows(topic)
+
+
+class Gathering:
+    """The first stage of a consumer that asks for `last`, until it has all of it."""
+
+    def __init__(
+        self, exchange: Exchange, consumer: Consumer, pattern: Pattern, query: Query | None, kind: Last
+    ) -> None:
+        self.exchange = exchange
+        self.consumer = consumer
+        self.pattern = pattern
+        self.query = query
+        self.kind = kind
+        self.done: Callable[[], None] = lambda: None
+        """Called when the consumer has all of it."""
+        self.has_ended = False
+        self._has_begun = False
+        self._asked: set[str] = set()
+        """Nodes that have not said their last value yet."""
+        self._unmarked: set[str] = set()
+        """Nodes whose live messages the consumer does not get yet."""
+        self._elsewhere: dict[str, Kept] = {}
+        self._live: dict[str, tuple[int, set[str]]] = {}
+        """Of each topic or producer: when a live message last came, and from which nodes any did."""
+        self._values: Iterator[Kept | None] | None = None
+        self._next: Kept | None = None
+        """The value that found no room."""
+
+    def question(self) -> tuple[str, str]:
+        """The pattern and the query, as text."""
+        return self.consumer.pattern, "" if self.query is None else show(self.query)
+
+    def ask(self, nodes: Iterable[str]) -> None:
+        """These nodes are asked."""
+        self._asked.update(nodes)
+        self._unmarked.update(nodes)
+
+    # Live messages.
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        node = publication.node
+        if node in self._unmarked:
+            self.exchange.counters.routed -= 1
+            return
+        key = self._key(publication)
+        _, nodes = self._live.get(key, (0, set()))
+        nodes.add(node or self.exchange.clock.node)
+        self._live[key] = self.exchange.clock.now(), nodes
+        self._hand_over(consumer, publication)
+
+    def _hand_over(self, consumer: Consumer, publication: Publication) -> None:
+        following = consumer.conflation
+        (consumer.outlet if following is None else following).accept(consumer, publication)
+
+    def _key(self, publication: Publication) -> str:
+        reading = publication.reading
+        return publication.topic if self.query is None or reading is None else reading.producer
+
+    # What other nodes have.
+
+    def marked(self, node: str) -> None:
+        """What comes from this node from here on is for the consumer."""
+        self._unmarked.discard(node)
+
+    def take(self, some: Iterable[Kept]) -> None:
+        """Values of another node."""
+        for kept in some:
+            key = kept.topic if self.query is None else self._key(kept.publication(0.0))
+            if kept.is_newer(self._elsewhere.get(key)):
+                self._elsewhere[key] = kept
+
+    def answered(self, node: str) -> None:
+        """The node has said all, or is gone."""
+        self._unmarked.discard(node)
+        self._asked.discard(node)
+        self._walk()
+
+    # The walk.
+
+    def begin(self, done: Callable[[], None] = lambda: None) -> None:
+        """The client knows that its subscription is in force. It has been told its set, if it has one."""
+        self.done = done
+        self._has_begun = True
+        self._walk()
+
+    def end(self) -> None:
+        """The consumer is gone, or has all of it."""
+        if not self.has_ended:
+            self.has_ended = True
+            self.consumer.stage = self.consumer.conflation
+            self._live.clear()
+            self._elsewhere.clear()
+            self.exchange.gatherings.pop(self, None)
+            self.done()
+
+    def _walk(self) -> None:
+        if self._has_begun and not self._asked and self._values is None and not self.has_ended:
+            self._values = self._newest()
+            self.exchange.slices.begin(self._steps())
+
+    def _newest(self) -> Iterator[Kept | None]:
+        """Of all nodes, each topic or producer once."""
+        exchange, consumer = self.exchange, self.consumer
+        for kept in values(exchange, self.pattern, consumer.pattern, self.query, consumer.sees, self.kind):
+            if kept is None:
+                yield None
+                continue
+            key = kept.topic if self.query is None else self._key(kept.publication(0.0))
+            other = self._elsewhere.pop(key, None)
+            yield other if other is not None and other.is_newer(kept) else kept
+        for kept in list(self._elsewhere.values()):
+            if may_see(consumer.sees, kept.topic):
+                yield kept
+
+    def _steps(self) -> Iterator[None]:
+        """Each step is a slice. It ends when all is done, or where the outbox has no room, and begins again later."""
+        assert self._values is not None
+        handed_over = 0
+        reserve = self.exchange.outbox_limit // 2
+        while not self.has_ended:
+            if self._next is None:
+                kept = next(self._values, END)
+                if kept is END:
+                    self.end()
+                    return
+                if not isinstance(kept, Kept):
+                    yield
+                    continue
+                self._next = kept
+            if self._is_old(self._next):
+                self._next = None
+                continue
+            if not self.consumer.outlet.has_room(min(reserve, self._next.size() + reserve // 2)):
+                self.exchange.timers.after(NO_ROOM_SECONDS, self._go_on)
+                return
+            kept_now, self._next = self._next, None
+            self._deliver(kept_now)
+            handed_over += 1
+            if handed_over % HANDED_OVER_AT_ONCE == 0:
+                yield
+
+    def _go_on(self) -> None:
+        if not self.has_ended:
+            self.exchange.slices.begin(self._steps())
+
+    def _is_old(self, kept: Kept) -> bool:
+        """Did a live message come that is as new?"""
+        if not self._live:
+            return False
+        key = kept.topic if self.query is None else self._key(kept.publication(0.0))
+        found = self._live.get(key)
+        return found is not None and (kept.node in found[1] or found[0] >= kept.time)
+
+    def _deliver(self, kept: Kept) -> None:
+        self.exchange.counters.last += 1
+        self._hand_over(self.consumer, kept.publication(self.exchange.clock.age(kept.time)))
+
+
+END: Final = object()

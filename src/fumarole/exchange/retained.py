@@ -1,0 +1,153 @@
+"""Retained messages (F1): of each topic the newest that asked for it, the same on every node.
+
+Each has a hybrid time and the node that took it. The later time holds, and of equal times the node whose name comes
+later, so all nodes come to the same in whatever order they hear of them:
+
+    node a   t = 21.5, time 7 a
+    node b   t = 22.0, time 7 b
+    all      t = 22.0: of equal times, b comes later
+
+One without a payload removes what is there. It stays as a mark for a day, so that a node that was away does not bring
+the removed one back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from fumarole.core.limits import Quotas
+from fumarole.core.publication import Publication
+from fumarole.exchange.hybrid_clock import MICROSECONDS, HybridClock
+from fumarole.exchange.quotas import Usage
+from fumarole.exchange.readings import reading_block, reading_in
+
+MARK_SECONDS: Final = 86_400
+FRAMING: Final = 64
+"""Bytes that a message counts for besides its own."""
+
+
+class Kept(NamedTuple):
+    """The newest message of a topic, as it is told of and kept."""
+
+    topic: str
+    time: int
+    """Hybrid."""
+    node: str
+    """The one that took it."""
+    payload: bytes
+    """Empty in a retained message: it was removed then."""
+    headers: bytes = b""
+    """Of a reading too: they say whose it is."""
+
+    def is_newer(self, other: Kept | None) -> bool:
+        return other is None or (self.time, self.node) > (other.time, other.node)
+
+    def size(self) -> int:
+        return FRAMING + len(self.topic) + len(self.payload) + len(self.headers)
+
+    def publication(self, age: float) -> Publication:
+        """The message, to be delivered as a last value (F3)."""
+        publication = Publication(self.topic, self.payload, "", self.headers)
+        publication.reading = reading_in(publication)
+        publication.age = age
+        return publication
+
+
+class Retained:
+    """The retained messages of one namespace."""
+
+    def __init__(
+        self,
+        clock: HybridClock | None = None,
+        usage: Usage | None = None,
+        is_kept: bool = True,
+    ) -> None:
+        self.clock = HybridClock() if clock is None else clock
+        self._usage = Usage("this namespace", Quotas()) if usage is None else usage
+        self._known: dict[str, Kept] = {}
+        """By topic; removal marks too."""
+        self._marks: dict[str, None] = {}
+        """The topics of those, the oldest first."""
+        self._is_kept = is_kept
+        self.unsaved: dict[str, None] = {}
+        """Topics whose message is not on disk as it is here; none where nobody writes it down."""
+        self.changed: Callable[[Kept], None] | None = None
+        """Who else must know what is retained here; None: nobody, there is no cluster."""
+
+    def __len__(self) -> int:
+        """Messages, marks not counted."""
+        return len(self._known) - len(self._marks)
+
+    def is_empty(self) -> bool:
+        """Is nothing known, marks included?"""
+        return not self._known
+
+    def __iter__(self) -> Iterator[Kept]:
+        """All, marks too: what another node must know."""
+        return iter(list(self._known.values()))
+
+    def get(self, topic: str) -> Kept | None:
+        """What is known of a topic; one without a payload is a mark."""
+        return self._known.get(topic)
+
+    def topics(self) -> list[str]:
+        return list(self._known)
+
+    def check_room(self, publication: Publication) -> None:
+        """Raises QuotaError where this message would be more than the namespace may keep."""
+        if publication.payload:
+            before = self._known.get(publication.topic)
+            size = FRAMING + len(publication.topic) + publication.size()
+            grows = size - (before.size() if before is not None and before.payload else 0)
+            if grows > 0:
+                self._usage.check("retained_bytes", grows)
+
+    def keep(self, publication: Publication) -> None:
+        """A message was published here that is to be retained, or removes the one that is."""
+        topic = publication.topic
+        if not publication.payload and topic not in self._known:
+            return
+        block = publication.headers or reading_block(publication.reading)
+        kept = Kept(topic, self.clock.now(), self.clock.node, publication.payload, block)
+        self._take(kept)
+        if self.changed is not None:
+            self.changed(kept)
+
+    def learn(self, kept: Kept) -> bool:
+        """Another node, or the disk, knows this. False: what is known here is as new."""
+        if not self.clock.see(kept.time) or not kept.is_newer(self._known.get(kept.topic)):
+            return False
+        self._take(kept)
+        return True
+
+    def restore(self, kept: Kept) -> None:
+        """The disk knows this: it was kept, however the clock stands now."""
+        if kept.is_newer(self._known.get(kept.topic)):
+            self.clock.see(kept.time)
+            self._take(kept)
+            self.unsaved.pop(kept.topic, None)
+
+    def _take(self, kept: Kept) -> None:
+        before = self._known.pop(kept.topic, None)
+        if before is not None and before.payload:
+            self._usage.force("retained_bytes", -before.size())
+        self._marks.pop(kept.topic, None)
+        self._known[kept.topic] = kept
+        if kept.payload:
+            self._usage.force("retained_bytes", kept.size())
+        else:
+            self._marks[kept.topic] = None
+        if self._is_kept:
+            self.unsaved[kept.topic] = None
+
+    def expire(self) -> None:
+        """Marks are forgotten after a day."""
+        oldest = self.clock.wall() - MARK_SECONDS * MICROSECONDS
+        while self._marks:
+            topic = next(iter(self._marks))
+            if self._known[topic].time > oldest:
+                return
+            del self._marks[topic], self._known[topic]
+            if self._is_kept:
+                self.unsaved[topic] = None

@@ -1,0 +1,155 @@
+"""F2, F3 on one node: what a consumer that asks for `last` gets first, against a definition of ten lines."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from fumarole.core.pattern_options import LAST
+from fumarole.core.publication import Publication
+from fumarole.core.topic import matches, parse_wildcards, split
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Last
+from fumarole.exchange.namespaces import NamespaceRules, Namespaces
+from fumarole.exchange.permissions import Permissions
+from fumarole.fastpath.hot_path import HotPath
+
+assert LAST
+TOPICS = [f"{first}.{second}" for first in "abc" for second in "xyz"]
+PATTERNS = [">", "a.>", "*.x", "b.y", "c*.z", "q.>"]
+
+
+@dataclass
+class Ear:
+    """An outlet that writes down what comes, and has as much room as it is told."""
+
+    label: str = ""
+    echo: bool = True
+    room: int = 1 << 30
+    heard: list[tuple[str, bytes, bool]] = field(default_factory=list)
+
+    def has_room(self, weight: int) -> bool:
+        return weight <= self.room
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        consumer.accepted += 1
+        self.heard.append((publication.topic, publication.payload, publication.age is not None))
+
+
+def make(hot_path: HotPath, last: bool) -> Exchange:
+    rules = {"default": NamespaceRules(last="all" if last else "retained")}
+    exchange = Namespaces(rules=rules, parts=hot_path.parts).get("default")
+    assert exchange is not None
+    return exchange
+
+
+def publish(exchange: Exchange, topic: str, payload: bytes, retain: bool = False) -> None:
+    publication = Publication(topic, payload)
+    publication.retain = retain
+    exchange.publish(exchange.plans().find(topic.encode()), publication)
+
+
+def subscribe(exchange: Exchange, ear: Ear, pattern: str, kind: Last, sees: Permissions | None = None) -> Consumer:
+    consumer = exchange.consumer(ear, pattern, "", b"1", sees)
+    exchange.subscribe(consumer, last=kind)
+    return consumer
+
+
+def expected(history: list[tuple[str, bytes, bool]], pattern: str, keeps_all: bool, kind: Last) -> dict[str, bytes]:
+    """The definition: of each topic that matches, the newest message that is kept."""
+    newest: dict[str, tuple[bytes, bool]] = {}
+    for topic, payload, retain in history:
+        if (keeps_all and kind is Last.ALL) or (retain and payload):
+            newest[topic] = payload, True
+        elif retain:
+            newest.pop(topic, None)
+    return {topic: payload for topic, (payload, _) in newest.items()
+            if matches(parse_wildcards(pattern), split(topic))}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [Last.ALL, Last.RETAINED])
+@pytest.mark.parametrize("keeps_all", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_first_what_is_known_then_what_comes(hot_path: HotPath, seed: int, keeps_all: bool, kind: Last) -> None:
+    chance = random.Random(seed)
+    exchange = make(hot_path, keeps_all)
+    history: list[tuple[str, bytes, bool]] = []
+
+    def say(number: int) -> None:
+        topic, retain = chance.choice(TOPICS), chance.random() < 0.3
+        payload = b"" if retain and chance.random() < 0.2 else b"%d" % number
+        history.append((topic, payload, retain))
+        publish(exchange, topic, payload, retain)
+
+    for number in range(chance.randrange(60)):
+        say(number)
+    pattern = chance.choice(PATTERNS)
+    before = expected(history, pattern, keeps_all, kind)
+    ear, begin = Ear(), len(history)
+    consumer = subscribe(exchange, ear, pattern, kind)
+    for number in range(100, 100 + chance.randrange(10)):  # while the subscription is not confirmed yet
+        say(number)
+    ear.room = 0 if chance.random() < 0.5 else 1 << 30
+    exchange.send_last(consumer)
+    for number in range(200, 200 + chance.randrange(10)):  # while last values wait for room
+        say(number)
+    ear.room = 1 << 30
+    exchange.timers.run(1.0)
+    live = [(topic, payload) for topic, payload, is_last in ear.heard if not is_last]
+    words = parse_wildcards(pattern)
+    assert live == [(topic, payload) for topic, payload, _ in history[begin:] if matches(words, split(topic))]
+    values = [(topic, payload) for topic, payload, is_last in ear.heard if is_last]
+    assert len(dict(values)) == len(values)
+    for topic, payload in values:
+        assert before[topic] == payload
+        assert (topic, True) not in [(t, not old) for t, _, old in ear.heard[: ear.heard.index((topic, payload, True))]]
+    after = {topic for topic, _ in live}
+    assert {topic for topic in before if topic not in after} <= {topic for topic, _ in values}
+    assert consumer.stage is None
+    assert not exchange.gatherings
+
+
+def test_members_of_groups_get_none(hot_path: HotPath) -> None:
+    exchange = make(hot_path, last=True)
+    publish(exchange, "a.x", b"1")
+    ear = Ear()
+    consumer = exchange.consumer(ear, ">", "g", b"1")
+    exchange.subscribe(consumer, last=Last.ALL)
+    exchange.send_last(consumer)
+    assert ear.heard == []
+
+
+def test_only_what_the_user_may_receive(hot_path: HotPath) -> None:
+    exchange = make(hot_path, last=True)
+    for topic in TOPICS:
+        publish(exchange, topic, b"1", retain=topic.startswith("a"))
+    ear = Ear()
+    consumer = subscribe(exchange, ear, ">", Last.ALL, Permissions(("a.>", "b.>"), ("*.y",)))
+    exchange.send_last(consumer)
+    assert sorted(topic for topic, _, _ in ear.heard) == ["a.x", "a.z", "b.x", "b.z"]
+
+
+def test_a_consumer_that_leaves_ends_the_walk(hot_path: HotPath) -> None:
+    exchange = make(hot_path, last=True)
+    for number in range(100):
+        publish(exchange, f"t.{number}", b"1")
+    ear = Ear(room=0)
+    consumer = subscribe(exchange, ear, ">", Last.ALL)
+    exchange.send_last(consumer)
+    exchange.unsubscribe(consumer)
+    ear.room = 1 << 30
+    exchange.timers.run(5.0)
+    assert ear.heard == []
+    assert not exchange.gatherings
+
+
+def test_topics_of_inboxes_are_not_kept(hot_path: HotPath) -> None:
+    exchange = make(hot_path, last=True)
+    publish(exchange, "_INBOX.a", b"1")
+    publish(exchange, "a", b"1")
+    ear = Ear()
+    exchange.send_last(subscribe(exchange, ear, ">", Last.ALL))
+    assert ear.heard == [("a", b"1", True)]
