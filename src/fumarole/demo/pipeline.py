@@ -42,11 +42,17 @@ name = "silent"
 where = "Status = 'failing'"
 silence = "2 s"
 publish = "alarms.silent.{Region}"
+
+[[rules]]
+name = "mean"
+rollup = "10 s"
+by = ["Region", "Kind"]
+publish = "rollups.{Region}.{Kind}"
 """
 PATIENCE = 120.0
 """Seconds for a process to do what it has to do."""
 CATCHING_UP = 600.0
-"""Seconds for the standing job, which begins with Spark's start: a batch takes as long as the machine is busy."""
+"""Seconds for the jobs, which begin with Spark's start: a batch takes as long as the machine is busy."""
 
 
 def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
@@ -151,6 +157,8 @@ def _recorders(url: str, archive: Path, folder: Path) -> Iterator[None]:
             f"recorder-{number}",
             "--roll-seconds",
             "3",
+            "--topic",
+            "volcanoes.>",
         )
         for number in range(1, RECORDERS + 1)
     ]
@@ -187,7 +195,7 @@ def _watching(url: str, rules: Path, folder: Path) -> Iterator[None]:
     places = ("--rules", str(rules), "--servers", url, "--checkpoint", str(folder / "watch"))
     job = _begin(folder, "watch", "pipeline", "watch", *places)
     try:
-        _wait_until_said(job, folder / "watch.log", "rows/s")
+        _wait_until_said(job, folder / "watch.log", "rows/s", CATCHING_UP)
         yield
     finally:
         for process in (job, subscriber):
@@ -207,8 +215,8 @@ def _command(*arguments: str) -> None:
         raise DemoError(f"`fumarole {' '.join(arguments)}` failed")
 
 
-def _wait_until_said(process: subprocess.Popen[bytes], log: Path, word: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+def _wait_until_said(process: subprocess.Popen[bytes], log: Path, word: str, patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
     while word not in log.read_text(errors="replace"):
         if process.poll() is not None or time.monotonic() > deadline:
             raise DemoError(f"it did not start: {log.read_text(errors='replace').strip()}")

@@ -34,7 +34,7 @@ def by_hand(events: list[Event]) -> dict[Window, dict[str, Any]]:
             known = {} if isinstance(event, Said) and event.anew else metadata[event.producer]
             metadata[event.producer] = {**known, **event.news}
         if isinstance(event, Forgotten):
-            del metadata[event.producer]
+            metadata.pop(event.producer, None)
         if not isinstance(event, Reading):
             continue
         own = metadata[event.producer]
@@ -63,12 +63,13 @@ def of_values(every: list[float | None]) -> dict[str, Any]:
 
 @given(histories(), st.lists(st.integers(1, 12), max_size=4))
 def test_rollups(events: list[Event], lengths: list[int]) -> None:
-    heard = [event for event in events if isinstance(event, Reading | Said | Forgotten)]
+    heard: list[Event] = [event for event in events if isinstance(event, Reading | Said | Forgotten)]
     heard.append(Tick(BEGIN + 100_000 * SECOND))
-    halves = [
-        [event for event in heard if isinstance(event, Tick) or (event.producer < "b") is half]
-        for half in (True, False)
-    ]
+    halves: list[list[Event]] = [[], []]
+    for event in heard:
+        for number, half in enumerate(halves):
+            if not isinstance(event, Reading | Said | Forgotten) or (event.producer < "b") is bool(number):
+                half.append(event)
     closed = merged([each for half in halves for each in closed_of(RULES, half, lengths)])
     found = {(each.rule.name, each.start, tuple(each.by.values())): each for each in closed}
     expected = by_hand(heard)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -65,7 +66,7 @@ def part_rows(closed: Iterable[Closed]) -> pa.Table:
             **_NOTHING,
             "rule": each.rule.name,
             "state": PART,
-            "payload": json.dumps([each.start, each.by, list(each.part)]),
+            "payload": json.dumps([each.start, each.by, astuple(each.part)]),
         }
         for each in closed
     ]

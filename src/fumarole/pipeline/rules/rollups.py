@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -27,7 +28,8 @@ Key = tuple[str, int, str]
 """The rule with its digest, the window's begin, and the values it is grouped by, in JSON."""
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Part:
     """Figures of some readings, which add up."""
 
     count: int
@@ -38,11 +40,10 @@ class Part(NamedTuple):
     spread: float
     """The sum of squared distances from the mean."""
 
-    def __add__(self, other: object) -> Part:  # type: ignore[override]
-        assert isinstance(other, Part)
+    def __add__(self, other: Part) -> Part:
         if not self.numbers or not other.numbers:
             known = self if self.numbers else other
-            return known._replace(count=self.count + other.count)
+            return replace(known, count=self.count + other.count)
         numbers = self.numbers + other.numbers
         apart = other.mean - self.mean
         return Part(
@@ -77,7 +78,7 @@ class Rollups:
         }
 
     def as_bytes(self) -> bytes:
-        return msgspec.json.encode([(*key, tuple(part)) for key, part in self._open.items()])
+        return msgspec.json.encode([(*key, astuple(part)) for key, part in self._open.items()])
 
     def wave(self, wave: Wave, answers: Booleans, metadata: Any) -> int:
         """Adds the readings; how many came too late."""
