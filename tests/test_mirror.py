@@ -13,6 +13,15 @@ import pytest
 TESTS = Path(__file__).parent
 SOURCES = TESTS.parent / "src" / "fumarole"
 TESTED_IN = {
+    "doors/mqtt": "sessions/test_mqtt.py",
+    "protocols/mqtt_fields": "protocols/test_mqtt.py",
+    "protocols/mqtt_packets": "protocols/test_mqtt.py",
+    "protocols/mqtt_reasons": "protocols/test_mqtt.py",
+    "sessions/mqtt_clients": "sessions/test_mqtt.py",
+    "sessions/mqtt_forms": "sessions/test_mqtt.py",
+    "sessions/mqtt_outlet": "sessions/test_mqtt.py",
+    "sessions/mqtt_speaker": "sessions/test_mqtt.py",
+    "sessions/mqtt_window": "sessions/test_mqtt.py",
     "bridge/amqp": "integration/bridge/test_bridge.py",
     "bridge/blocking": "integration/bridge/test_client.py",
     "bridge/bridge": "integration/bridge/test_broker_behind.py",

@@ -23,7 +23,7 @@ from fumarole.protocols import http
 from fumarole.sessions.http import api, pages
 from fumarole.sessions.http.service import HttpService, Page
 from fumarole.sessions.http.session import HttpSession
-from fumarole.sessions.stream import RemoteAddress
+from fumarole.sessions.stream import RemoteAddress, StreamSession
 
 MOMENT: Final = 0.0005
 """Seconds of the loop that answers in pieces take at a time (H1)."""
@@ -37,6 +37,7 @@ class HttpDoor(StreamDoor):
 
     def __init__(self, wiring: Wiring) -> None:
         super().__init__(wiring.node, None, wiring.tls, wiring.logins)
+        self._opened = wiring.opened
         settings, node = wiring.settings, wiring.node
         if wiring.tls is not None:
             self.scheme = "https"
@@ -58,6 +59,8 @@ class HttpDoor(StreamDoor):
             pages=files,
             boot=secrets.token_hex(4),
             connections=self._connections,
+            cut_off=self._cut_off,
+            doors=lambda: {each.scheme: each.address[1] for each in self._opened},
         )
         if wiring.logins is not None:
             self.service.known = wiring.logins.known
@@ -83,16 +86,33 @@ class HttpDoor(StreamDoor):
         return self._date[1]
 
     def _connections(self) -> Iterator[dict[str, Any]]:
-        for pump in list(self._pumps):
-            session: Any = pump.session
-            exchange = session.exchange
-            yield {
-                "id": session.client_id,
-                "door": self.scheme,
-                "address": self._pump_address.get(pump, ""),
-                "namespace": None if exchange is None else exchange.name,
-                "waiting_bytes": session.outbox.size,
-            }
+        for door in self._opened:
+            if isinstance(door, StreamDoor):
+                for session, address in door.sessions():
+                    yield _connection(door.scheme, address, session)
+
+    def _cut_off(self, number: int) -> bool:
+        """Closes the connection of this id, at whichever door of this node it is."""
+        for door in self._opened:
+            if isinstance(door, StreamDoor):
+                for session, _ in door.sessions():
+                    if session.client_id == number:
+                        session.fail("Connection Closed by an administrator")
+                        return True
+        return False
+
+
+def _connection(door: str, address: str, session: StreamSession) -> dict[str, Any]:
+    exchange = session.exchange
+    return {
+        "id": session.client_id,
+        "door": door,
+        "name": session.label.partition(" ")[2],
+        "address": address,
+        "namespace": None if exchange is None else exchange.name,
+        "consumers": session.consumer_count,
+        "waiting_bytes": session.outbox.size,
+    }
 
 
 def _later(seconds: float, call: Any) -> Any:

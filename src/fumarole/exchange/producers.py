@@ -484,6 +484,10 @@ class Producers:
         assert consumer.standing is not None
         return (producer.identity for producer in self._members[consumer.standing])
 
+    def standing_queries(self) -> list[tuple[StandingQuery, int]]:
+        """Every standing query with the number of its consumers."""
+        return [(standing, len(consumers)) for standing, consumers in self._subscribed.items()]
+
     def subscribed(self, producer: Producer, topic: str) -> Iterator[Consumer]:
         """The consumers in whose set the producer is and whose pattern matches the topic."""
         words = split(topic)

@@ -28,7 +28,7 @@ from fumarole.core.packages import MissingPackageError, absence, need
 from fumarole.doors.busy_poll import BusyPoll
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins
-from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
+from fumarole.doors.registry import DOORS, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
 from fumarole.doors.timers import TimerRunner
 from fumarole.exchange.hybrid_clock import HybridClock
@@ -125,7 +125,6 @@ class Broker:
         """Opens every door. Raises CannotServeError, with none of them left open."""
         _allow_many_files()
         settings = self._settings
-        tls = None if settings.tls is None else _tls_context(settings.tls)
         cookies = None
         if settings.users is not None:
             credentials = Credentials(settings.users)
@@ -135,17 +134,18 @@ class Broker:
         if self._clustering is not None:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
+            door = DOORS[name]
             wiring = Wiring(
                 node=self.node,
                 hot_path=self.hot_path,
                 settings=settings.door(name),
-                tls=tls,
-                certificates=_certificates(settings.tls),
+                tls=None if settings.tls is None else _tls_context(settings.tls, door.alpn),
                 logins=self._logins,
                 cookies=cookies,
+                opened=self.doors,
                 handshake_first=settings.tls is not None and settings.tls.handshake_first,
             )
-            await self._open(DOORS[name], wiring, address)
+            await self._open(door, wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
         if self._clustering is not None:
@@ -251,7 +251,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _tls_context(tls: Tls) -> ssl.SSLContext:
+def _tls_context(tls: Tls, alpn: tuple[str, ...]) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -262,12 +262,6 @@ def _tls_context(tls: Tls) -> ssl.SSLContext:
         raise CannotServeError(f"TLS certificate, key or authority not usable: {error}") from None
     wanted = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
     context.verify_mode = wanted[tls.client_certificates]
+    if alpn:
+        context.set_alpn_protocols(alpn)
     return context
-
-
-def _certificates(tls: Tls | None) -> Certificates | None:
-    if tls is None:
-        return None
-    # A library that makes its own context cannot ask for certificates that clients need not have.
-    required = tls.client_certificates == "required"
-    return Certificates(tls.certificate, tls.key, tls.client_authority if required else None)

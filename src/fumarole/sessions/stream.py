@@ -211,6 +211,11 @@ class StreamSession(ABC):
         self.remove_consumers()
         self.node.ready.append(self.outbox.owner)
 
+    @property
+    def consumer_count(self) -> int:
+        """How many it has."""
+        return len(self._consumers)
+
     def remove_consumers(self, most: int = CONSUMERS_AT_ONCE) -> bool:
         """Takes the consumers of a closed session out of the exchange, so many at a time. True: none is left.
 

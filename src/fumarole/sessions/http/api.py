@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from fumarole.sessions.http import login, openapi, pages, producers, requests, status, stream, topics
+from fumarole.sessions.http import asking, login, openapi, pages, producers, requests, status, stream, topics
 from fumarole.sessions.http.call import EVENTS, JSON, NDJSON, Call
 from fumarole.sessions.http.forms import encode
 from fumarole.sessions.http.routes import Access, Parameter, Route, Router
@@ -14,6 +14,7 @@ from fumarole.sessions.http.service import Page
 
 TEXT: Final = "text/plain"
 ANY: Final = "application/octet-stream"
+PRODUCER: Final = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 WHERE: Final = Parameter("where", "A query: of which producers.", example="Region = 'italy'")
 RETAIN: Final = Parameter("retain", "Keep it as the newest of its topic (F1).", "flag", "1")
 LAST: Final = Parameter("last", "The last values first (F3).", "flag", "1")
@@ -93,6 +94,7 @@ ROUTES: Final = (
             Parameter("select", "Metadata keys to show, with commas between them.", example="Region,Kind"),
             Parameter("limit", "At most so many.", "count", "100"),
             Parameter("after", "The `next` of the answer before.", "count", "0"),
+            Parameter("ids", "Of these only, with commas between them.", example=PRODUCER),
         ),
         {200: "The producers; `next` where there are more.", **BAD},
     ),
@@ -152,6 +154,15 @@ ROUTES: Final = (
         access=Access.ADMIN,
     ),
     Route(
+        "DELETE",
+        "/v1/connections/{id}",
+        status.cut_off,
+        "Closes a connection of this node",
+        (),
+        {204: "It is closed.", 403: "For the role `admin`.", 404: "There is none such."},
+        access=Access.ADMIN,
+    ),
+    Route(
         "GET",
         "/v1/cluster",
         status.service("cluster"),
@@ -159,6 +170,61 @@ ROUTES: Final = (
         (),
         {200: "The nodes.", 403: "For the role `admin`."},
         access=Access.ADMIN,
+    ),
+    Route(
+        "GET",
+        "/v1/consumers",
+        status.service("consumers"),
+        "The consumers that lost most, or else those with most messages",
+        (),
+        {200: "The consumers.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+    ),
+    Route(
+        "GET",
+        "/v1/namespaces",
+        asking.namespaces,
+        "The namespaces of this node",
+        (),
+        {200: "The namespaces.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+    ),
+    Route(
+        "GET",
+        "/v1/explain",
+        asking.explain,
+        "How a query is read, and with `id` what of it holds for a producer",
+        (WHERE, Parameter("id", "A producer.", example=PRODUCER)),
+        {200: "The tree of the query.", 404: "Not known here.", **BAD},
+    ),
+    Route(
+        "POST",
+        "/v1/preview/{id}",
+        asking.preview,
+        "Into how many subscriptions a change of metadata would bring a producer, and out of how many",
+        (),
+        {200: "The two numbers.", **BAD},
+        body=JSON,
+    ),
+    Route(
+        "GET",
+        "/v1/facets",
+        asking.facets,
+        "The metadata keys of the producers selected, with their most frequent values",
+        (
+            WHERE,
+            Parameter("key", "Only this key.", example="Region"),
+            Parameter("limit", "Values of each key.", "count", "10"),
+        ),
+        {200: "Keys and values with their counts.", **BAD},
+    ),
+    Route(
+        "GET",
+        "/v1/copies",
+        asking.copied,
+        "The lines that subscribe to the same in other languages and protocols",
+        (WHERE, Parameter("topic", "A pattern.", example="volcanoes.>")),
+        {200: "Each form, or why there is none.", **BAD},
     ),
     Route(
         "POST",

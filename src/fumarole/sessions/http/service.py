@@ -81,5 +81,9 @@ class HttpService:
     """What is spoken over WebSocket, by path."""
     connections: Callable[[], Iterable[dict[str, Any]]] = tuple
     """The open connections of the node."""
+    cut_off: Callable[[int], bool] = lambda _: False
+    """Closes the connection of this id. False: there is none such."""
+    doors: Callable[[], Mapping[str, int]] = dict
+    """The ports of the open doors of the node, by name."""
     unready: Callable[[], Iterable[str]] = tuple
     """Why the node is not ready."""
