@@ -79,7 +79,8 @@ def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
     say(f"{count_text(published, 'reading')} published, {archived:,} archived")
     done = Log(tables).state()
     say(f"{done.messages:,} in the tables, in {done.number:,} batches")
-    heard = (folder / "alarms.log").read_text().splitlines()
+    # Headers stand below their message, indented.
+    heard = [line for line in (folder / "alarms.log").read_text().splitlines() if not line.startswith(" ")]
     say(f"\n{count_text(len(heard), 'message')} on alarms.>; the last ones:")
     for line in heard[-SHOWN_ALARMS:]:
         say(f"  {line}")

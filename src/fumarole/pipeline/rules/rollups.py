@@ -100,7 +100,8 @@ class Rollups:
         apart = (frame["value"] - groups["value"].transform("mean")) ** 2
         spread = apart.groupby([frame["start"], frame["by"]], sort=False).sum()
         for key, figures in zip(found.index, found.itertuples(index=False), strict=True):
-            part = Part(int(counts[key]), int(figures[0]), *map(float, figures[1:]), float(spread[key]))
+            low, high, mean = map(float, figures[1:])
+            part = Part(int(counts[key]), int(figures[0]), low, high, mean, float(spread[key]))
             if not part.numbers:
                 part = Part(part.count, 0, 0.0, 0.0, 0.0, 0.0)
             place = (name, int(key[0]), str(key[1]))
