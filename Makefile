@@ -11,6 +11,8 @@ QUICK := core exchange protocols sessions cluster fastpath store config bridge
 EXTRAS := fast nkeys kubemq bridge
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
+WEB_TESTS := tests/integration/http
+WEB_CLIENTS := aiohttp 'httpx[http2]' nats-py schemathesis 'uvicorn[standard]' websockets
 
 .PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick dist dist-test bench soak fuzz lock clean java others containers docs
 
@@ -21,7 +23,7 @@ setup: .venv/.installed ## make .venv with the fumarole command in it
 
 setup-pipeline: setup .venv/.pipeline java ## the same, with Spark
 
-setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) ## the same, with what only the tests need
+setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/web/.installed build/web/node_modules ## the same, with what only the tests need
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
@@ -73,7 +75,7 @@ fuzz: setup ## random bytes against the parsers, for long
 lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, into requirements*.lock
 	@scripts/step "Choosing versions" $(BIN)/uv pip compile pyproject.toml --group dev $(EXTRAS:%=--extra %) --universal \
 		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" -o requirements.lock
-	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --extra all \
+	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --group tables --extra all \
 		--constraint requirements.lock --universal --python-version 3.11 --generate-hashes --upgrade --no-annotate \
 		--custom-compile-command "make lock" -o requirements-pipeline.lock
 	@scripts/step "Choosing versions for the documentation" $(BIN)/uv pip compile --group docs --universal \
@@ -81,6 +83,10 @@ lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, 
 	@for version in $(KUBEMQ_CLIENTS); do echo kubemq==$$version | scripts/step "Choosing versions for kubemq $$version" \
 		$(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
 		--custom-compile-command "make lock" -o $(KUBEMQ_TESTS)/requirements-$$version.lock || exit 1; done
+
+	@printf '%s\n' $(WEB_CLIENTS) | scripts/step "Choosing versions of web clients" $(BIN)/uv pip compile - --universal \
+		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" \
+		-o $(WEB_TESTS)/requirements.lock
 
 clean: ## remove everything that was made here
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
@@ -125,6 +131,18 @@ containers: | others
 build/docs-env/.installed: requirements-docs.lock | .venv/.packages
 	@scripts/step "Making an environment for the documentation" $(BIN)/uv venv --clear --python $(BIN)/python build/docs-env
 	@scripts/step "Fetching zensical and mkdocstrings" scripts/packages build/docs-env $<
+	@touch $@
+
+# Clients and peers of the web door, for the tests and the benchmarks.
+
+build/web/.installed: $(WEB_TESTS)/requirements.lock | .venv/.packages
+	@scripts/step "Making an environment for web clients" $(BIN)/uv venv --clear --python $(BIN)/python build/web
+	@scripts/step "Fetching web clients" scripts/packages build/web $<
+	@touch $@
+
+build/web/node_modules: $(WEB_TESTS)/package-lock.json | build/web/.installed others
+	@mkdir -p build/web && cp $(WEB_TESTS)/package.json $(WEB_TESTS)/package-lock.json build/web/
+	@scripts/step "Fetching nats.js" npm --prefix build/web ci --no-audit --no-fund
 	@touch $@
 
 # Clients of KubeMQ, each with the packages it wants, to be tried by the tests.

@@ -92,7 +92,7 @@ PACKAGES: dict[str, dict[str, set[str]]] = {
     },
     "bridge": {key: {"bridge/"} for key in ("aio_pika", "aiormq", "msgpack", "nacl", "pamqp", "yarl", "zmq")},
     "pipeline": {
-        **{key: {"pipeline/"} for key in ("matplotlib", "numpy", "pandas", "py4j", "pyarrow")},
+        **{key: {"pipeline/"} for key in ("deltalake", "matplotlib", "numpy", "pandas", "py4j", "pyarrow")},
         "pyspark": {"pipeline/", "cli/pipeline/"},
     },
 }

@@ -33,7 +33,9 @@ EXTRAS: Final[Mapping[str, Extra]] = {
     "nkeys": Extra("a user with an nkey", ("nacl",)),
     "kubemq": Extra("the KubeMQ door", ("h2", "google.protobuf")),
     "bridge": Extra("the bridge", ("zmq", "msgpack"), ("aio_pika", "aiormq", "nacl", "pamqp", "yarl")),
-    "pipeline": Extra("the data pipeline", ("numpy", "pyarrow"), ("matplotlib", "pandas", "py4j", "pyspark")),
+    "pipeline": Extra(
+        "the data pipeline", ("numpy", "pyarrow"), ("deltalake", "matplotlib", "pandas", "py4j", "pyspark")
+    ),
 }
 
 

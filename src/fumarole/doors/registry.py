@@ -46,6 +46,8 @@ class Wiring:
     """None where authentication is off."""
     handshake_first: bool = False
     """At a door where the server speaks first: TLS begins before that."""
+    settings_of: Callable[[str], Any] = lambda name: DOORS[name].settings()
+    """What is set about another door, by its name."""
     cookies: Any = None
     """Makes the cookies of browsers (server/cookies.py); None where authentication is off."""
     opened: Sequence[Listener] = ()

@@ -226,6 +226,7 @@ class StreamDoor(ABC):
 
     def _count(self, by: int) -> None:
         self._node.connections += by
+        self._node.connections_by_door[self.scheme] += by
         if self._placement is not None:
             self._placement.note(self._node.connections)
 

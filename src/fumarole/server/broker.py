@@ -127,9 +127,8 @@ class Broker:
         settings = self._settings
         cookies = None
         if settings.users is not None:
-            credentials = Credentials(settings.users)
-            self._logins = Logins(credentials)
-            cookies = SignedCookies(lambda: credentials, self._cookie_secret(), time.time)
+            logins = self._logins = Logins(Credentials(settings.users))
+            cookies = SignedCookies(lambda: logins.verifier, self._cookie_secret(), time.time)
         await self._recall()
         if self._clustering is not None:
             await self._join(self._clustering)
@@ -142,6 +141,7 @@ class Broker:
                 tls=None if settings.tls is None else _tls_context(settings.tls, door.alpn),
                 logins=self._logins,
                 cookies=cookies,
+                settings_of=settings.door,
                 opened=self.doors,
                 handshake_first=settings.tls is not None and settings.tls.handshake_first,
             )

@@ -66,6 +66,8 @@ class RemoteAddress(NamedTuple):
     port: int
     address: str
     secure: bool = False
+    over_web: bool = False
+    """It speaks over WebSocket, and so would its next one."""
     asks: bool = False
     """Must clients show a certificate?"""
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Shown, SparkOptions, rules_file
+from fumarole.cli.pipeline.options import Chosen, Shown, SparkOptions, WarmSparkOptions, rules_file
+from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import MISUSED, YELLOW, count_text, fail, paint, printable, say
 from fumarole.core.packages import need
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         fumarole pipeline whatif --archive archive --rules rules.toml --since 2026-02-01 --until 2026-03-01
     """,
 )
+@in_warm_session
 def whatif(
     chosen: Chosen,
     *,
@@ -42,7 +44,7 @@ def whatif(
         bool, typer.Option("--json", help="A JSON object on stdout; with --rules one for each alarm.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="With --rules: alarms to show.")] = 40,
-    spark_options: SparkOptions,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Find out what a subscription would have received, or which alarms rules would have raised."""
     need("pipeline", "pyspark")

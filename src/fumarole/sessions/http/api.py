@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from fumarole.sessions.http import asking, login, openapi, pages, producers, requests, status, stream, topics
+from fumarole.sessions.http import (
+    asking,
+    login,
+    metrics,
+    monitoring,
+    openapi,
+    pages,
+    producers,
+    requests,
+    status,
+    stream,
+    topics,
+    upgrade,
+)
 from fumarole.sessions.http.call import EVENTS, JSON, NDJSON, Call
 from fumarole.sessions.http.forms import encode
 from fumarole.sessions.http.routes import Access, Parameter, Route, Router
@@ -29,6 +42,22 @@ def read(call: Call) -> None:
         stream.topic(call)
     else:
         call.problem(501, topics.NOT_YET_LAST)
+
+
+def _root(made: Page, off: tuple[str, ...]) -> Callable[[Call], None]:
+    """The console, or NATS for clients that were told an address without a path."""
+    show, to_nats = pages.served(made), upgrade.to(upgrade.NATS)
+
+    def handle(call: Call) -> None:
+        wants_nats = upgrade.is_upgrade(call) and "sec-websocket-protocol" not in call.head.fields
+        if not wants_nats or upgrade.NATS in off:
+            show(call)
+        elif refusal := call.session.rebound(call.head):
+            call.problem(403, refusal)
+        else:
+            to_nats(call)
+
+    return handle
 
 
 def _described(call: Call) -> None:
@@ -238,6 +267,64 @@ ROUTES: Final = (
     Route("DELETE", "/v1/session", login.take, "Takes the cookie back", (), {204: "It is taken back."}),
     Route(
         "GET",
+        "/nats",
+        upgrade.to(upgrade.NATS),
+        "The NATS protocol over WebSocket",
+        (),
+        {101: "NATS from here on.", 426: "It is no upgrade."},
+        access=Access.OPEN,
+        switch="nats",
+    ),
+    Route(
+        "GET",
+        "/mqtt",
+        upgrade.to(upgrade.MQTT),
+        "MQTT over WebSocket",
+        (),
+        {101: "MQTT from here on.", 426: "It is no upgrade.", 501: "Not offered."},
+        access=Access.OPEN,
+        switch="mqtt",
+    ),
+    Route(
+        "GET",
+        "/metrics",
+        metrics.metrics,
+        "What the node has counted, for Prometheus",
+        (),
+        {200: "The numbers."},
+        produces=(TEXT,),
+        touches_messages=False,
+        switch="metrics",
+    ),
+    Route(
+        "GET",
+        "/varz",
+        monitoring.varz,
+        "The node, in the names of nats-server",
+        (),
+        {200: "The numbers.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+        touches_messages=False,
+        switch="monitoring",
+    ),
+    Route(
+        "GET",
+        "/connz",
+        monitoring.connz,
+        "The connections, in the names of nats-server",
+        (
+            Parameter("limit", "At most so many.", "count", "100"),
+            Parameter("offset", "Without the first of them.", "count", "0"),
+            Parameter("sort", "Passed over."),
+            Parameter("subs", "Passed over."),
+        ),
+        {200: "The connections.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+        touches_messages=False,
+        switch="monitoring",
+    ),
+    Route(
+        "GET",
         "/healthz",
         status.healthz,
         "Does the loop answer?",
@@ -261,14 +348,24 @@ ROUTES: Final = (
 )
 
 
-def router(files: Mapping[str, Page], version: str, off: tuple[str, ...] = ()) -> Router:
+def router(files: Mapping[str, Page], version: str, off: tuple[str, ...] = (), *, metrics_open: bool = False) -> Router:
     """Finds calls, and files of the console by their path."""
     described = [route for route in ROUTES if route.switch not in off]
+    if metrics_open:
+        described = [replace(each, access=Access.OPEN) if each.path == "/metrics" else each for each in described]
     description = pages.page(".json", encode(openapi.document(described, version)))
     about = replace(DESCRIPTION, handle=pages.served(description))
+    if "nats" not in off:
+        files = {"/": pages.page(".txt", b"Fumarole\n"), **files}
     shown = [
         Route(
-            "GET", path, pages.served(made), "The console", access=Access.OPEN, touches_messages=False, switch="console"
+            "GET",
+            path,
+            _root(made, off) if path == "/" else pages.served(made),
+            "The console",
+            access=Access.OPEN,
+            touches_messages=False,
+            switch="console",
         )
         for path, made in files.items()
     ]

@@ -17,7 +17,7 @@ def healthz(call: Call) -> None:
 
 def readyz(call: Call) -> None:
     """`GET /readyz`: doors open, cluster joined, store writable."""
-    reasons = call.service.unready()
+    reasons = list(call.service.unready())
     if reasons:
         call.problem(503, "; ".join(reasons))
     else:
