@@ -14,7 +14,7 @@ KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 WEB_TESTS := tests/integration/http
 WEB_CLIENTS := aiohttp 'httpx[http2]' nats-py schemathesis 'uvicorn[standard]' websockets
 
-.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick dist dist-test bench soak fuzz lock clean java others containers docs
+.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick pictures dist dist-test bench soak fuzz lock clean java others containers docs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -23,7 +23,7 @@ setup: .venv/.installed ## make .venv with the fumarole command in it
 
 setup-pipeline: setup .venv/.pipeline java ## the same, with Spark
 
-setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/web/.installed build/web/node_modules ## the same, with what only the tests need
+setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/web/.installed build/web/node_modules build/console/node_modules ## the same, with what only the tests need
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
@@ -58,6 +58,10 @@ docs: setup .venv/.pipeline build/docs-env/.installed ## the documentation as a 
 	@scripts/step "Gathering the pages" $(BIN)/python -m scripts.site build/docs
 	@scripts/step "Building the site" build/docs-env/bin/zensical build --strict
 	@echo "  build/site/index.html"
+
+pictures: setup-test ## pictures of the console, into docs/pictures
+	@$(BIN)/pytest -q tests/integration/console
+	@mkdir -p docs/pictures && cp build/pictures/ask-*.png docs/pictures/
 
 bench: setup-test ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
@@ -131,6 +135,13 @@ containers: | others
 build/docs-env/.installed: requirements-docs.lock | .venv/.packages
 	@scripts/step "Making an environment for the documentation" $(BIN)/uv venv --clear --python $(BIN)/python build/docs-env
 	@scripts/step "Fetching zensical and mkdocstrings" scripts/packages build/docs-env $<
+	@touch $@
+
+# What drives a browser in the tests of the console.
+
+build/console/node_modules: tests/integration/console/package-lock.json | others
+	@mkdir -p build/console && cp tests/integration/console/package.json tests/integration/console/package-lock.json build/console/
+	@scripts/step "Fetching playwright-core" npm --prefix build/console ci --no-audit --no-fund
 	@touch $@
 
 # Clients and peers of the web door, for the tests and the benchmarks.

@@ -178,6 +178,7 @@ TESTED_IN = {
     "sessions/http/upgrade": "integration/http/test_websocket.py",
     "sessions/http/metrics": "sessions/http/test_session.py",
     "sessions/http/monitoring": "sessions/http/test_session.py",
+    "sessions/http/last_values": "sessions/http/test_session.py",
     "sessions/http/topics": "sessions/http/test_session.py",
     "sessions/nats_forms": "sessions/test_nats.py",
     "sessions/stream": "sessions/test_nats.py",

@@ -40,6 +40,7 @@ from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import Credentials
 from fumarole.store.keeper import Keeper
 from fumarole.store.producers import StoreError
+from fumarole.store.retained import RetainedKeeper
 
 if TYPE_CHECKING:
     from fumarole.server.workers import Worker
@@ -115,6 +116,7 @@ class Broker:
         SliceRunner(self.node)
         TimerRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
+        self._retained_keeper = RetainedKeeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
         self._logins: Logins | None = None
         self._clustering = None
@@ -168,6 +170,9 @@ class Broker:
             await self.stop()
             raise CannotServeError(str(error)) from None
         self._keeper.start()
+        if self._retained_keeper is not None:
+            await self._retained_keeper.load()
+            self._retained_keeper.start()
 
     async def _join(self, clustering: Clustering) -> None:
         """Before any client is let in: its consumers must be known everywhere, and it must find all others (C2)."""
@@ -203,6 +208,8 @@ class Broker:
             await self._clustering.close()
         if self._keeper is not None:
             await self._keeper.close()
+        if self._retained_keeper is not None:
+            await self._retained_keeper.close()
 
 
 async def serve(

@@ -199,7 +199,6 @@ BAD_LINES = {
     "a header that breaks out": ('{"topic":"a","headers":{"A":"b\\r\\nC: d"}}', "cannot be a header"),
     "NaN": ('{"topic":"a","value":NaN}', "JSON is malformed"),
     "an infinity": (f'{{"producer":"{ATKA}","value":1e999}}', "Number out of range"),
-    "retained": ('{"topic":"a","retain":true}', "not offered yet"),
 }
 
 
@@ -348,9 +347,40 @@ def test_a_stream_that_is_refused(web: Web, query: str, key: str) -> None:
     assert not web.service.streams
 
 
-def test_what_is_not_offered_yet(web: Web) -> None:
-    for path in ("/v1/stream?last=1", "/v1/stream?every=1s", "/v1/topics/a"):
-        assert web.asks("GET", path).status == 501
+@pytest.mark.parametrize("every", ["x", "-1s", "nan"])
+def test_a_period_that_is_none(web: Web, every: str) -> None:
+    assert web.asks("GET", f"/v1/stream?every={every}").status == 400
+
+
+# Last values.
+
+
+def test_retained_messages(web: Web, desk: Desk) -> None:
+    """F1, F3, H3."""
+    assert web.asks("POST", "/v1/topics/a/b?retain=1", "x").status == 202
+    assert web.asks("POST", "/v1/topics", '{"topic":"a.c","payload":"y","retain":true}').status == 202
+    assert web.asks("POST", "/v1/topics/a/d", "not kept").status == 202
+    found = web.asks("GET", "/v1/topics/a/*").json()["values"]
+    assert sorted((each["topic"], each["payload"]) for each in found) == [("a.b", "x"), ("a.c", "y")]
+    assert all(each["age"] >= 0 for each in found)
+    lines = web.asks("GET", "/v1/topics/a/b", Accept="application/x-ndjson").body.splitlines()
+    assert [json.loads(line)["topic"] for line in lines] == ["a.b"]
+    stream = web.connect().sends("GET", "/v1/stream?topic=a.>&last=1")
+    assert sorted(shown["topic"] for _, shown in stream.events()) == ["a.b", "a.c"]
+    assert web.asks("POST", "/v1/topics/a/b?retain=1").status == 202
+    assert web.asks("GET", "/v1/topics/a/b").json() == {"values": []}
+    exchange = desk.node.namespaces.get("default")
+    assert exchange is not None
+    assert exchange.report()["consumers"] == 1
+
+
+def test_last_values_of_what_may_not_be_received(guarded: Web) -> None:
+    """A3."""
+    for topic in ("volcanoes/a", "volcanoes/secret/b"):
+        assert guarded.asks("POST", f"/v1/topics/{topic}?retain=1", "x", **bearer("boss")).status == 202
+    found = guarded.asks("GET", "/v1/topics/volcanoes/%3E", **bearer("sensor")).json()["values"]
+    assert [each["topic"] for each in found] == ["volcanoes.a"]
+    assert guarded.asks("GET", "/v1/topics/%3E", **bearer("sensor")).status == 403
 
 
 # Requests.

@@ -8,6 +8,7 @@ from typing import Final
 
 from fumarole.sessions.http import (
     asking,
+    last_values,
     login,
     metrics,
     monitoring,
@@ -41,7 +42,7 @@ def read(call: Call) -> None:
     if call.accepts(EVENTS):
         stream.topic(call)
     else:
-        call.problem(501, topics.NOT_YET_LAST)
+        last_values.read(call)
 
 
 def _root(made: Page, off: tuple[str, ...]) -> Callable[[Call], None]:
@@ -101,7 +102,7 @@ ROUTES: Final = (
         read,
         "The last values of the topics that match, or with `Accept: text/event-stream` what comes",
         (),
-        {200: "The values, or events without end.", 501: "Not offered yet.", **BAD},
+        {200: "The values, or events without end.", **BAD},
         produces=(JSON, NDJSON, EVENTS),
     ),
     Route(
@@ -110,7 +111,7 @@ ROUTES: Final = (
         stream.subscribe,
         "A subscription as server-sent events",
         (WHERE, Parameter("topic", "A pattern.", example="volcanoes.>"), GROUP, EVERY, LAST),
-        {200: "Events without end.", 429: "Too many streams.", 501: "Not offered yet.", **BAD},
+        {200: "Events without end.", 429: "Too many streams.", **BAD},
         produces=(EVENTS,),
     ),
     Route(
