@@ -44,6 +44,7 @@ CLAIMS = (
     "durable",
     "recorder",
     "live",
+    "alarms",
     "pipeline",
     "enrichment",
     "columns",
