@@ -69,6 +69,7 @@ bench: setup-test ## every figure, measured beside its peer
 soak: setup-test containers ## for long: Spark jobs killed again and again, nodes under every fault, a bridge whose clients come and go, containers
 	@$(BIN)/pytest -q -m soak tests
 	@$(BIN)/python -m tests.pipeline.live.faults 20
+	@$(BIN)/python -m tests.pipeline.live.alarm_faults 20
 	@$(BIN)/python tests/integration/cluster/soak.py
 	@$(BIN)/python -m tests.integration.bridge.churn
 
