@@ -14,6 +14,7 @@ from typing import Final
 from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Gathering
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.protocols import mqtt_packets as packets
@@ -64,11 +65,14 @@ class MqttOutlet:
             self.skipped += 1
             return
         form = form_of(publication, self._exchange.grammar)
+        is_last = publication.age is not None
         consumer.accepted += 1
-        if form.topic is None or (options & WILD and publication.topic.startswith("$")):
+        if form.topic is None or form.is_expired or (options & WILD and publication.topic.startswith("$")):
             self._drop(consumer)
             return
-        self._send(consumer, form, min(options & QOS, form.qos), False)
+        self._send(
+            consumer, form, min(options & QOS, form.qos), is_last or (form.retain and bool(options & AS_PUBLISHED))
+        )
 
     def joined(self, consumers: list[Consumer]) -> Consumer:
         if len(consumers) == 1:
@@ -77,6 +81,8 @@ class MqttOutlet:
         joined = self._joined.get(keys)
         if joined is None:
             joined = self._joined[keys] = self._exchange.consumer(self, "", "", joined_key(keys))
+            if any(isinstance(consumer.stage, Gathering) for consumer in consumers):
+                joined.stage = Gatherings(self._exchange, consumers)
         return joined
 
     def filters_changed(self) -> None:
@@ -159,6 +165,27 @@ class MqttOutlet:
         for consumer in self._window.clear():
             self._drop(consumer)
         self._joined.clear()
+
+
+class Gatherings:
+    """The stage of a joined consumer, while some of those that it is made of wait for retained messages (F3)."""
+
+    def __init__(self, exchange: Exchange, consumers: list[Consumer]) -> None:
+        self._exchange = exchange
+        self._consumers = list(consumers)
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        stages = [each.stage for each in self._consumers if isinstance(each.stage, Gathering)]
+        if not stages:
+            consumer.stage = None
+        heard = [stage.hears(publication) for stage in stages]
+        if len(heard) < len(self._consumers) or any(heard):
+            consumer.outlet.accept(consumer, publication)
+        else:
+            self._exchange.counters.routed -= 1
+
+    def end(self) -> None:
+        """It ends with its outlet."""
 
 
 def key_of(qos: int, no_local: bool, as_published: bool, is_wild: bool, identifier: bytes) -> bytes:
