@@ -30,11 +30,12 @@ from fumarole.exchange.readings import (
     check_metadata,
     check_speaks_for,
     is_identity,
+    reading_value,
 )
 from fumarole.protocols.mqtt_fields import Properties, Property
 from fumarole.protocols.mqtt_packets import Publish, Will
 from fumarole.sessions.mqtt_forms import OWN, block_of, reading_headers
-from fumarole.sessions.nats_forms import LONGEST_IN_JSON, value_of
+from fumarole.sessions.nats_forms import LONGEST_IN_JSON
 
 METADATA_TOPIC: Final = "$FUM/metadata"
 """Where a client writes JSON about itself."""
@@ -141,7 +142,7 @@ class Speaker:
             identity = self.identity
         else:
             return None
-        value = value_of(payload)
+        value = reading_value(payload)
         return Reading(identity, check_metadata(metadata_of(users)), value)
 
     def publish(
