@@ -16,7 +16,7 @@ from fumarole.protocols.mqtt_packets import V3, V5, Acknowledged, Answer, ConnAc
 from fumarole.protocols.mqtt_reasons import Reason
 from fumarole.sessions.mqtt import ALIASES, RECEIVE_MAXIMUM, Terms
 from fumarole.sessions.stream import Claim, State
-from tests.desk import Desk, MqttClient
+from tests.desk import Desk, MqttClient, events_of
 from tests.sessions.test_answers import Slow
 
 A = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
@@ -722,3 +722,16 @@ def test_last_and_every(hot_path: HotPath) -> None:
     assert flags(client.subscribe("$LAST/a/#")) == [("a/b", b"1", True)]
     assert client.subscribe("a/#")[1:] == []
     assert reasons(client.subscribe("$EVERY/1s/a/b", "$EVERY/x/a")) == [0, Reason.FILTER]
+
+
+def test_aliases_of_the_server(desk: Desk) -> None:
+    """Q3: for messages that cannot be dropped any more, so that no alias is lost."""
+    publisher, subscriber = MqttClient(desk), MqttClient(desk, topic_alias_maximum=1)
+    subscriber.subscribe("a/#", qos=1)
+    for topic, qos in (("a/long/topic", 1), ("a/long/topic", 1), ("a/other", 1), ("a/long/topic", 0)):
+        publisher.publish(topic, b"x", qos=qos)
+    raw = subscriber.raw()
+    assert raw.count(b"a/long/topic") == 2  # set once, and said by the message of QoS 0
+    heard = events_of(subscriber.protocol, raw)
+    assert [event.topic for event in heard] == ["a/long/topic", "a/long/topic", "a/other", "a/long/topic"]
+    assert [event.properties.get(Property.TOPIC_ALIAS) for event in heard] == [1, 1, None, None]

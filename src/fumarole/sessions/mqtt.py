@@ -196,7 +196,10 @@ class MqttSession(StreamSession):
         self.label = f"{self.client_id} {client_id[:SHOWN_NAME]}"
         largest = given.get(Property.MAXIMUM_PACKET_SIZE, LARGEST_VARIABLE)
         maximum = given.get(Property.RECEIVE_MAXIMUM, 0xFFFF)
-        self.outlet = MqttOutlet(self.node, self.exchange, self.outbox, self.label, event.version, largest, maximum)
+        aliases = given.get(Property.TOPIC_ALIAS_MAXIMUM, 0)
+        self.outlet = MqttOutlet(
+            self.node, self.exchange, self.outbox, self.label, event.version, largest, maximum, aliases
+        )
         self.speaker = Speaker(self.node, self._user, self.exchange.name, client_id)
         self._clients.take(key, self)
         self._key = key

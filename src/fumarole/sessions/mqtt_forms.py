@@ -51,8 +51,8 @@ PRODUCER: Final = b"\r\nProducer:"
 PLAIN_BLOCKS: Final = tuple(headers.build([(QOS, str(qos))]) if qos else b"" for qos in range(3))
 """The block of a publication that has nothing but a QoS."""
 _QOS_VALUES: Final = {"1": 1, "2": 2}
-BESIDES: Final = 11
-"""Bytes of a PUBLISH besides its fields, at most: type, two lengths, packet identifier."""
+BESIDES: Final = 14
+"""Bytes of a PUBLISH besides its fields, at most: type, two lengths, packet identifier, topic alias."""
 LARGEST_EXPIRY: Final = 0xFFFF_FFFF
 
 
@@ -229,14 +229,17 @@ class Form:
             frame = self._frames[key] = self.frame(version, 0, 0, retain, b"")
         return frame
 
-    def frame(self, version: int, qos: int, packet_id: int, retain: bool, identifiers: bytes) -> bytes:
-        assert self.topic is not None
+    def frame(
+        self, version: int, qos: int, packet_id: int, retain: bool, identifiers: bytes, topic: bytes = b""
+    ) -> bytes:
+        """`topic`: what stands in its place, if anything does."""
+        topic = topic or self.topic or b""
         middle = two(packet_id) if qos else b""
         if version == V5:
             middle += variable(len(identifiers) + len(self.properties)) + identifiers + self.properties
-        size = len(self.topic) + len(middle) + len(self.payload)
+        size = len(topic) + len(middle) + len(self.payload)
         first = Packet.PUBLISH << 4 | qos << QOS_SHIFT | (RETAIN if retain else 0)
-        return b"".join((bytes((first,)), variable(size), self.topic, middle, self.payload))
+        return b"".join((bytes((first,)), variable(size), topic, middle, self.payload))
 
 
 def form_of(publication: Publication, grammar: Grammar) -> Form:
@@ -246,6 +249,11 @@ def form_of(publication: Publication, grammar: Grammar) -> Form:
         kept = publication.form = MARK, Form(publication, grammar)
     form: Form = kept[1]
     return form
+
+
+def alias_property(alias: int) -> bytes:
+    """A topic alias, as a property."""
+    return pairs({Property.TOPIC_ALIAS: alias})
 
 
 def identifiers(numbers: list[int]) -> bytes:

@@ -21,9 +21,12 @@ from fumarole.protocols import mqtt_packets as packets
 from fumarole.protocols.mqtt_fields import Packet
 from fumarole.protocols.mqtt_packets import V5, Answer
 from fumarole.protocols.mqtt_reasons import FAILURE, Reason
-from fumarole.sessions.mqtt_forms import Form, form_of
+from fumarole.sessions.mqtt_forms import Form, alias_property, form_of
 from fumarole.sessions.mqtt_window import Window
 
+ALIASES: Final = 64
+"""Topic aliases that are set for one client, at most."""
+NO_TOPIC: Final = b"\x00\x00"
 QOS: Final = 0x03
 NO_LOCAL: Final = 0x04
 AS_PUBLISHED: Final = 0x08
@@ -37,7 +40,15 @@ class MqttOutlet:
     echo = True
 
     def __init__(
-        self, node: Node, exchange: Exchange, outbox: Outbox, label: str, version: int, largest: int, maximum: int
+        self,
+        node: Node,
+        exchange: Exchange,
+        outbox: Outbox,
+        label: str,
+        version: int,
+        largest: int,
+        maximum: int,
+        aliases: int = 0,
     ) -> None:
         self.label = label
         self.outbox = outbox
@@ -53,6 +64,9 @@ class MqttOutlet:
         self._largest = largest
         self._window = Window(maximum)
         self._joined: dict[tuple[bytes, ...], Consumer] = {}
+        self._most_aliases = min(aliases, ALIASES)
+        self._aliases: dict[bytes, int] = {}
+        """Of topics, as the client was told with messages that cannot be dropped: those of QoS 1 and 2."""
 
     # An outlet of the exchange.
 
@@ -100,11 +114,24 @@ class MqttOutlet:
             self._wait(consumer, form, qos, retain, size)
         elif qos:
             # Not to be dropped any more: the client would never acknowledge it.
-            self.outbox.push(form.frame(self.version, qos, self._window.begin(), retain, identifiers))
+            self.outbox.push(self._frame(form, qos, retain, identifiers))
         elif identifiers:
             self.outbox.push(form.frame(self.version, 0, 0, retain, identifiers), consumer)
         else:
             self.outbox.push(form.plain(self.version, retain), consumer)
+
+    def _frame(self, form: Form, qos: int, retain: bool, identifiers: bytes) -> bytes:
+        """A message of QoS 1 or 2 gets under way. Its topic is an alias, where the client takes them."""
+        topic = form.topic
+        assert topic is not None
+        number = self._window.begin()
+        alias = self._aliases.get(topic, 0)
+        if alias:
+            return form.frame(self.version, qos, number, retain, alias_property(alias) + identifiers, NO_TOPIC)
+        if len(self._aliases) < self._most_aliases:
+            alias = self._aliases[topic] = len(self._aliases) + 1
+            identifiers = alias_property(alias) + identifiers
+        return form.frame(self.version, qos, number, retain, identifiers)
 
     def _may_send(self, size: int) -> bool:
         """One of QoS 1 or 2? They may take half of the outbox, since they cannot be dropped there."""
@@ -140,9 +167,10 @@ class MqttOutlet:
             window.take()
             is_last = not window
             identifiers = first.consumer.key[1:] if self.version == V5 else b""
-            packet_id = window.begin() if first.qos else 0
-            frame = first.form.frame(self.version, first.qos, packet_id, first.retain, identifiers)
-            self.outbox.push(frame, None if first.qos else first.consumer)
+            if first.qos:
+                self.outbox.push(self._frame(first.form, first.qos, first.retain, identifiers))
+            else:
+                self.outbox.push(first.form.frame(self.version, 0, 0, first.retain, identifiers), first.consumer)
             if is_last:
                 self.outbox.late = False
 
