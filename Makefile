@@ -13,6 +13,8 @@ KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
 MQTT_TESTS := tests/integration/mqtt
 MQTT_CLIENTS := paho-mqtt aiomqtt gmqtt
+WEB_TESTS := tests/integration/http
+WEB_CLIENTS := aiohttp 'httpx[http2]' nats-py schemathesis 'uvicorn[standard]' websockets
 
 .PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick dist dist-test bench soak fuzz lock clean java others containers docs
 
@@ -23,7 +25,7 @@ setup: .venv/.installed ## make .venv with the fumarole command in it
 
 setup-pipeline: setup .venv/.pipeline java ## the same, with Spark
 
-setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/mqtt/.installed ## the same, with what only the tests need
+setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/mqtt/.installed build/web/.installed build/web/node_modules ## the same, with what only the tests need
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
@@ -74,7 +76,7 @@ fuzz: setup ## random bytes against the parsers, for long
 lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, into requirements*.lock
 	@scripts/step "Choosing versions" $(BIN)/uv pip compile pyproject.toml --group dev $(EXTRAS:%=--extra %) --universal \
 		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" -o requirements.lock
-	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --extra all \
+	@scripts/step "Choosing versions for the pipeline" $(BIN)/uv pip compile pyproject.toml --group dev --group tables --extra all \
 		--constraint requirements.lock --universal --python-version 3.11 --generate-hashes --upgrade --no-annotate \
 		--custom-compile-command "make lock" -o requirements-pipeline.lock
 	@scripts/step "Choosing versions for the documentation" $(BIN)/uv pip compile --group docs --universal \
@@ -85,6 +87,10 @@ lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, 
 	@printf '%s\n' $(MQTT_CLIENTS) | scripts/step "Choosing versions of MQTT clients" \
 		$(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
 		--custom-compile-command "make lock" -o $(MQTT_TESTS)/requirements.lock
+
+	@printf '%s\n' $(WEB_CLIENTS) | scripts/step "Choosing versions of web clients" $(BIN)/uv pip compile - --universal \
+		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" \
+		-o $(WEB_TESTS)/requirements.lock
 
 clean: ## remove everything that was made here
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
@@ -136,6 +142,16 @@ build/docs-env/.installed: requirements-docs.lock | .venv/.packages
 build/mqtt/.installed: $(MQTT_TESTS)/requirements.lock | .venv/.packages
 	@scripts/step "Making an environment for MQTT clients" $(BIN)/uv venv --clear --python $(BIN)/python build/mqtt
 	@scripts/step "Fetching paho-mqtt, aiomqtt and gmqtt" scripts/packages build/mqtt $<
+# Clients and peers of the web door, for the tests and the benchmarks.
+
+build/web/.installed: $(WEB_TESTS)/requirements.lock | .venv/.packages
+	@scripts/step "Making an environment for web clients" $(BIN)/uv venv --clear --python $(BIN)/python build/web
+	@scripts/step "Fetching web clients" scripts/packages build/web $<
+	@touch $@
+
+build/web/node_modules: $(WEB_TESTS)/package-lock.json | build/web/.installed others
+	@mkdir -p build/web && cp $(WEB_TESTS)/package.json $(WEB_TESTS)/package-lock.json build/web/
+	@scripts/step "Fetching nats.js" npm --prefix build/web ci --no-audit --no-fund
 	@touch $@
 
 # Clients of KubeMQ, each with the packages it wants, to be tried by the tests.

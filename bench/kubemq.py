@@ -1,8 +1,8 @@
-"""Events a second through the KubeMQ door, beside a bare grpc.aio echo of the same messages: the library is the limit.
+"""Events a second through the KubeMQ door: in through SendEventsStream, out through SubscribeToEvents.
 
-In through SendEventsStream, out through SubscribeToEvents; the echo reads each event and writes it back on the same
-stream. Both have the same client, which waits for what it has sent once so many are under way, and both run on uvloop,
-as the broker does. The processes of its own:
+Once from a client that is not the limit (bench/grpc_load.py), beside the rate that is wanted. And once from a Python
+client of grpc.aio, which is the limit, beside a bare grpc.aio echo of the same messages to the same client, both on
+uvloop. All clients wait for what they have sent once so many events are under way: none is lost. Its processes:
 
     python bench/kubemq.py echo                          prints its port, and echoes until it is ended
     python bench/kubemq.py load PORT echo|broker COUNT   prints the seconds that so many events took
@@ -40,6 +40,9 @@ SIZE = 128
 UNDER_WAY = 500
 """Fewer than fill an outbox: nothing is dropped, and the client would see it if something were."""
 WANTED = 0.7
+FRAMES = 60_000
+FAST = 60_000
+"""Events a second that are wanted where no client is the limit."""
 ECHO = "grpc.aio echo"
 CLAIM = f"KubeMQ door, {SIZE} B, events a second"
 NATS_LOAD = Load(200_000, size=SIZE, window=1_000)
@@ -54,6 +57,10 @@ def measure(effort: Effort) -> Iterator[Figure]:
             for name, (port, kind) in ports.items():
                 effort.tell(f"{name}, round {turn // TURNS + 1}")
                 best[name] = max(best[name], count / _load(port, kind, count))
+        for name, port in ((COMPILED, compiled), (PLAIN, plain)):
+            effort.tell(f"frames made in advance, {name}")
+            fastest = max(_frames(port, effort.share(FRAMES)) for _ in range(effort.rounds))
+            yield against("limit", CLAIM, f"a client that is not the limit, {name}", fastest, FAST, "/s", at_least=1.0)
         for name in (COMPILED, PLAIN):
             yield against(ECHO, CLAIM, f"stream to subscription, {name}", best[name], best[ECHO], "/s", at_least=WANTED)
         effort.tell("a NATS load at the same time")
@@ -91,6 +98,15 @@ def _load(port: int, kind: str, count: int) -> float:
     if ended.returncode:
         raise CannotMeasureError(f"the load through gRPC: {ended.stderr.strip()[-500:]}")
     return float(ended.stdout)
+
+
+def _frames(port: int, count: int) -> float:
+    """Events a second, from frames made in advance."""
+    command = [sys.executable, str(Path(__file__).with_name("grpc_load.py")), str(port), str(count), str(SIZE)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise CannotMeasureError(f"the load of frames: {ended.stderr.strip()[-500:]}")
+    return count / float(ended.stdout)
 
 
 # In processes of their own.

@@ -1,3 +1,4 @@
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ settings.load_profile("ci")
 # starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# No command of a test leaves a warm Spark session behind.
+os.environ["FUMAROLE_COLD"] = "1"
 
 TESTS = Path(__file__).parent
 SPARK = "pipeline/"

@@ -87,12 +87,12 @@ PACKAGES: dict[str, dict[str, set[str]]] = {
     "fast": {"uvloop": {"server/loop.py"}},
     "nkeys": {"nacl": {"server/credentials.py"}},
     "kubemq": {
-        "google": {"doors/kubemq.py", "protocols/kubemq_pb2.py", "protocols/kubemq_pb2.pyi"},
-        "grpc": {"doors/kubemq.py"},
+        "google": {"sessions/kubemq_calls.py", "protocols/kubemq_pb2.py", "protocols/kubemq_pb2.pyi"},
+        "h2": {"protocols/grpc.py"},
     },
     "bridge": {key: {"bridge/"} for key in ("aio_pika", "aiormq", "msgpack", "nacl", "pamqp", "yarl", "zmq")},
     "pipeline": {
-        **{key: {"pipeline/"} for key in ("matplotlib", "numpy", "pandas", "py4j", "pyarrow")},
+        **{key: {"pipeline/"} for key in ("deltalake", "matplotlib", "numpy", "pandas", "py4j", "pyarrow")},
         "pyspark": {"pipeline/", "cli/pipeline/"},
     },
 }
@@ -100,7 +100,11 @@ OF_CYTHON = {"cpython", "cython", "libc"}
 
 # What an extra is for cannot be imported without it. Everything else can.
 ROOMS_OF_EXTRAS = {
-    "kubemq": {"doors/kubemq.py", "sessions/kubemq.py", "protocols/kubemq.py", "protocols/kubemq_pb2.py"},
+    "kubemq": {
+        "doors/kubemq.py",
+        *("sessions/kubemq.py", "sessions/kubemq_calls.py", "sessions/kubemq_connection.py"),
+        *("protocols/grpc.py", "protocols/kubemq.py", "protocols/kubemq_pb2.py"),
+    },
     "bridge": {"bridge/", "server/bridges.py"},
     "pipeline": {"pipeline/", "demo/pipeline.py", "cli/pipeline/spark.py", "cli/pipeline/table.py"},
 }
@@ -249,7 +253,7 @@ def test_everything_outside_the_rooms_of_extras_is_imported_without_them() -> No
         pytest.param("core/a.py", "import msgspec", "msgspec", id="third party in core"),
         pytest.param("client/a.py", "import msgspec", "msgspec", id="third party in the client"),
         pytest.param("protocols/nats.py", "import msgspec", "msgspec", id="a package in another file than its row's"),
-        pytest.param("doors/pump.py", "import grpc.aio", "grpc.aio", id="a door's package in another door"),
+        pytest.param("doors/pump.py", "import h2.connection", "h2.connection", id="a door's package in another door"),
         pytest.param("server/a.py", "def f():\n    import zmq", "zmq", id="the bridge's package in the server"),
         pytest.param("cli/stats.py", "import numpy", "numpy", id="the pipeline's package in a command"),
         pytest.param("server/a.py", "import requests", "requests", id="a package of no row"),

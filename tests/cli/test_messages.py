@@ -242,3 +242,14 @@ def test_what_is_retained_is_shown_and_comes_first(command_line: CommandLine) ->
     sub = command_line.run("sub", "a.b", "--last", "--every", "500ms", "--count", "1", "--json")
     assert json.loads(sub.out)["payload"] == "3"
     assert command_line.run("sub", "--every", "1 parsec").code == 2
+
+
+def test_a_view_as_a_table_and_as_json(command_line: CommandLine) -> None:
+    said = {"producers": [{"id": "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60", "metadata": {"Kind": "t", "Room": "410"}}]}
+    assert command_line.run("request", "$FUM.describe", json.dumps(said)).code == 0
+    assert command_line.run("view", "select Room where Kind = 't'", "--once").out.split() == [b"Room", b"410"]
+    shown = command_line.run("view", "select Room, count(*) where Kind = 't'", "--once", "--json")
+    assert json.loads(shown.out) == {"New": [["410", 1]], "Del": []}
+    wrong = command_line.run("view", "select Room")
+    assert wrong.code != 0
+    assert "where" in wrong.err

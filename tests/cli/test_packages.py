@@ -48,15 +48,15 @@ def test_the_sentence(missing: str, command: str, sentence: str) -> None:
     assert (ended.code, ended.out, ended.err) == (2, b"", f"{sentence}\n")
 
 
-KUBEMQ = "the KubeMQ door needs grpc, which is not installed: pip install 'fumarole[kubemq]'"
+KUBEMQ = "the KubeMQ door needs h2, which is not installed: pip install 'fumarole[kubemq]'"
 
 
 @pytest.mark.parametrize("others", ["", "--nats 127.0.0.1:4222 --msgpack 127.0.0.1:4444"], ids=["alone", "and others"])
 def test_a_door_that_was_named_needs_its_package(others: str) -> None:
-    ended = without("grpc", "serve", "--kubemq", "127.0.0.1:50000", *others.split())
+    ended = without("h2", "serve", "--kubemq", "127.0.0.1:50000", *others.split())
     assert (ended.code, ended.out, ended.err) == (2, b"", f"{KUBEMQ}\n")
 
 
 def test_what_no_command_asks_for_is_not_missed() -> None:
-    extras = "grpc,google.protobuf,aio_pika,zmq,msgpack,numpy,pyarrow,pyspark,uvloop"
+    extras = "h2,google.protobuf,aio_pika,zmq,msgpack,numpy,pyarrow,pyspark,uvloop"
     assert without(extras, "query", "explain", "Room like '4%'").code == 0

@@ -33,7 +33,7 @@ def test_what_is_not_installed_is_told_with_the_command_that_installs_it(monkeyp
 
 
 def test_to_know_what_is_missing_nothing_is_imported() -> None:
-    code = "import sys; from fumarole.core.packages import absence; print(absence('kubemq'), 'grpc' in sys.modules)"
+    code = "import sys; from fumarole.core.packages import absence; print(absence('kubemq'), 'h2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b" False\n"
 
 
@@ -50,14 +50,12 @@ def test_a_part_may_need_more_than_all_of_it_does(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_package_that_cannot_be_loaded_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "grpc.py").write_text("raise ImportError('libz.so.9: cannot open shared object file')")
+    (tmp_path / "h2.py").write_text("raise ImportError('libz.so.9: cannot open shared object file')")
     (tmp_path / "zmq.py").write_text("import a_package_that_zmq_wants")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "grpc", raising=False)
+    monkeypatch.delitem(sys.modules, "h2", raising=False)
     monkeypatch.delitem(sys.modules, "zmq", raising=False)
-    with pytest.raises(
-        MissingPackageError, match=r"grpc, which cannot be loaded \(libz.so.9: cannot open shared object"
-    ):
+    with pytest.raises(MissingPackageError, match=r"h2, which cannot be loaded \(libz.so.9: cannot open shared object"):
         need("kubemq")
     with pytest.raises(MissingPackageError, match=r"zmq, which cannot be loaded \(No module named 'a_package_that_zmq"):
         need("bridge")
@@ -68,7 +66,7 @@ def test_a_package_that_cannot_be_loaded_says_why(tmp_path: Path, monkeypatch: p
     [
         ("typer", "Fumarole beyond its client needs typer, which is not installed: pip install fumarole"),
         ("re2", "Fumarole beyond its client needs re2, which is not installed: pip install fumarole"),
-        ("grpc.aio", "the KubeMQ door needs grpc, which is not installed: pip install 'fumarole[kubemq]'"),
+        ("h2.connection", "the KubeMQ door needs h2, which is not installed: pip install 'fumarole[kubemq]'"),
         ("pyspark.sql", "the data pipeline needs pyspark, which is not installed: pip install 'fumarole[pipeline]'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The Python examples of README and docs/how-to/readings.md, run against a real broker."""
+"""The Python examples of README and of how-to pages, run against a real broker."""
 
 import doctest
 import re
@@ -57,6 +57,14 @@ def test_the_msgpack_lines_of_readme(addresses: list[str]) -> None:
     said = run(examples("README.md")[1], addresses)
     assert re.match(r"\{'New': \[.*\], 'Del': \[\]\} \{'New': \['[-0-9a-f]{36}'\], 'Del': \[\]\} \['", said)
     assert said.endswith(", {'Room': '410', 'Kind': 'temperature'}, 21.5]\n")
+
+
+def test_what_is_known_and_then_what_comes(addresses: list[str]) -> None:
+    (code,) = examples("docs/how-to/fresh-state.md")
+    assert run(code, addresses).splitlines() == [
+        "doors.cellar.state closed known before",
+        "doors.cellar.state open live",
+    ]
 
 
 def test_sensor_and_subscriber_of_the_metadata_page(addresses: list[str]) -> None:

@@ -25,6 +25,9 @@ class Users:
     def by_token(self, token: str) -> User | None:
         return User(token, "default") if token == "token" else None
 
+    def named(self, name: str) -> tuple[User, str] | None:
+        return None
+
     def by_key(self, proof: KeyProof) -> User | None:
         return None
 

@@ -41,6 +41,9 @@ class Guard:
     def by_key(self, proof: KeyProof) -> User | None:
         return None
 
+    def named(self, name: str) -> tuple[User, str] | None:
+        return None
+
     def digest(self, user: str, password: str) -> bytes:
         return f"{user}\0{password}".encode()
 

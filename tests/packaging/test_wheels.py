@@ -147,7 +147,7 @@ def consumers(environment: Environment, broker: Running) -> int:
 def test_the_base_install_is_small(base: Environment) -> None:
     packages = base.packages() - {"fumarole"}
     assert len(packages) <= MOST_PACKAGES, sorted(packages)
-    assert not packages & {"grpcio", "protobuf", "uvloop", "aio-pika", "pyzmq", "msgpack", "numpy", "pyspark"}
+    assert not packages & {"h2", "protobuf", "uvloop", "aio-pika", "pyzmq", "msgpack", "numpy", "pyspark"}
 
 
 def test_the_base_install_serves(tmp_path: Path, base: Environment) -> None:
@@ -158,7 +158,7 @@ def test_the_base_install_serves(tmp_path: Path, base: Environment) -> None:
         assert "hot path: compiled" in broker.said()
         roundtrip(base, broker)
     ended = base.run("fumarole", "serve", "--kubemq", "127.0.0.1:0", code=2)
-    sentence = "the KubeMQ door needs grpc, which is not installed: pip install 'fumarole[kubemq]'\n"
+    sentence = "the KubeMQ door needs h2, which is not installed: pip install 'fumarole[kubemq]'\n"
     assert ended.stderr == sentence
     assert "Room" in base.run("fumarole", "query", "explain", "Room like '4%' and Kind matches '^t'").stdout
 

@@ -34,17 +34,17 @@ def test_of_the_standard_doors_those_open_whose_packages_are_installed(
     caplog.set_level("INFO")
     assert openable(Settings()) == Settings()
     assert caplog.messages == []
-    monkeypatch.setitem(sys.modules, "grpc", None)
+    monkeypatch.setitem(sys.modules, "h2", None)
     assert openable(Settings()).doors == StandardDoors(kubemq=())
     assert caplog.messages == [
-        "left shut: the KubeMQ door needs grpc, which is not installed: pip install 'fumarole[kubemq]'"
+        "left shut: the KubeMQ door needs h2, which is not installed: pip install 'fumarole[kubemq]'"
     ]
 
 
 def test_a_door_that_was_named_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "grpc", None)
+    monkeypatch.setitem(sys.modules, "h2", None)
     address = (Address("127.0.0.1", 0),)
     settings = Settings(doors=only(nats=address))
     assert openable(settings) == settings
-    with pytest.raises(MissingPackageError, match="the KubeMQ door needs grpc"):
+    with pytest.raises(MissingPackageError, match="the KubeMQ door needs h2"):
         openable(Settings(doors=only(nats=address, kubemq=address)))

@@ -6,6 +6,7 @@ from typing import Any
 from fumarole.core.publication import Publication
 from fumarole.exchange.permissions import User
 from fumarole.protocols import kubemq
+from fumarole.protocols.grpc import PREFIX
 from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Request, Response, Subscribe
 from fumarole.sessions.kubemq import KubemqService, KubemqSession
 from tests.desk import Client, Desk
@@ -76,7 +77,7 @@ def frames(session: KubemqSession) -> list[bytes]:
     assert session.outbox is not None
     taken = []
     while session.outbox.size:
-        taken.append(session.outbox.take(0))
+        taken.append(session.outbox.take(0)[PREFIX:])
     return taken
 
 

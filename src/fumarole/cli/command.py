@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from fumarole.cli.shared_options import shared_options
+
+ARGUMENTS: Final[ContextVar[tuple[str, ...] | None]] = ContextVar("ARGUMENTS", default=None)
+"""Those of this process, where it is one command: another process can run the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ A command's file is imported when the command is asked for, or when help lists i
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -13,17 +14,19 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
 from fumarole import __version__
-from fumarole.cli.command import Command
+from fumarole.cli.command import ARGUMENTS, Command
 from fumarole.cli.terminal import MISUSED, fail, standard_streams
 from fumarole.core.packages import explained
 
 NAMES = (
     *("serve", "demo", "password", "token", "nkey", "bridge", "bridge status", "config check"),
     *("pub", "sub", "last", "request", "reply"),
-    *("stats", "producers", "producer forget", "query explain", "cluster status", "bench", "record"),
+    *("stats", "producers", "view", "producer forget", "query explain", "cluster status", "bench", "record"),
     *("pipeline replay", "pipeline verify", "pipeline run", "pipeline rollup", "pipeline enrich", "pipeline gaps"),
     *("pipeline traffic", "pipeline balance", "pipeline whatif", "pipeline sql", "pipeline report", "pipeline demo"),
     "pipeline compact",
+    "pipeline expire",
+    "pipeline server",
 )
 GROUPS = {
     "bridge": ("Broker", ""),
@@ -129,6 +132,7 @@ def fumarole(
 def main() -> None:
     """What the `fumarole` command calls."""
     with standard_streams():
+        ARGUMENTS.set(tuple(sys.argv[1:]))
         app()
 
 

@@ -30,6 +30,7 @@ from fumarole.client.sender import CHUNK
 from fumarole.client.servers import DEFAULT_SERVER, parse_servers
 from fumarole.client.subscription import BUFFER, BUFFER_BYTES, Subscription
 from fumarole.client.topics import EncodedTopics, encode_options, encode_pattern, encode_topic
+from fumarole.client.view import ViewSubscription
 from fumarole.client.where import Readings
 from fumarole.core import headers as header_block
 from fumarole.core.limits import MIB
@@ -391,6 +392,20 @@ class Client:
             return readings
 
         return Opening(open_readings())
+
+    def view(self, text: str) -> Opening[ViewSubscription]:
+        """A live view: `select Region, count(*) where Status = 'failed'`. `async with` or `await`, then `async for`.
+
+        What it holds is its `entries`, and the first change; each change has entries that are `new` and that are
+        `gone`. Raises QueryRefusedError when opened.
+        """
+
+        async def open_view() -> ViewSubscription:
+            view = ViewSubscription(self._reconnecting, self, text)
+            await view.open()
+            return view
+
+        return Opening(open_view())
 
     async def ask_broker(
         self, service: str, payload: Payload = b"", query: str = "", timeout: float = 5.0

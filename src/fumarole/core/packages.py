@@ -4,8 +4,8 @@ The client runs on the standard library. The broker and the command line need th
 extra of the distribution. Each extra has one row here: the part that it is for, and the modules that this part cannot
 do without. A part calls `need` where it begins, and imports its packages afterwards:
 
-    need("kubemq")    # the KubeMQ door needs grpc, which is not installed: pip install 'fumarole[kubemq]'
-    import grpc
+    need("kubemq")    # the KubeMQ door needs h2, which is not installed: pip install 'fumarole[kubemq]'
+    import h2
 
 `explained` gives the same sentence for an import that failed with no `need` before it.
 """
@@ -31,9 +31,11 @@ BASE: Final = ""
 EXTRAS: Final[Mapping[str, Extra]] = {
     BASE: Extra("Fumarole beyond its client", (), ("argon2", "lark", "msgspec", "re2", "rich", "typer")),
     "nkeys": Extra("a user with an nkey", ("nacl",)),
-    "kubemq": Extra("the KubeMQ door", ("grpc", "google.protobuf")),
+    "kubemq": Extra("the KubeMQ door", ("h2", "google.protobuf")),
     "bridge": Extra("the bridge", ("zmq", "msgpack"), ("aio_pika", "aiormq", "nacl", "pamqp", "yarl")),
-    "pipeline": Extra("the data pipeline", ("numpy", "pyarrow"), ("matplotlib", "pandas", "py4j", "pyspark")),
+    "pipeline": Extra(
+        "the data pipeline", ("numpy", "pyarrow"), ("deltalake", "matplotlib", "pandas", "py4j", "pyspark")
+    ),
 }
 
 

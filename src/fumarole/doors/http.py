@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import resource
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from fumarole.doors.flushing import flush
 from fumarole.doors.pump import Pump
 from fumarole.doors.registry import Wiring
 from fumarole.doors.slices import SliceRunner
-from fumarole.doors.stream import StreamDoor
+from fumarole.doors.stream import MakeReader, StreamDoor
+from fumarole.doors.websocket import WebSocketReader
+from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.exchange.slices import Slices
 from fumarole.protocols import http
 from fumarole.sessions.http import api, pages
 from fumarole.sessions.http.service import HttpService, Page
 from fumarole.sessions.http.session import HttpSession
-from fumarole.sessions.stream import RemoteAddress
+from fumarole.sessions.mqtt import MqttSession, Terms
+from fumarole.sessions.nats import NatsSession
+from fumarole.sessions.reader import Reader
+from fumarole.sessions.stream import RemoteAddress, StreamSession
 
+MakeSession = Callable[[Node, RemoteAddress, float, Pump], Any]
+"""A session of another protocol for a connection."""
 MOMENT: Final = 0.0005
 """Seconds of the loop that answers in pieces take at a time (H1)."""
 CONSOLE: Final = "console"
+STARTED: Final = time.time()
+STATM: Final = Path("/proc/self/statm")
+OPEN_FILES: Final = "/proc/self/fd"
 
 
 class HttpDoor(StreamDoor):
@@ -37,9 +51,13 @@ class HttpDoor(StreamDoor):
 
     def __init__(self, wiring: Wiring) -> None:
         super().__init__(wiring.node, None, wiring.tls, wiring.logins)
+        self._opened = wiring.opened
         settings, node = wiring.settings, wiring.node
+        self._hot_path = wiring.hot_path
         if wiring.tls is not None:
             self.scheme = "https"
+        mqtt = wiring.settings_of("mqtt")
+        terms = Terms(mqtt.namespace, mqtt.max_qos, mqtt.max_keep_alive)
         slices = Slices()
         SliceRunner(node, slices, MOMENT)
         files = {} if CONSOLE in settings.off else console_pages()
@@ -47,7 +65,7 @@ class HttpDoor(StreamDoor):
         self.service = HttpService(
             node=node,
             settings=settings,
-            router=api.router(files, node.version, settings.off),
+            router=api.router(files, node.version, settings.off, metrics_open=settings.metrics_open),
             slices=slices,
             wall=time.time,
             date=self._now,
@@ -58,6 +76,14 @@ class HttpDoor(StreamDoor):
             pages=files,
             boot=secrets.token_hex(4),
             connections=self._connections,
+            process=self._process,
+            unready=self._unready,
+            upgrades={
+                "nats": partial(self._speak, NatsSession, wiring.hot_path.nats_reader),
+                "mqtt": partial(self._speak, partial(MqttSession, terms=terms), wiring.hot_path.mqtt_reader),
+            },
+            cut_off=self._cut_off,
+            doors=lambda: {each.scheme: each.address[1] for each in self._opened},
         )
         if wiring.logins is not None:
             self.service.known = wiring.logins.known
@@ -65,15 +91,40 @@ class HttpDoor(StreamDoor):
     def session(self, remote: RemoteAddress, now: float, pump: Pump) -> HttpSession:
         return HttpSession(self.service, remote, now, pump)
 
+    def _speak(self, make: MakeSession, make_reader: MakeReader | None, web: HttpSession, user: User | None) -> None:
+        """The connection of this session speaks another protocol from here on, in frames."""
+        pump: Pump = web.outbox.owner
+        pump.write_now(web.outbox.take())
+        rest = web.handed_over()
+        remote = web.remote._replace(over_web=True)
+        session = make(self._node, remote, web.now, pump)
+        if isinstance(session, NatsSession):
+            session.vouched_for = user
+        inner: Reader = session if make_reader is None else make_reader(session)
+        reader = WebSocketReader(self._hot_path.websocket_frames(), session, inner, pump.write_if_free)
+        pump.begin(session, reader, framing=reader)
+        if rest:
+            reader.receive_data(rest)
+
+    def inform(self, lame_duck: bool = False) -> None:
+        """Tells NATS clients where else they may go, or that they should go there now."""
+        for pump in list(self._pumps):
+            session: Any = pump.session
+            if isinstance(session, NatsSession):
+                session.inform(lame_duck)
+        flush(self._node.ready)
+
     def refusal(self, text: str) -> bytes:
         return http.problem(503, text, keep_alive=False)
 
     async def drain(self, seconds: float) -> None:
         """Streams of events are told where to go, answers that are under way are given (A7)."""
-        for pump in self._pumps:
-            stream = getattr(pump.session, "stream", None)
-            if stream is not None:
-                stream.bye(self._node.reachable_web)
+        for pump in list(self._pumps):
+            session: Any = pump.session
+            if isinstance(session, MqttSession):
+                session.send_away()
+            elif isinstance(session, HttpSession) and session.stream is not None:
+                session.stream.bye(self._node.reachable_web)
         await super().drain(seconds)
 
     def _now(self) -> str:
@@ -82,17 +133,52 @@ class HttpDoor(StreamDoor):
             self._date = seconds, formatdate(seconds, usegmt=True)
         return self._date[1]
 
+    def _process(self) -> dict[str, float]:
+        """What the system says of this process."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        found: dict[str, float] = {"cpu": used.ru_utime + used.ru_stime, "started": STARTED}
+        with contextlib.suppress(OSError):
+            found["memory"] = int(STATM.read_text().split()[1]) * resource.getpagesize()
+            found["files"] = len(os.listdir(OPEN_FILES))  # noqa: PTH208 - names are enough
+        logins = self._logins
+        if logins is not None:
+            found |= {"failed_logins": logins.failed, "refused_logins": logins.refused}
+        return found
+
+    def _unready(self) -> Iterator[str]:
+        """Why this node should get no clients yet, or no more."""
+        if self._server is None or not self._server.is_serving():
+            yield "the node drains"
+        yield from self._node.unready()
+
     def _connections(self) -> Iterator[dict[str, Any]]:
-        for pump in list(self._pumps):
-            session: Any = pump.session
-            exchange = session.exchange
-            yield {
-                "id": session.client_id,
-                "door": self.scheme,
-                "address": self._pump_address.get(pump, ""),
-                "namespace": None if exchange is None else exchange.name,
-                "waiting_bytes": session.outbox.size,
-            }
+        for door in self._opened:
+            if isinstance(door, StreamDoor):
+                for session, address in door.sessions():
+                    yield _connection(door.scheme, address, session)
+
+    def _cut_off(self, number: int) -> bool:
+        """Closes the connection of this id, at whichever door of this node it is."""
+        for door in self._opened:
+            if isinstance(door, StreamDoor):
+                for session, _ in door.sessions():
+                    if session.client_id == number:
+                        session.fail("Connection Closed by an administrator")
+                        return True
+        return False
+
+
+def _connection(door: str, address: str, session: StreamSession) -> dict[str, Any]:
+    exchange = session.exchange
+    return {
+        "id": session.client_id,
+        "door": door,
+        "name": session.label.partition(" ")[2],
+        "address": address,
+        "namespace": None if exchange is None else exchange.name,
+        "consumers": session.consumer_count,
+        "waiting_bytes": session.outbox.size,
+    }
 
 
 def _later(seconds: float, call: Any) -> Any:

@@ -32,6 +32,9 @@ class Verifier(Protocol):
 
     def by_key(self, proof: KeyProof) -> User | None: ...
 
+    def named(self, name: str) -> tuple[User, str] | None:
+        """The user of this name, and what the configuration has in place of the password or token."""
+
     def digest(self, user: str, password: str) -> bytes:
         """Equal for equal credentials, of no use outside this process."""
 

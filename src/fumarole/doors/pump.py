@@ -67,6 +67,16 @@ class Session(Reader, Protocol):
     def refill(self) -> None: ...
 
 
+class Framing(Protocol):
+    """What stands between a session and the bytes of its connection: WebSocket."""
+
+    def wrap(self, data: bytes) -> bytes:
+        """These bytes as they leave."""
+
+    def last(self) -> bytes:
+        """What leaves after all else. Empty when it was said before."""
+
+
 class Policies(NamedTuple):
     """What differs between kinds of connections. All of a kind share one."""
 
@@ -108,6 +118,7 @@ class Pump(asyncio.BufferedProtocol):
         self._outbox: Outbox = cast(Outbox, None)
         self._descriptor = -1
         self._send: Callable[[], bool] | None = None
+        self._framing: Framing | None = None
         self._chunk = 0
         self._hears = False
         self._early: bytearray | None = None
@@ -205,9 +216,11 @@ class Pump(asyncio.BufferedProtocol):
             self._closing = self._policies.closing(self.session)
         return self._closing
 
-    def begin(self, session: Session, reader: Reader, descriptor: int = -1) -> None:
-        """The connection has its session. `descriptor` is its socket's; -1 where TLS is between it and the outbox."""
+    def begin(self, session: Session, reader: Reader, descriptor: int = -1, framing: Framing | None = None) -> None:
+        """The connection has its session. `descriptor` is its socket's; -1 where TLS or a framing is between it and the
+        outbox."""
         self.session = session
+        self._framing = framing
         self._reader = reader
         self._descriptor = descriptor
         self.adopt(session.outbox)
@@ -246,6 +259,16 @@ class Pump(asyncio.BufferedProtocol):
             self._after_batch(began, len(early))
         self.flush()
 
+    def write_now(self, data: bytes) -> None:
+        """These bytes leave before what is in the outbox. There are few of them."""
+        if data and not self._over:
+            self._transport.write(data)
+
+    def write_if_free(self, data: bytes) -> None:
+        """The same, unless the peer is slow to take what was sent before: then they are dropped."""
+        if not self._paused:
+            self.write_now(data)
+
     def admitted(self) -> None:
         """The claim was verified."""
         self._go_on()
@@ -263,10 +286,13 @@ class Pump(asyncio.BufferedProtocol):
         while outbox.size and not self._paused:
             if self._send is not None and self._send():
                 break
-            self._transport.write(outbox.take(self._chunk))
+            data = outbox.take(self._chunk)
+            self._transport.write(data if self._framing is None else self._framing.wrap(data))
         if self._paused or outbox.size:
             return
         if is_closing:
+            if self._framing is not None:
+                self._transport.write(self._framing.last())
             self.closing.finish(self._transport)
         elif self.session.waits_for_room:
             self.session.refill()

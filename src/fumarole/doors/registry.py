@@ -10,11 +10,9 @@ No door's module is imported before the door opens: what it needs may not be ins
 
 from __future__ import annotations
 
-import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from fumarole.doors.logins import Logins
@@ -36,16 +34,6 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Certificates:
-    """The server's certificate as files, for libraries that make their own TLS context."""
-
-    certificate: Path
-    key: Path
-    client_authority: Path | None
-    """Clients must show a certificate that this authority signed. None: they need not."""
-
-
-@dataclass(frozen=True, slots=True)
 class Wiring:
     """What the broker gives a door that opens."""
 
@@ -54,13 +42,16 @@ class Wiring:
     settings: Any
     """Of the door's own type."""
     tls: ssl.SSLContext | None = None
-    certificates: Certificates | None = None
     logins: Logins | None = None
     """None where authentication is off."""
     handshake_first: bool = False
     """At a door where the server speaks first: TLS begins before that."""
+    settings_of: Callable[[str], Any] = lambda name: DOORS[name].settings()
+    """What is set about another door, by its name."""
     cookies: Any = None
     """Makes the cookies of browsers (server/cookies.py); None where authentication is off."""
+    opened: Sequence[Listener] = ()
+    """The doors of this node that are open, this one included once it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +74,8 @@ class Door:
     """Where it is documented."""
     extra: str = ""
     """The extra of the distribution that it needs (core/packages.py); empty: the base install."""
+    alpn: tuple[str, ...] = ()
+    """What clients choose from in the handshake of TLS; empty: they are not asked."""
     keeps_namespace: bool = False
     """No connection of this door keeps its namespace alive, so the broker does."""
 
@@ -149,16 +142,9 @@ def _msgpack(wiring: Wiring) -> Listener:
 
 
 def _kubemq(wiring: Wiring) -> Listener:
-    # Faults of peers are answered to them and not logged. The library reads this when it is first imported.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from fumarole.doors.kubemq import Certificate, KubemqDoor
+    from fumarole.doors.kubemq import KubemqDoor
 
-    files, logins, certificate = wiring.certificates, wiring.logins, None
-    if files is not None:
-        authority = None if files.client_authority is None else files.client_authority.read_bytes()
-        certificate = Certificate(files.key.read_bytes(), files.certificate.read_bytes(), authority)
-    check_token = None if logins is None else lambda token: logins.by_token(token, "a KubeMQ client")
-    return KubemqDoor(wiring.node, wiring.settings.namespace, certificate, check_token)
+    return KubemqDoor(wiring.node, wiring.settings.namespace, wiring.tls, wiring.logins)
 
 
 def _mqtt(wiring: Wiring) -> Listener:
@@ -215,6 +201,7 @@ add(
         settings=KubemqSettings,
         page="docs/reference/kubemq.md",
         extra="kubemq",
+        alpn=("h2",),
         keeps_namespace=True,
     )
 )

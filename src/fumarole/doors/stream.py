@@ -113,6 +113,14 @@ class StreamDoor(ABC):
         self._place = 0
         """The number of this door there."""
 
+    def sessions(self) -> list[tuple[StreamSession, str]]:
+        """The sessions of the open connections, each with the address of its client."""
+        return [
+            (pump.session, self._pump_address.get(pump, ""))
+            for pump in self._pumps
+            if isinstance(pump.session, StreamSession)
+        ]
+
     async def open(self, host: str, port: int, placement: Placement | None = None) -> None:
         """Listens, with `placement` as others on this machine may. Raises OSError where the address cannot be had."""
         loop = asyncio.get_running_loop()
@@ -218,6 +226,7 @@ class StreamDoor(ABC):
 
     def _count(self, by: int) -> None:
         self._node.connections += by
+        self._node.connections_by_door[self.scheme] += by
         if self._placement is not None:
             self._placement.note(self._node.connections)
 

@@ -29,6 +29,8 @@ from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
 from fumarole.exchange.producers import Producer, Producers
 from fumarole.exchange.quotas import Account
+from fumarole.exchange.views import PATTERN as VIEW_PATTERN
+from fumarole.exchange.views import LiveView
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +196,38 @@ class Exchange:
         else:
             done()
 
+    def subscribe_view(
+        self, live: LiveView, sees: Permissions | None = None, account: Account | None = None, key: bytes = b""
+    ) -> Consumer:
+        """From here on the view is kept up to date (F7); `LiveView.begin` goes on. Ends by `unsubscribe`.
+
+        Other nodes need not know: each has the metadata of all producers. Raises QuotaError.
+        """
+        consumer = self.consumer(live, VIEW_PATTERN, "", key, sees, account)
+        if account is not None:
+            account.take("consumers")
+        self.producers.subscribe(consumer, (VIEW_PATTERN,), live.view.query)
+        assert consumer.standing is not None
+        self.producers.views.setdefault(consumer.standing, {})[live] = None
+        return consumer
+
+    def _end_view(self, consumer: Consumer, live: LiveView) -> None:
+        assert consumer.standing is not None
+        views = self.producers.views[consumer.standing]
+        del views[live]
+        if not views:
+            del self.producers.views[consumer.standing]
+        self.producers.unsubscribe(consumer)
+
     def unsubscribe(self, consumer: Consumer) -> None:
         """From here on it gets nothing. Unsubscribing twice is harmless."""
         if consumer.stage is not None:
             consumer.stage.end()
         if consumer.conflation is not None:
             consumer.conflation.end()
-        if consumer.standing is not None:
+        if consumer.standing is not None and isinstance(consumer.outlet, LiveView):
+            self._end_view(consumer, consumer.outlet)
+        elif consumer.standing is not None:
             if self.consumer_changed is not None and consumer.courier is None:
                 self.consumer_changed(self, consumer, -1)
             self.producers.unsubscribe(consumer)

@@ -106,6 +106,11 @@ class Namespaces:
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self._exchanges.values())
 
+    @property
+    def configured(self) -> frozenset[str]:
+        """Those that are always there."""
+        return frozenset({DEFAULT, *self._rules})
+
     def get(self, name: str) -> Exchange | None:
         """The exchange of a namespace, if it is there."""
         return self._exchanges.get(name)

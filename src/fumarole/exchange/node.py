@@ -47,6 +47,7 @@ class Node:
     ready: list[Any] = field(default_factory=list)
     """Owners of outboxes that something has entered since the last flush."""
     connections: int = 0
+    connections_by_door: Counter[str] = field(default_factory=Counter)
     refused_connections: int = 0
     slow_consumers: int = 0
     """Connections cut off because they did not take what they had asked for."""
@@ -67,6 +68,8 @@ class Node:
     """Called then."""
     look: Callable[[], None] = field(default=lambda: None)
     """Called before something is taken in that may have waited: has another node hung up meanwhile?"""
+    unready: Callable[[], list[str]] = list
+    """Why this node should get no clients: nothing, where it may."""
     batch_done: Callable[[], None] = field(default=lambda: None)
     """Called when what was read, of a client or of another node, has been taken in and answered."""
 

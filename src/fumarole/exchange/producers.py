@@ -21,11 +21,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from fumarole.core.limits import Quotas
 from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.tree import Query, Value, cost
+from fumarole.core.query.view import View
 from fumarole.core.topic import Pattern, fits, split
 from fumarole.exchange.consumer import Consumer, Watcher
 from fumarole.exchange.permissions import Permissions
@@ -127,6 +128,15 @@ def may_receive(permissions: Permissions | None, producer: Producer) -> bool:
     return permissions is None or permissions.shows(reading_topic(producer.identity), producer.latest()[0])
 
 
+class Shows(Protocol):
+    """A live view (`exchange/views.py`)."""
+
+    view: View
+
+    def look_at(self, producer: Producer) -> None:
+        """A producer in its set has other metadata now."""
+
+
 class Filling:
     """The set of a query that has just begun to stand, until all are in it who should be."""
 
@@ -184,6 +194,8 @@ class Producers:
         """When to look whether a producer has been silent for too long. The times are those or earlier ones."""
         self._awaited: set[str] = set()
         """Who is in it: each once, though some are forgotten and speak again before their time."""
+        self.views: dict[StandingQuery, dict[Shows, None]] = {}
+        """Views by their query (F7): what they show may change while their sets do not."""
         self.generation = 0
         """Moves on when somebody begins or ends to stand on a query."""
         self.told = 0
@@ -367,14 +379,24 @@ class Producers:
         if not self.queries:
             return True
         entered, left = self.queries.change(before, after, changed)
-        if not (entered or left):
-            return True
-        producer.plan = None
-        for standing in left:
-            del producer.standings[standing], self._members[standing][producer]
-        self._enter(producer, entered)
-        self._tell(entered, left, producer.identity)
+        if entered or left:
+            producer.plan = None
+            for standing in left:
+                del producer.standings[standing], self._members[standing][producer]
+            self._enter(producer, entered)
+            self._tell(entered, left, producer.identity)
+        if self.views:
+            self._show(producer, frozenset(entered), changed)
         return True
+
+    def _show(self, producer: Producer, entered: Collection[StandingQuery], changed: list[str]) -> None:
+        """Views in whose set it was, and that show one of these keys, look at it again."""
+        for standing in list(producer.standings):
+            if standing not in entered:
+                for view in list(self.views.get(standing, ())):
+                    if any(key in view.view.keys for key in changed):
+                        view.look_at(producer)
+                        self.told += 1
 
     def _enter(self, producer: Producer, standings: Iterable[StandingQuery]) -> None:
         for standing in standings:
@@ -483,6 +505,10 @@ class Producers:
         """The set of a consumer's query as it is now."""
         assert consumer.standing is not None
         return (producer.identity for producer in self._members[consumer.standing])
+
+    def standing_queries(self) -> list[tuple[StandingQuery, int]]:
+        """Every standing query with the number of its consumers."""
+        return [(standing, len(consumers)) for standing, consumers in self._subscribed.items()]
 
     def subscribed(self, producer: Producer, topic: str) -> Iterator[Consumer]:
         """The consumers in whose set the producer is and whose pattern matches the topic."""

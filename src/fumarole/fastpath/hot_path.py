@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fumarole.exchange.exchange import PURE, Parts
+from fumarole.protocols.websocket import FrameReader, Frames
 
 if TYPE_CHECKING:
     from fumarole.sessions.mqtt import MqttSession
@@ -30,6 +31,7 @@ class HotPath:
     peer_link_reader: Callable[[PeerLinkFallback], Reader] | None = None
     appoint_heir: Callable[[], int] | None = None
     mqtt_reader: Callable[[MqttSession], Reader] | None = None
+    websocket_frames: Callable[[], FrameReader] = Frames
 
 
 PLAIN = HotPath("plain Python", PURE)
@@ -38,7 +40,7 @@ PLAIN = HotPath("plain Python", PURE)
 def compiled() -> HotPath | None:
     """The compiled hot_path, or None where it was not built."""
     try:
-        from fumarole.fastpath import cluster_protocol, heir, index, msgpack, nats, outbox, plans
+        from fumarole.fastpath import cluster_protocol, heir, index, msgpack, nats, outbox, plans, websocket
     except ImportError:
         return None
     parts = Parts(
@@ -51,7 +53,13 @@ def compiled() -> HotPath | None:
         plans=plans.Plans,
     )
     return HotPath(
-        "compiled", parts, nats.NatsReader, msgpack.MsgPackReader, cluster_protocol.PeerLinkReader, heir.appoint
+        "compiled",
+        parts,
+        nats.NatsReader,
+        msgpack.MsgPackReader,
+        cluster_protocol.PeerLinkReader,
+        heir.appoint,
+        websocket_frames=websocket.Frames,
     )
 
 

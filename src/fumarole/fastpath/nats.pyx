@@ -39,9 +39,8 @@ from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
 from fumarole.core.query.message import Message
 from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
 from fumarole.exchange.producers import TEXT_KEPT, Elsewhere, kept
-from fumarole.exchange.readings import Reading
+from fumarole.exchange.readings import Reading, reading_value
 from fumarole.protocols.nats import PONG as PURE_PONG
-from fumarole.exchange.readings import reading_value as value_of
 from fumarole.sessions.nats_forms import metadata_said, reading_of
 from fumarole.sessions.stream import State
 
@@ -53,15 +52,11 @@ cdef dict NOTHING = {}
 
 cdef extern from *:
     """
-    #define _GNU_SOURCE
-    #include <string.h>
     #define TEXT_LOOKED_AT 1028     /* bytes of a payload: with them goes all that is kept of a text, and the sign that there is more */
     #define NAME 9                      /* "Producer:", "Metadata:" */
+    #define SHORT_NAME 7                /* "Retain:" */
     """
-    const Py_ssize_t TEXT_LOOKED_AT, NAME
-
-cdef extern from "<string.h>" nogil:
-    void* memmem(const void* text, size_t length, const void* part, size_t part_length)
+    const Py_ssize_t TEXT_LOOKED_AT, NAME, SHORT_NAME
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
@@ -83,22 +78,29 @@ cdef inline Slice payload_of(Operation* operation) noexcept:
     return payload
 
 
-cdef inline void find_reading(Operation* operation) noexcept:
-    """The headers that make a reading of a message, as `core/headers.py` (last) finds them."""
+cdef inline bint look_at_headers(Operation* operation) noexcept:
+    """The headers that make a reading of a message, as `core/headers.py` (last) finds them.
+
+    False: it has the header `Retain`. Then it is the exchange that keeps the message, and knows whether it may.
+    """
     cdef Slice block = headers_of(operation)
     cdef const char* end = block.at + block.length
     cdef const char* at = line_end_in(block.at, end)
-    while end - at >= NAME + 2:
+    while end - at >= SHORT_NAME + 2:
         at += 2
-        if memcmp(at, b"Producer:", NAME) == 0:
-            operation.producer.at = at + NAME
-        elif memcmp(at, b"Metadata:", NAME) == 0:
-            operation.metadata.at = at + NAME
+        if memcmp(at, b"Retain:", SHORT_NAME) == 0:
+            return False
+        if end - at >= NAME:
+            if memcmp(at, b"Producer:", NAME) == 0:
+                operation.producer.at = at + NAME
+            elif memcmp(at, b"Metadata:", NAME) == 0:
+                operation.metadata.at = at + NAME
         at = line_end_in(at, end)
     if operation.producer.at != NULL:
         operation.producer.length = line_end_in(operation.producer.at, end) - operation.producer.at
         if operation.metadata.at != NULL:
             operation.metadata.length = line_end_in(operation.metadata.at, end) - operation.metadata.at
+    return True
 
 
 cdef inline object elsewhere(object topic, object value):
@@ -118,12 +120,6 @@ cdef inline bint is_own_topic(Operation* operation, const char* identity) noexce
         and memcmp(operation.topic, b"readings.", OWN_TOPIC) == 0
         and memcmp(operation.topic + OWN_TOPIC, identity, IDENTITY) == 0
     )
-
-
-cdef inline bint asks_to_be_retained(Operation* operation) noexcept:
-    """Has it the header `Retain`? Then it is the exchange that keeps the message, and knows whether it may."""
-    cdef Slice block = headers_of(operation)
-    return memmem(block.at, block.length, b"\r\nRetain:", 9) != NULL
 
 
 cdef inline bint is_subscription(const char* line) noexcept:
@@ -341,9 +337,8 @@ cdef class NatsReader:
         length = whole(at, end, line_end, self.payload_limit, operation, &self.needed)
         operation.producer.at = operation.metadata.at = NULL
         if headers and length > 0:
-            if operation.headers < 8 or memcmp(line_end + 2, b"NATS/1.0", 8) != 0 or asks_to_be_retained(operation):
+            if operation.headers < 8 or memcmp(line_end + 2, b"NATS/1.0", 8) != 0 or not look_at_headers(operation):
                 return ODD
-            find_reading(operation)
         return length
 
     # Readings.
@@ -418,7 +413,7 @@ cdef class NatsReader:
         value = self.value = short_number(payload.at, payload.length)
         if value is None:
             if payload.length and may_be_number(payload.at[0]):
-                value = value_of(payload.at[:payload.length])
+                value = reading_value(payload.at[:payload.length])
             else:
                 value = PyUnicode_DecodeUTF8(payload.at, min(payload.length, TEXT_LOOKED_AT), "replace")
             if type(value) is str and len(value) > TEXT_KEPT:

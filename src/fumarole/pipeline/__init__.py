@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fumarole.pipeline.columns.topic import topic_matches
     from fumarole.pipeline.declared import payloads
     from fumarole.pipeline.jobs.output import output
+    from fumarole.pipeline.jobs.own_tables import table
     from fumarole.pipeline.live.source import register
     from fumarole.pipeline.reading import archive, changes
     from fumarole.pipeline.transforms.decode import decode
@@ -45,6 +46,7 @@ __all__ = [
     "rollup",
     "sql",
     "summary",
+    "table",
     "topic_matches",
     "traffic",
     "where",
@@ -61,6 +63,7 @@ _HOMES = {
     "rollup": "transforms.rollup",
     "sql": "views",
     "summary": "transforms.traffic",
+    "table": "jobs.own_tables",
     "topic_matches": "columns.topic",
     "traffic": "transforms.traffic",
     "where": "columns.asking",

@@ -85,12 +85,14 @@ many headers of a message that came through another door are looked at, too."""
 _SPACE: Final = re.compile(r"\s")
 
 
-def check_event(event: Event) -> None:
-    """What KubeMQ asks of an event, in its order."""
-    _check_sender(event.ClientID, event.Channel)
+def check_event(event: Event, is_sender_known: bool = False) -> None:
+    """What KubeMQ asks of an event, in its order. Of a client and channel that passed before nothing is asked."""
+    if not is_sender_known:
+        _check_sender(event.ClientID, event.Channel)
     if not event.Body and not event.Metadata:
         raise Fault(EMPTY_MESSAGE)
-    _check_tags(event)
+    if event.Tags:
+        _check_tags(event)
 
 
 def check_request(request: Request) -> None:

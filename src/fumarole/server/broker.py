@@ -28,7 +28,7 @@ from fumarole.core.packages import MissingPackageError, absence, need
 from fumarole.doors.busy_poll import BusyPoll
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins
-from fumarole.doors.registry import DOORS, Certificates, Door, Listener, Wiring
+from fumarole.doors.registry import DOORS, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
 from fumarole.doors.timers import TimerRunner
 from fumarole.exchange.hybrid_clock import HybridClock
@@ -40,6 +40,7 @@ from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import Credentials
 from fumarole.store.keeper import Keeper
 from fumarole.store.producers import StoreError
+from fumarole.store.retained import RetainedKeeper
 
 if TYPE_CHECKING:
     from fumarole.server.workers import Worker
@@ -115,6 +116,7 @@ class Broker:
         SliceRunner(self.node)
         TimerRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
+        self._retained_keeper = RetainedKeeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
         self._logins: Logins | None = None
         self._clustering = None
@@ -125,27 +127,27 @@ class Broker:
         """Opens every door. Raises CannotServeError, with none of them left open."""
         _allow_many_files()
         settings = self._settings
-        tls = None if settings.tls is None else _tls_context(settings.tls)
         cookies = None
         if settings.users is not None:
-            credentials = Credentials(settings.users)
-            self._logins = Logins(credentials)
-            cookies = SignedCookies(lambda: credentials, self._cookie_secret(), time.time)
+            logins = self._logins = Logins(Credentials(settings.users))
+            cookies = SignedCookies(lambda: logins.verifier, self._cookie_secret(), time.time)
         await self._recall()
         if self._clustering is not None:
             await self._join(self._clustering)
         for name, address in settings.doors.addresses():
+            door = DOORS[name]
             wiring = Wiring(
                 node=self.node,
                 hot_path=self.hot_path,
                 settings=settings.door(name),
-                tls=tls,
-                certificates=_certificates(settings.tls),
+                tls=None if settings.tls is None else _tls_context(settings.tls, door.alpn),
                 logins=self._logins,
                 cookies=cookies,
+                settings_of=settings.door,
+                opened=self.doors,
                 handshake_first=settings.tls is not None and settings.tls.handshake_first,
             )
-            await self._open(DOORS[name], wiring, address)
+            await self._open(door, wiring, address)
         if self._worker is not None:
             self._worker.placement.begin(self._worker.number)
         if self._clustering is not None:
@@ -168,6 +170,9 @@ class Broker:
             await self.stop()
             raise CannotServeError(str(error)) from None
         self._keeper.start()
+        if self._retained_keeper is not None:
+            await self._retained_keeper.load()
+            self._retained_keeper.start()
 
     async def _join(self, clustering: Clustering) -> None:
         """Before any client is let in: its consumers must be known everywhere, and it must find all others (C2)."""
@@ -203,6 +208,8 @@ class Broker:
             await self._clustering.close()
         if self._keeper is not None:
             await self._keeper.close()
+        if self._retained_keeper is not None:
+            await self._retained_keeper.close()
 
 
 async def serve(
@@ -251,7 +258,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _tls_context(tls: Tls) -> ssl.SSLContext:
+def _tls_context(tls: Tls, alpn: tuple[str, ...]) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -262,12 +269,6 @@ def _tls_context(tls: Tls) -> ssl.SSLContext:
         raise CannotServeError(f"TLS certificate, key or authority not usable: {error}") from None
     wanted = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
     context.verify_mode = wanted[tls.client_certificates]
+    if alpn:
+        context.set_alpn_protocols(alpn)
     return context
-
-
-def _certificates(tls: Tls | None) -> Certificates | None:
-    if tls is None:
-        return None
-    # A library that makes its own context cannot ask for certificates that clients need not have.
-    required = tls.client_certificates == "required"
-    return Certificates(tls.certificate, tls.key, tls.client_authority if required else None)

@@ -107,8 +107,8 @@ class Clustering:
             for door in self._nats_doors():
                 door.inform()
 
-    def _nats_doors(self) -> list[NatsDoor]:
-        return [door for door in self._doors if isinstance(door, NatsDoor)]
+    def _nats_doors(self) -> list[NatsDoor | HttpDoor]:
+        return [door for door in self._doors if isinstance(door, NatsDoor | HttpDoor)]
 
     async def leave(self) -> None:
         """The others choose our consumers no more, and clients are sent away; what was accepted goes on its way."""

@@ -110,8 +110,10 @@ class KubemqSession:
         self._account = account
         self.label = ""
         self.outbox: Outbox | None = None
-        """What waits for the receiver, one frame per message, once it has subscribed."""
+        """What waits for the receiver, once it has subscribed: messages, each after the five bytes of gRPC."""
         self.closed = False
+        self.spent = 0
+        """How many got what was published last."""
         self._service = service
         self._exchange = exchange
         self._user = user
@@ -119,6 +121,8 @@ class KubemqSession:
         self._consumer: Consumer | None = None
         self._form: _Form = _EVENTS
         self._question: tuple[Inbox, str] | None = None
+        self._sender: tuple[str, str] | None = None
+        """Client and channel of the latest event, which need no second look: a stream mostly has one of each."""
 
     def close(self) -> None:
         """Leaves the exchange. What is in the outbox may still go out. Closing twice is harmless."""
@@ -139,13 +143,17 @@ class KubemqSession:
         try:
             if event.Store:
                 raise Fault(NO_STORE, kubemq.UNIMPLEMENTED)
-            kubemq.check_event(event)
+            sender = event.ClientID, event.Channel
+            if sender != self._sender:
+                self._sender = None
+            kubemq.check_event(event, is_sender_known=self._sender is not None)
             if not event.EventID:
                 event.EventID = self._service.new_id()
-            publication = kubemq.event_publication(event, _own_topic(event.Channel))
+            publication = kubemq.event_publication(event, _own_topic(sender[1]))
             publication.form = _FROM_EVENT, event
             publication.retain = event.Tags.get("Retain", event.Tags.get("retain")) in ("1", "true")
-            self._publish(publication, event.Channel)
+            self._publish(publication, sender[1])
+            self._sender = sender
         except Fault:
             self._exchange.counters.refused += 1
             raise
@@ -220,7 +228,8 @@ class KubemqSession:
             raise Fault(f"invalid channel value: {error}", kubemq.INVALID) from None
         except Denied:
             raise Fault(kubemq.NO_ACCESS, kubemq.DENIED) from None
-        return self._exchange.publish(plan, publication)
+        self.spent = self._exchange.publish(plan, publication)
+        return self.spent
 
     def _forget_question(self) -> None:
         if self._question is not None:
@@ -266,8 +275,7 @@ class KubemqSession:
             raise Fault(kubemq.NO_ACCESS, kubemq.DENIED)
         self.label = f"{node.client_id()} {request.ClientID[:SHOWN_NAME]}"
         self._form = form
-        # Not node.parts.outbox: that one is for frames that are joined and cut anywhere.
-        self.outbox = Outbox(exchange.outbox_limit, exchange.overflow, exchange.counters, node.ready, owner)
+        self.outbox = node.parts.outbox(exchange.outbox_limit, exchange.overflow, exchange.counters, node.ready, owner)
         consumer = self._consumer = exchange.consumer(self, channel, request.Group, b"", sees, self._account)
         try:
             exchange.subscribe(consumer, last=Last.ALL if options.last else Last.NONE, every=options.every)
@@ -285,7 +293,8 @@ class KubemqSession:
         assert self.outbox is not None
         form = publication.form
         if form is None or form[0] is not self._form:
-            form = publication.form = self._form, self._form.frame(publication, self._service.name_of)
+            message = self._form.message(publication, self._service.name_of)
+            form = publication.form = self._form, b"\0" + len(message).to_bytes(4) + message
         consumer.accepted += 1
         self.outbox.push(form[1], consumer)
 
@@ -383,14 +392,14 @@ def _ignore(answer: Publication) -> None:
 class _Form(NamedTuple):
     """What a receiver gets of a publication; and the mark of the frame that was made for the first of them."""
 
-    frame: Callable[[Publication, NameOf], bytes]
+    message: Callable[[Publication, NameOf], bytes]
 
 
 _FROM_EVENT: Final = object()
 """Marks a publication that has just come as an event: its frame is quickly made from that."""
 
 
-def _event_frame(publication: Publication, name_of: NameOf) -> bytes:
+def _event_message(publication: Publication, name_of: NameOf) -> bytes:
     form = publication.form
     if form is not None and form[0] is _FROM_EVENT:
         return kubemq.event_frame(form[1])
@@ -398,13 +407,13 @@ def _event_frame(publication: Publication, name_of: NameOf) -> bytes:
 
 
 def _request_form(kind: Kind) -> _Form:
-    def frame(publication: Publication, name_of: NameOf) -> bytes:
+    def message(publication: Publication, name_of: NameOf) -> bytes:
         return kubemq.publication_request(publication, kind, name_of).SerializeToString()
 
-    return _Form(frame)
+    return _Form(message)
 
 
-_EVENTS: Final = _Form(_event_frame)
+_EVENTS: Final = _Form(_event_message)
 _REQUESTS: Final = {kind: _request_form(kind) for kind in (kubemq.COMMAND, kubemq.QUERY)}
 
 

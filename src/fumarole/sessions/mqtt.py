@@ -8,6 +8,7 @@ readings it publishes that of sessions/mqtt_speaker.py.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -59,7 +60,10 @@ TOO_MUCH_WAITS: Final = "too many answers wait"
 WORK_OF_A_PUBLISH: Final = 3
 WORK_OF_A_CONTROL: Final = 15
 """What packets and filters take besides the messages that they put into outboxes, in the unit of `WORK_AT_ONCE`."""
-WITH_WILL: Final = 0x04
+WORK_OF_A_FILTER: Final = 100
+LAST_AT_ONCE: Final = 20
+"""Consumers whose retained messages are looked for in one slice."""
+
 NO_EXPIRY: Final = 0xFFFF_FFFF
 
 
@@ -130,10 +134,10 @@ class MqttSession(StreamSession):
             return WORK_OF_A_PUBLISH
         if isinstance(event, Subscribe):
             self._subscribe(event)
-            return WORK_OF_A_CONTROL * len(event.filters)
+            return WORK_OF_A_FILTER * len(event.filters)
         if isinstance(event, Unsubscribe):
             self._unsubscribe(event)
-            return WORK_OF_A_CONTROL * len(event.filters)
+            return WORK_OF_A_FILTER * len(event.filters)
         self._control(event)
         return WORK_OF_A_CONTROL
 
@@ -353,13 +357,20 @@ class MqttSession(StreamSession):
             reasons, self._reasons = self._reasons, []
             waiting, self._waiting_for_last = self._waiting_for_last, []
             self._confirm(Packet.SUBACK, event.packet_id, reasons, why)
-            self.node.confirmations.after(self._ticket, partial(self._send_last, waiting))
+            if waiting:
+                self.node.confirmations.after(self._ticket, partial(self._send_last, waiting))
 
     def _send_last(self, consumers: list[Consumer]) -> None:
         """The client has been told of its subscriptions: now it gets what is retained (F3)."""
-        for consumer in consumers:
-            if self.exchange is not None and self.state is State.OPEN:
-                self.exchange.send_last(consumer)
+        self.node.namespaces.slices.begin(self._send_last_in_slices(consumers))
+
+    def _send_last_in_slices(self, consumers: list[Consumer]) -> Iterator[None]:
+        for number, consumer in enumerate(consumers, 1):
+            if self.exchange is None or self.state is not State.OPEN:
+                return
+            self.exchange.send_last(consumer)
+            if number % LAST_AT_ONCE == 0:
+                yield
 
     def _subscribe_to(self, asked: Filter, identifier: bytes) -> tuple[int, str]:
         """What the client is told about one filter."""

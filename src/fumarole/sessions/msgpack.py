@@ -2,6 +2,7 @@
 
 The first value decides what the client is:
 
+    "select Room where Kind = 'thermostat'"             a subscriber to a view (F7)
     "Kind = 'temperature'"                              a subscriber, by what producers say of themselves
     {"where": "…", "topic": "volcanoes.>", "group": "g"}    a subscriber too; each key may be missing; with `last` it
                                                         gets what is known first, with `every` not all of it (F3, F4)
@@ -30,6 +31,7 @@ from fumarole.core.publication import Publication
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Query
+from fumarole.core.query.view import is_view, parse_view
 from fumarole.core.topic import Grammar, check_length, check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.gathering import Last
@@ -45,6 +47,7 @@ from fumarole.exchange.readings import (
     check_speaks_for,
     reading_topic,
 )
+from fumarole.exchange.views import LiveView
 from fumarole.protocols.msgpack import Bounds, Event, Stream, Value, error, pack
 from fumarole.protocols.stream import End
 from fumarole.sessions.stream import Claim, RemoteAddress, State, StreamSession
@@ -75,6 +78,7 @@ class MsgPackSession(StreamSession):
         self._namespace = namespace
         self.publishes = False
         """It has said a reading, and may go on with more of them."""
+        self._live_view: LiveView | None = None
         self._late = Diff()
         """What the subscriber has not been told yet, for want of room."""
         self._confirmed = False
@@ -91,6 +95,8 @@ class MsgPackSession(StreamSession):
             self.fail("nothing was said in time")
         elif self._late:
             self._catch_up()
+        elif self._live_view is not None:
+            self._live_view.flush()
 
     def _begin(self, namespace: str) -> None:
         self._join(namespace)
@@ -174,7 +180,9 @@ class MsgPackSession(StreamSession):
             elif self._consumers:
                 self.fail("a subscriber has said all it can with its query; open another connection")
             elif self._joined():
-                if kind is SUBSCRIPTION:
+                if isinstance(data, str) and is_view(data):
+                    self._view(data)
+                elif kind is SUBSCRIPTION:
                     self._subscribe(data)
                 elif kind is READING:
                     return self._read(data, event.raw)
@@ -240,6 +248,31 @@ class MsgPackSession(StreamSession):
         confirmations, producers = self.node.confirmations, self.exchange.producers
         is_whole = partial(producers.when_whole, consumer, lambda: self._confirm(consumer))
         confirmations.after(confirmations.ticket(), is_whole)
+
+    def _view(self, text: str) -> None:
+        """F7: what the view holds, then its changes."""
+        assert self.exchange is not None
+        live = LiveView(self.exchange, parse_view(text, self.node.limits), self.label, self._say_change)
+        sees = self._user.subscribe if self._user else None
+        self._consumers[KEY] = self.exchange.subscribe_view(live, sees, self.account, KEY)
+        self._live_view = live
+        live.begin(self._consumers[KEY], self._introduce)
+
+    def _introduce(self, content: dict[str, Any]) -> None:
+        if self.state is not State.CLOSED and not self._say_change(content):
+            self.fail(f"the view has {len(content['New'])} entries, which is more than can be listed; narrow the query")
+
+    def _say_change(self, change: dict[str, Any]) -> bool:
+        """False: there is no room now. Changes are not dropped, so they may take as much room again as readings."""
+        if self.state is State.CLOSED or self.exchange is None:
+            return True
+        frame = pack(change)
+        if self.outbox.size + len(frame) > 2 * self.exchange.outbox_limit:
+            if not self.outbox.size:
+                self.fail("so much of the view has changed that it cannot be told; subscribe again")
+            return False
+        self.outbox.push(frame)
+        return True
 
     def _confirm(self, consumer: Consumer) -> None:
         """The subscription is in force everywhere (C2): its set, as it is now."""

@@ -17,6 +17,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic
 from fumarole.exchange.producers import Producer
 from fumarole.exchange.quotas import QuotaError
@@ -60,6 +61,8 @@ class NatsSession(StreamSession):
         super().__init__(node, remote, now, owner, protocol)
         self._protocol: nats.ServerProtocol = protocol
         self._protocol.greeted = not node.authentication
+        self.vouched_for: User | None = None
+        """Who the request was from that opened this connection; its CONNECT need not say it again (H6)."""
         self.verbose = True
         self._no_responders = False
         self._quiet_since = now
@@ -162,7 +165,10 @@ class NatsSession(StreamSession):
             self.fail("Authorization Violation: user, pass and auth_token are text")  # and not as if none were given
             return
         claim = Claim(*given)
-        if self.node.authentication:
+        if self.vouched_for is not None and not any(given):
+            self._user = self.vouched_for
+            self._begin(self._user.namespace)
+        elif self.node.authentication:
             self._claim(claim, options)
         else:
             self._begin(namespace_of(claim.user or claim.token or ""))
@@ -411,13 +417,17 @@ class NatsSession(StreamSession):
             "client_id": self.client_id,
             "client_ip": remote.address,
         }
-        if self.node.reachable:
+        if remote.over_web:
+            if self.node.reachable_web:
+                elsewhere = [address.rpartition("/")[2] for address in self.node.reachable_web]
+                options["connect_urls"] = [address_text(remote.host, remote.port), *elsewhere]
+        elif self.node.reachable:
             options["connect_urls"] = [address_text(remote.host, remote.port), *self.node.reachable]
         if self._nonce:
             options["nonce"] = self._nonce
         if self.node.authentication:
             options["auth_required"] = True
-        if remote.secure:
+        if remote.secure and not remote.over_web:
             options["tls_required"] = True
         if remote.asks:
             options["tls_verify"] = True

@@ -7,6 +7,7 @@
     $FUM.describe     this is new about producers, without a reading
     $FUM.forget       a producer is no more (M7)
     $FUM.where        readings of the producers that a query selects, on a topic of their own
+    $FUM.view         the distinct values of some keys over the producers that a query selects, and their changes (F7)
     $FUM.last         what is known of the topics of a pattern, or of the producers that a query selects (F3)
 
 A request has a payload, the answer is JSON. What cannot be done is answered with an `error`, and for a query with its
@@ -30,6 +31,7 @@ from fumarole.core.query.compile import Selects, compiled
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse, parse_without_message
 from fumarole.core.query.tree import cost
+from fumarole.core.query.view import parse_view
 from fumarole.core.topic import Grammar, check_length, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
@@ -41,6 +43,7 @@ from fumarole.exchange.plans import reaches_nobody
 from fumarole.exchange.producers import Producer, may_receive
 from fumarole.exchange.quotas import Account
 from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for, reading_block
+from fumarole.exchange.views import LiveView
 
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000
@@ -243,6 +246,64 @@ def _where(request: Request, say: Say) -> None:
     exchange.producers.when_whole(consumer, lambda: say(relay.introduction()))
 
 
+def _view(request: Request, say: Say) -> None:
+    view = parse_view(request.payload, request.node.limits)
+    most = request.node.limits.consumers_per_connection
+    if request.node.relays_of[request.client] >= most:
+        raise RequestError(f"this connection has {most} such topics, and may have no more until one of them has ended")
+    relay = ViewRelay(request)
+    live = LiveView(request.exchange, view, relay.topic, relay.say)
+    sees = request.user.subscribe if request.user else None
+    relay.begin(live, request.exchange.subscribe_view(live, sees, request.account), say)
+
+
+class ViewRelay:
+    """Publishes the changes of a view on a topic of its own, while somebody listens."""
+
+    def __init__(self, request: Request) -> None:
+        self.topic = PRIVATE + secrets.token_hex(16)
+        self._node = request.node
+        self._exchange = request.exchange
+        self._plans = request.exchange.plans()
+        self._client = request.client
+        self._end = request.now + FIRST_LISTENER
+        self._live: LiveView | None = None
+        self._consumer: Consumer | None = None
+
+    def begin(self, live: LiveView, consumer: Consumer, say: Say) -> None:
+        self._live, self._consumer = live, consumer
+        self._node.relays.append(self)
+        self._node.relays_of[self._client] += 1
+        live.begin(consumer, lambda content: say({"topic": self.topic, **content}))
+
+    def say(self, change: dict[str, Any]) -> bool:
+        """False: nobody listens yet."""
+        plan = self._plans.find(self.topic.encode())
+        if reaches_nobody(plan):
+            return False
+        publication = Publication(self.topic, json.dumps(change).encode())
+        publication.vital = True
+        self._exchange.say(plan, publication)
+        return True
+
+    def tick(self, now: float) -> bool:
+        """Time passes. False: nobody listens any more, and this is over."""
+        assert self._live is not None
+        assert self._consumer is not None
+        if not self._exchange.producers.is_whole(self._consumer):
+            self._end = now + FIRST_LISTENER
+        elif not reaches_nobody(self._plans.find(self.topic.encode())):
+            self._end = 0.0
+            self._live.flush()
+        elif now > self._end:
+            self._exchange.unsubscribe(self._consumer)
+            self._node.relays_of[self._client] -= 1
+            if not self._node.relays_of[self._client]:
+                del self._node.relays_of[self._client]
+            return False
+        return True
+
+
 def _last(request: Request, _say: Say) -> None:
     """Each value is a message of its own on the reply topic; the last of all has the status 204 and their number."""
     where, pattern, _ = _subscription(
@@ -321,6 +382,7 @@ SERVICES: dict[str, Serve] = {
     f"{PREFIX}describe": _at_once(_describe),
     f"{PREFIX}forget": _at_once(_forget),
     f"{PREFIX}where": _where,
+    f"{PREFIX}view": _view,
     f"{PREFIX}last": _last,
 }
 

@@ -66,6 +66,8 @@ class RemoteAddress(NamedTuple):
     port: int
     address: str
     secure: bool = False
+    over_web: bool = False
+    """It speaks over WebSocket, and so would its next one."""
     asks: bool = False
     """Must clients show a certificate?"""
 
@@ -210,6 +212,11 @@ class StreamSession(ABC):
             self.outbox.govern(0, Overflow.DROP_NEWEST, self.exchange.counters)
         self.remove_consumers()
         self.node.ready.append(self.outbox.owner)
+
+    @property
+    def consumer_count(self) -> int:
+        """How many it has."""
+        return len(self._consumers)
 
     def remove_consumers(self, most: int = CONSUMERS_AT_ONCE) -> bool:
         """Takes the consumers of a closed session out of the exchange, so many at a time. True: none is left.

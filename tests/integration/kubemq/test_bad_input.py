@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -245,3 +247,28 @@ def test_calls_begun_and_broken_off_by_the_hundred(target: Target, calls: Calls)
     for thread in threads:
         thread.join()
     calls.channel.close()
+
+
+HOSTILE = {
+    "rapid reset": lambda number: frame(1, 4, 2 * number + 1, head()) + frame(3, 0, 2 * number + 1, b"\0\0\0\x08"),
+    "pings": lambda _: frame(6, 0, 0, b"12345678") * 2,
+    "settings": lambda _: frame(4, 0, 0, b"\0\4\0\0\0\1") * 2,
+    "empty data": lambda number: (frame(1, 4, 1, head()) if number == 0 else b"") + frame(0, 0, 1, b""),
+    "continuations": lambda number: frame(9 if number else 1, 0, 1, b"" if number else head()),
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
+def test_floods_that_cost_the_server_more_than_the_client(target: Target, hostile: Callable[[int], bytes]) -> None:
+    """The connection is closed soon, and meanwhile others are served."""
+    port = kubemq_port(target.broker)
+    with connect(port) as connection, Calls(port) as calls:
+        receiver = calls.receiver("meanwhile")
+        connection.settimeout(30)
+        with contextlib.suppress(OSError):
+            connection.sendall(GREETING + b"".join(hostile(number) for number in range(30_000)))
+            while connection.recv(1 << 20):
+                pass
+        calls.send("meanwhile")
+        assert receiver.next().Body == b"x"
+        calls.channel.close()

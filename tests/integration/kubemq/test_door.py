@@ -168,7 +168,7 @@ def test_calls_that_end_leave_nothing_behind(target: Target, calls: Calls) -> No
     responder.next()
     seen = target.broker.observe()
     assert seen["consumers"]["kubemq"] - before["consumers"]["kubemq"] == 52
-    assert seen["connections"] - before["connections"] == 54
+    assert seen["connections"] == before["connections"] + 1  # for all the calls
     assert half.end() == []
     for receiver in receivers[:25]:
         receiver.cancel()
@@ -180,7 +180,7 @@ def test_calls_that_end_leave_nothing_behind(target: Target, calls: Calls) -> No
 
 
 def test_too_many_calls(brokers: Brokers, engine_name: str) -> None:
-    """L2: as with connections, of which they are counted as many."""
+    """L2: the limits of connections hold for calls too."""
     broker = brokers.share(DOOR + "limits.connections_per_address = 3\n", engine_name)
     with Calls(kubemq_port(broker)) as calls:
         receivers = [calls.receiver("a") for _ in range(3)]
@@ -245,7 +245,8 @@ def test_two_brokers_do_not_share_a_port(broker: RunningBroker, tmp_path: Path) 
     ]
     ended = subprocess.run(command, capture_output=True, timeout=20, text=True, check=False)
     assert ended.returncode == 1
-    assert f"cannot listen on {address}: the address is in use" in ended.stderr
+    assert f"cannot listen on {address}: " in ended.stderr
+    assert "already in use" in ended.stderr
 
 
 def counters(nats: RawClient) -> dict[str, Any]:

@@ -25,11 +25,11 @@ async def main():
     receiver.subscribe("g/+", qos=2)
     await subscribed.wait()
     for qos in range(3):
-        given = {"user_property": [("k", "v"), ("k", "w")]} if VERSION == MQTTv50 else {}
+        given = {"user_property": [("k", "v"), ("k", "w")]} if MQTTv50 == VERSION else {}
         sender.publish("g/a", b"21.5", qos=qos, **given)
         topic, payload, received, properties = await messages.get()
         assert (topic, payload, received) == ("g/a", b"21.5", qos), (topic, payload, received)
-        if VERSION == MQTTv50:
+        if MQTTv50 == VERSION:
             assert properties["user_property"] == [("k", "v"), ("k", "w")], properties
     for client in (sender, receiver):
         await client.disconnect()

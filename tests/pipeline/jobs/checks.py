@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from fumarole import pipeline
@@ -34,4 +35,24 @@ def check_exact(spark: SparkSession, archive: Path, out: Path) -> int:
         for row in pipeline.rollup(pipeline.archive(spark, archive)).collect()
     }
     assert counts == at_once
+    if (out / "readings" / "_delta_log").exists():
+        check_open_tables(out, archived, at_once)
     return sum(archived.values())
+
+
+def check_open_tables(out: Path, archived: Counter[Any], windows: dict[Any, Any]) -> None:
+    """The Delta tables have the same, for programs that know nothing of us."""
+    readings = DeltaTable(out / "readings").to_pyarrow_table(columns=list(COLUMNS))
+    columns = [readings[name].to_pylist() for name in COLUMNS]
+    times = [time.astimezone().replace(tzinfo=None) for time in columns[3]]  # as Spark's are collected
+    assert Counter(zip(*columns[:3], times, *columns[4:], strict=True)) == archived
+    rollup = DeltaTable(out / "rollup_1m").to_pyarrow_table().to_pylist()
+    assert len(rollup) == len(windows)
+    assert {
+        (row["start"].astimezone().replace(tzinfo=None), row["topic"], row["producer"]): (
+            row["count"],
+            row["min"],
+            row["max"],
+        )
+        for row in rollup
+    } == windows

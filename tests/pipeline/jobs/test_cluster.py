@@ -117,7 +117,7 @@ def run_and_kill(here: Cluster, archive: Path, out: Path, times: int, *options: 
     killed = 0
     try:
         while job.poll() is None:
-            batches = set(out.glob("readings/batch=*"))
+            batches = set(out.glob("readings/batch-*"))
             if killed < times and batches - begun and (executors := here.executors()):
                 begun = batches
                 time.sleep(chance.uniform(0, 0.5))

@@ -16,7 +16,7 @@ from fumarole.pipeline.jobs import log as jobs_log
 from fumarole.pipeline.jobs.log import GRACE, LOG, Aside, Entry, Folder, Job, JobError, Log, State, entry_name, sum_name
 from tests.pipeline.archives import BEGIN
 
-RUNNING = Folder(table="readings", name="batch=000000000001-a", rows=1)
+RUNNING = Folder(table="readings", name="batch-000000000001-a", rows=1)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_what_a_dead_driver_left_is_swept_after_a_while(log: Log) -> None:
 
 def test_a_batch_whose_folders_are_gone_does_not_count(log: Log) -> None:
     log.root.system.delete_dir(log.root.at(RUNNING.path))
-    with pytest.raises(JobError, match=r"mock://bucket/out/readings/batch=000000000001-a is gone"):
+    with pytest.raises(JobError, match=r"mock://bucket/out/readings/batch-000000000001-a is gone"):
         log.commit(Entry(number=1, seals=("r-1-0",), folders=(RUNNING,)))
     assert log.state().number == 0
 
@@ -74,7 +74,7 @@ def batches(log: Log, count: int, seed: int = 1) -> list[Entry]:
     made: list[Entry] = []
     standing: list[str] = []
     for number in range(1, count + 1):
-        folder = Folder(table="readings", name=f"batch={number:012d}-a", rows=number, last=number)
+        folder = Folder(table="readings", name=f"batch-{number:012d}-a", rows=number, last=number)
         log.root.system.create_dir(log.root.at(folder.path))
         replaces = tuple(standing) if len(standing) > 6 else ()
         standing = [*(standing if not replaces else []), folder.path]

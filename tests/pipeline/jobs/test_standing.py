@@ -17,6 +17,7 @@ from fumarole.pipeline.jobs import standing
 from fumarole.pipeline.jobs.compacting import compact, sweep
 from fumarole.pipeline.jobs.log import JobError, Log
 from fumarole.pipeline.jobs.standing import BatchReport, StandingJob, alone
+from fumarole.pipeline.transforms.enrich import enrich
 from tests.pipeline.archives import BEGIN, NOISE, Recorder, alter, change, damage, message
 from tests.pipeline.jobs.checks import check_exact
 
@@ -32,7 +33,7 @@ def some(seed: int, count: int = 40, begin: float = 0) -> list[dict[str, Any]]:
 
 
 def catch_up(spark: SparkSession, archive: Path, out: Path, **options: Any) -> list[BatchReport]:
-    return list(StandingJob(spark, archive, out, **options).catch_up())
+    return list(StandingJob(spark, archive, out, open_tables=False, **options).catch_up())
 
 
 def metadata(spark: SparkSession, out: Path) -> dict[tuple[str, int], dict[str, Any]]:
@@ -47,7 +48,7 @@ def test_batch_after_batch(spark: SparkSession, tmp_path: Path) -> None:
     archive, out = tmp_path / "archive", tmp_path / "out"
     one, two = Recorder(archive, "one"), Recorder(archive, "two")
     one.seal(some(1))
-    job = StandingJob(spark, archive, out)
+    job = StandingJob(spark, archive, out, open_tables=False)
     assert [each.rows for each in job.catch_up()] == [40]
     assert list(job.catch_up()) == []
     one.seal(some(2))
@@ -75,7 +76,7 @@ def test_late_messages_are_counted_and_counted_in(spark: SparkSession, tmp_path:
     archive, out = tmp_path / "archive", tmp_path / "out"
     recorder = Recorder(archive)
     recorder.seal([message(3000, "a", "p", 1.0)])
-    job = StandingJob(spark, archive, out, lateness="10 minutes")
+    job = StandingJob(spark, archive, out, open_tables=False, lateness="10 minutes")
     assert [each.late for each in job.catch_up()] == [0]
     recorder.seal([message(0, "a", "p", 2.0), message(2401, "a", "p", 3.0), message(3001, "a", "p", 3.0)])
     (progress,) = job.catch_up()
@@ -88,7 +89,7 @@ def test_metadata_that_is_sealed_late(spark: SparkSession, tmp_path: Path) -> No
     archive, out = tmp_path / "archive", tmp_path / "out"
     recorder = Recorder(archive)
     recorder.seal([message(10, "a", "p", 1.0), message(20, "a", "p", 2.0)])
-    job = StandingJob(spark, archive, out)
+    job = StandingJob(spark, archive, out, open_tables=False)
     assert [each.again for each in job.catch_up()] == [0]
     recorder.seal([message(500, "a", "p", 3.0)])
     recorder.seal(change(15, "p", {"Room": "410"}), "changes")
@@ -104,7 +105,7 @@ def test_gaps(spark: SparkSession, tmp_path: Path) -> None:
     archive, out = tmp_path / "archive", tmp_path / "out"
     recorder = Recorder(archive)
     recorder.seal([message(second, "a", "p", 1.0) for second in (*range(10), *range(60, 70))])
-    job = StandingJob(spark, archive, out)
+    job = StandingJob(spark, archive, out, open_tables=False)
     list(job.catch_up())
     recorder.seal([message(second, "a", "p", 1.0) for second in (30, 31, 70, 71)])
     list(job.catch_up())
@@ -182,7 +183,7 @@ def test_a_file_that_cannot_be_had_is_told_of_and_waits(spark: SparkSession, tmp
     path = archive / "default" / away.path
     kept = path.rename(tmp_path / "kept")
     path.symlink_to(path)
-    job = StandingJob(spark, archive, out)
+    job = StandingJob(spark, archive, out, open_tables=False)
     told: list[BatchReport] = []
     warned: list[str] = []
     with pytest.raises(JobError, match="files that cannot be had at the moment: 1; all others are in the output"):
@@ -205,7 +206,7 @@ def test_a_batch_that_is_not_what_was_sealed_does_not_count(
     archive, out = tmp_path / "archive", tmp_path / "out"
     Recorder(archive).seal([message(1, "a", "p", 1.0)])
     with monkeypatch.context() as patched:
-        patched.setattr(standing, "enrich", lambda messages, _: messages.unionByName(messages))
+        patched.setattr(standing, "enrich", lambda messages, said: enrich(messages.unionByName(messages), said))
         with pytest.raises(JobError, match="has 2 messages, and should have 1; nothing of this batch counts"):
             catch_up(spark, archive, out)
     assert [each.rows for each in catch_up(spark, archive, out)] == [1]
@@ -267,18 +268,18 @@ def test_a_lost_log_is_refused(spark: SparkSession, done: tuple[Path, Path], tmp
     shutil.copytree(out / "_log", kept)
     shutil.rmtree(out / "_log")
     with pytest.raises(JobError, match=r"has output, but its log .* is gone"):
-        StandingJob(spark, archive, out)
+        StandingJob(spark, archive, out, open_tables=False)
     shutil.copytree(kept, out / "_log")
     (out / "_log/000000000002.json").unlink()
     with pytest.raises(JobError, match="batch 2 is missing"):
-        StandingJob(spark, archive, out)
+        StandingJob(spark, archive, out, open_tables=False)
     (out / "_log/000000000003.json").unlink()
     with pytest.raises(JobError, match=r"has output, but its log .* is gone"):
-        StandingJob(spark, archive, out)
+        StandingJob(spark, archive, out, open_tables=False)
     shutil.copy(kept / "000000000002.json", out / "_log")
     (out / "_log/job.json").unlink()
     with pytest.raises(JobError, match=r"is gone|job\.json"):
-        StandingJob(spark, archive, out)
+        StandingJob(spark, archive, out, open_tables=False)
     shutil.copy(kept / "job.json", out / "_log")
     assert [each.rows for each in catch_up(spark, archive, out)] == [1]  # batch 3 again, as if it had died
     check_exact(spark, archive, out)
@@ -288,14 +289,14 @@ def test_a_log_that_is_not_one_is_refused(spark: SparkSession, done: tuple[Path,
     archive, out = done
     truncate(out / "_log/000000000002.json")
     with pytest.raises(JobError, match=r"000000000002\.json is not what a job wrote"):
-        StandingJob(spark, archive, out)
+        StandingJob(spark, archive, out, open_tables=False)
 
 
 def test_lost_output_is_refused(spark: SparkSession, done: tuple[Path, Path], tmp_path: Path) -> None:
     archive, out = done
     shutil.rmtree(next((out / "readings").iterdir()))
     with pytest.raises(JobError, match="is gone, though the log counts on it"):
-        StandingJob(spark, archive, out)
+        StandingJob(spark, archive, out, open_tables=False)
 
 
 def test_what_is_refused(spark: SparkSession, done: tuple[Path, Path], tmp_path: Path) -> None:
@@ -334,10 +335,10 @@ def test_small_folders_become_one(spark: SparkSession, tmp_path: Path, monkeypat
 
 def test_what_a_dead_driver_left_is_swept(spark: SparkSession, done: tuple[Path, Path], tmp_path: Path) -> None:
     archive, out = done
-    left = out / "readings/batch=000000000004-dead"
+    left = out / "readings/batch-000000000004-dead"
     shutil.copytree(next((out / "readings").iterdir()), left)
     assert pipeline.output(spark, out, "readings").count() == 3
-    StandingJob(spark, archive, out)
+    StandingJob(spark, archive, out, open_tables=False)
     assert not left.exists()
     check_exact(spark, archive, out)
 
@@ -367,7 +368,7 @@ def test_compaction_beside_a_job(spark: SparkSession, tmp_path: Path) -> None:
     assert sum(step.rows for step in compact(root, now=later + timedelta(seconds=1))) == 25 + 2
     catch_up(spark, archive, out)
     seal(2)
-    job = StandingJob(spark, archive, out)
+    job = StandingJob(spark, archive, out, open_tables=False)
     assert sum(step.rows for step in compact(root, now=later + timedelta(seconds=2))) == 35 + 3
     assert [each.rows for each in job.catch_up()] == [10], "from the files that were replaced but are there"
     seal(1)

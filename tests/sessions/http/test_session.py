@@ -6,10 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
 
 from fumarole.core.limits import Limits
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.hot_path import HotPath
+from fumarole.sessions.http.metrics import FAMILIES
 from fumarole.sessions.http.stream import COMMENT_EVERY
 from tests.desk import Desk
 from tests.sessions.http.web import PAGE, Web, answers
@@ -196,7 +199,6 @@ BAD_LINES = {
     "a header that breaks out": ('{"topic":"a","headers":{"A":"b\\r\\nC: d"}}', "cannot be a header"),
     "NaN": ('{"topic":"a","value":NaN}', "JSON is malformed"),
     "an infinity": (f'{{"producer":"{ATKA}","value":1e999}}', "Number out of range"),
-    "retained": ('{"topic":"a","retain":true}', "not offered yet"),
 }
 
 
@@ -345,9 +347,40 @@ def test_a_stream_that_is_refused(web: Web, query: str, key: str) -> None:
     assert not web.service.streams
 
 
-def test_what_is_not_offered_yet(web: Web) -> None:
-    for path in ("/v1/stream?last=1", "/v1/stream?every=1s", "/v1/topics/a"):
-        assert web.asks("GET", path).status == 501
+@pytest.mark.parametrize("every", ["x", "-1s", "nan"])
+def test_a_period_that_is_none(web: Web, every: str) -> None:
+    assert web.asks("GET", f"/v1/stream?every={every}").status == 400
+
+
+# Last values.
+
+
+def test_retained_messages(web: Web, desk: Desk) -> None:
+    """F1, F3, H3."""
+    assert web.asks("POST", "/v1/topics/a/b?retain=1", "x").status == 202
+    assert web.asks("POST", "/v1/topics", '{"topic":"a.c","payload":"y","retain":true}').status == 202
+    assert web.asks("POST", "/v1/topics/a/d", "not kept").status == 202
+    found = web.asks("GET", "/v1/topics/a/*").json()["values"]
+    assert sorted((each["topic"], each["payload"]) for each in found) == [("a.b", "x"), ("a.c", "y")]
+    assert all(each["age"] >= 0 for each in found)
+    lines = web.asks("GET", "/v1/topics/a/b", Accept="application/x-ndjson").body.splitlines()
+    assert [json.loads(line)["topic"] for line in lines] == ["a.b"]
+    stream = web.connect().sends("GET", "/v1/stream?topic=a.>&last=1")
+    assert sorted(shown["topic"] for _, shown in stream.events()) == ["a.b", "a.c"]
+    assert web.asks("POST", "/v1/topics/a/b?retain=1").status == 202
+    assert web.asks("GET", "/v1/topics/a/b").json() == {"values": []}
+    exchange = desk.node.namespaces.get("default")
+    assert exchange is not None
+    assert exchange.report()["consumers"] == 1
+
+
+def test_last_values_of_what_may_not_be_received(guarded: Web) -> None:
+    """A3."""
+    for topic in ("volcanoes/a", "volcanoes/secret/b"):
+        assert guarded.asks("POST", f"/v1/topics/{topic}?retain=1", "x", **bearer("boss")).status == 202
+    found = guarded.asks("GET", "/v1/topics/volcanoes/%3E", **bearer("sensor")).json()["values"]
+    assert [each["topic"] for each in found] == ["volcanoes.a"]
+    assert guarded.asks("GET", "/v1/topics/%3E", **bearer("sensor")).status == 403
 
 
 # Requests.
@@ -617,11 +650,13 @@ def test_each_request_has_its_own_user(guarded: Web) -> None:
 def test_credentials_that_have_to_be_verified(guarded: Web) -> None:
     browser = guarded.connect()
     browser.sends("POST", "/v1/topics/a", "x", **bearer("unknown")).sends("GET", "/healthz")
-    assert tuple(browser.session.claim or ()) == (None, None, "unknown")
+    assert browser.session.claim is not None
+    assert browser.session.claim.token == "unknown"
     browser.session.admit(None)
     assert [said.status for said in answers(browser.hears(), "POST", "GET")] == [401, 200]
     browser.sends("GET", "/v1/session", Authorization="Basic " + base64.b64encode(b"ann:secret").decode())
-    assert tuple(browser.session.claim or ()) == ("ann", "secret", None)
+    assert browser.session.claim is not None
+    assert (browser.session.claim.user, browser.session.claim.password) == ("ann", "secret")
     browser.session.admit(LAB)
     (said,) = answers(browser.hears(), "GET")
     assert said.json()["user"] == "lab"
@@ -719,3 +754,76 @@ def test_preflight_of_a_configured_origin(desk: Desk) -> None:
     said = web.asks("OPTIONS", "/v1/topics/a", Origin="https://plots.example", Access_Control_Request_Method="POST")
     assert said.fields["access-control-allow-origin"] == "https://plots.example"
     assert "POST" in said.fields["access-control-allow-methods"]
+
+
+# What watches over the node.
+
+
+def samples(said: Any) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """As prometheus-client reads them."""
+    families = list(text_string_to_metric_families(said.body.decode()))
+    assert {family.name.removesuffix("_total") for family in families} <= {
+        each.name.removesuffix("_total") for each in FAMILIES
+    }
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_metrics(web: Web, desk: Desk) -> None:
+    """O1."""
+    desk.connect().say("SUB a 1\r\n")
+    web.asks("POST", "/v1/topics/a", "abc")
+    web.asks("POST", "/v1/topics/b", "abc")
+    web.asks("POST", "/v1/topics/b%20c", "abc")
+    found = samples(web.asks("GET", "/metrics"))
+    mine = ("namespace", "default")
+    assert found["fumarole_received_messages_total", (mine,)] == 2
+    assert found["fumarole_received_bytes_total", (mine,)] == 6
+    assert found["fumarole_delivered_messages_total", (mine,)] == 1
+    for reason, count in (("no_consumer", 1), ("outbox_full", 0), ("refused", 1)):
+        assert found["fumarole_dropped_messages_total", (mine, ("reason", reason))] == count
+    assert found["fumarole_http_requests_total", (("status", "202"),)] == 2
+
+
+def test_no_client_can_make_rows(web: Web, desk: Desk) -> None:
+    """O1: the busiest have rows, the rest are summed."""
+    for number in range(150):
+        desk.connect(user=f"n{number}").say("PUB a 1\r\nx\r\n" * (150 - number))
+    found = samples(web.asks("GET", "/metrics"))
+    rows = {dict(labels)["namespace"]: value for (name, labels), value in found.items() if "received_messages" in name}
+    assert len(rows) == 102
+    assert {"default", "n0", "n99", "other"} <= rows.keys()
+    assert "n100" not in rows
+    assert sum(rows.values()) == sum(range(1, 151))
+
+
+def test_openmetrics(web: Web) -> None:
+    said = web.asks("GET", "/metrics", Accept="application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+    assert said.fields["content-type"].startswith("application/openmetrics-text")
+    assert list(openmetrics(said.body.decode()))  # type: ignore[no-untyped-call]
+
+
+def test_who_may_scrape(guarded: Web, hot_path: HotPath) -> None:
+    assert guarded.asks("GET", "/metrics").status == 401
+    assert guarded.asks("GET", "/metrics", **bearer("sensor")).status == 200
+    for path in ("/varz", "/connz"):
+        assert guarded.asks("GET", path, **bearer("sensor")).status == 403
+        assert guarded.asks("GET", path, **bearer("boss")).status == 200
+    assert Web(Desk(hot_path, authentication=True), USERS, metrics_open=True).asks("GET", "/metrics").status == 200
+
+
+def test_what_is_switched_off(desk: Desk) -> None:
+    web = Web(desk, off=("metrics", "monitoring", "openapi", "nats", "mqtt"))
+    for path in ("/metrics", "/varz", "/connz", "/openapi.json", "/nats", "/mqtt"):
+        assert web.asks("GET", path).status == 404
+    assert web.asks("GET", "/").status == 200
+
+
+def test_readiness(web: Web) -> None:
+    assert web.asks("GET", "/readyz").body == b"ready\n"
+    web.service.unready = lambda: ["the node drains"]
+    said = web.asks("GET", "/readyz")
+    assert (said.status, said.json()["detail"]) == (503, "the node drains")

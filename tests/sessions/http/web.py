@@ -55,7 +55,7 @@ class Web:
         self.service = HttpService(
             node=desk.node,
             settings=made,
-            router=api.router({"/": PAGE}, "1", made.off),
+            router=api.router({"/": PAGE}, "1", made.off, metrics_open=made.metrics_open),
             slices=Slices(),
             wall=lambda: WALL,
             date=lambda: DATE,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Every, Shown, SparkOptions
+from fumarole.cli.pipeline.options import Chosen, Every, Shown, WarmSparkOptions
+from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.core.packages import need
 
 
@@ -14,7 +15,8 @@ from fumarole.core.packages import need
         fumarole pipeline balance --archive archive --every '10 minutes'
     """,
 )
-def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, spark_options: SparkOptions) -> None:
+@in_warm_session
+def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, spark_options: WarmSparkOptions) -> None:
     """See how evenly the recorders of a group were served."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch

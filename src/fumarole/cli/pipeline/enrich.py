@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Shown, SparkOptions
+from fumarole.cli.pipeline.options import Chosen, Shown, WarmSparkOptions
+from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.core.packages import need
 
 
@@ -14,7 +15,8 @@ from fumarole.core.packages import need
         fumarole pipeline enrich --archive archive --since 2026-01-31 --out enriched
     """,
 )
-def enrich(chosen: Chosen, shown: Shown, spark_options: SparkOptions) -> None:
+@in_warm_session
+def enrich(chosen: Chosen, shown: Shown, spark_options: WarmSparkOptions) -> None:
     """Add to each message the metadata that held at its time."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Shown, SparkOptions
+from fumarole.cli.pipeline.options import Chosen, Shown, WarmSparkOptions
+from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.cli.terminal import MISUSED, fail, finite
 from fumarole.core.packages import need
 
@@ -19,6 +20,7 @@ from fumarole.core.packages import need
         fumarole pipeline gaps --archive archive --factor 10
     """,
 )
+@in_warm_session
 def gaps(
     chosen: Chosen,
     *,
@@ -28,7 +30,7 @@ def gaps(
     least: Annotated[str, typer.Option(metavar="DURATION", help="Nothing shorter is a gap.")] = "1 s",
     by: Annotated[str, typer.Option(metavar="NAME", help="Whose silences: producer, or topic.")] = "producer",
     shown: Shown,
-    spark_options: SparkOptions,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Find out when producers were silent for longer than is their habit."""
     need("pipeline", "pyspark")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,18 @@ Every = Annotated[str, typer.Option("--every", metavar="DURATION", help="The len
 Zone = Annotated[
     str | None,
     typer.Option("--zone", metavar="NAME", help="Days and weeks by the calendar of this zone: Europe/Rome. Else UTC."),
+]
+
+
+class Form(StrEnum):
+    """As what an archive is published."""
+
+    DELTA = "delta"
+
+
+Publish = Annotated[
+    Form | None,
+    typer.Option("--publish", metavar="FORM", help="delta: the archive is a Delta table as well, over the same files."),
 ]
 Declared = Annotated[
     Path | None, typer.Option("--payloads", metavar="FILE", help="What payloads mean: [[payloads]] in TOML.")
@@ -91,6 +104,20 @@ class SparkOptions:
     conf: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", rich_help_panel="Spark", help="A setting of Spark. May be repeated."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class WarmSparkOptions(SparkOptions):
+    """The same, for a question, which the warm session may answer."""
+
+    cold: Annotated[
+        bool,
+        typer.Option("--cold", rich_help_panel="Spark", help="Start Spark for this command alone; no warm session."),
+    ] = False
+    remote: Annotated[
+        str | None,
+        typer.Option(metavar="URL", rich_help_panel="Spark", help="Ask a Spark Connect server: sc://HOST:15002."),
     ] = None
 
 

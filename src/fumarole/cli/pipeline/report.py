@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, SparkOptions
+from fumarole.cli.pipeline.options import Chosen, SparkOptions, WarmSparkOptions
+from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import MISUSED, fail, say
 from fumarole.core.packages import need
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         fumarole pipeline report --archive archive --page report.html
     """,
 )
+@in_warm_session
 def report(
     chosen: Chosen,
     *,
@@ -31,7 +33,7 @@ def report(
     producer: Annotated[
         str | None, typer.Option(metavar="UUID", help="Whose values to show. Left out: the most talkative one's.")
     ] = None,
-    spark_options: SparkOptions,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Make one HTML page of an archive: rates, busy hours, top topics, gaps, and the values of a producer."""
     need("pipeline", "pyspark", "matplotlib")

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Every, Shown, SparkOptions, Zone
+from fumarole.cli.pipeline.options import Chosen, Every, Shown, WarmSparkOptions, Zone
+from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.cli.terminal import MISUSED, fail
 from fumarole.core.packages import need
 
@@ -22,6 +23,7 @@ from fumarole.core.packages import need
         fumarole pipeline rollup --archive archive --payloads payloads.toml --field temperature --value '> 20'
     """,
 )
+@in_warm_session
 def rollup(
     chosen: Chosen,
     *,
@@ -35,7 +37,7 @@ def rollup(
     ] = "0.05,0.5,0.95",
     zone: Zone = None,
     shown: Shown,
-    spark_options: SparkOptions,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Sum values up by windows of time: count, min, mean, max, standard deviation, quantiles."""
     need("pipeline", "pyspark")

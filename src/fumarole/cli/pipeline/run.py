@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     examples="""
         fumarole pipeline run --archive archive --out tables
         fumarole pipeline run --archive archive --out tables --once --window '10 s' --window '1 hour'
+        fumarole pipeline run --archive archive --out tables --tables my_tables.py
         fumarole pipeline run --archive /shared/archive --out /shared/tables --master spark://head:7077
     """,
 )
@@ -48,13 +50,19 @@ def pipeline_run(
     ] = 5_000_000,
     once: Annotated[bool, typer.Option("--once", help="Catch up with the archive, then end.")] = False,
     payloads: Declared = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A module with tables of your own: @pipeline.table(NAME, key=[…])."),
+    ] = None,
     spark_options: SparkOptions,
 ) -> None:
     """Keep readings with their metadata, rollups and gaps up to date with an archive, exactly once."""
     need("pipeline", "pyspark")
     windows = window or ["1 minute", "1 hour"]
     declared = declarations(payloads)
-    run_standing(spark_options, archive, out, namespace, windows, lateness, interval, batch_rows, once, declared)
+    run_standing(
+        spark_options, archive, out, namespace, windows, lateness, interval, batch_rows, once, declared, tables
+    )
 
 
 def run_standing(
@@ -68,11 +76,13 @@ def run_standing(
     batch_rows: int,
     once: bool,
     payloads: Payloads | None = None,
+    tables: Path | None = None,
 ) -> None:
     """Batches until it is told to stop, or has caught up."""
     from fumarole.cli.pipeline.spark import spark_session, told
     from fumarole.pipeline.archive.places import open_root
     from fumarole.pipeline.archive.seals import check_namespace
+    from fumarole.pipeline.jobs.own_tables import own_tables
     from fumarole.pipeline.jobs.standing import StandingJob, alone, run
     from fumarole.pipeline.times import duration
 
@@ -80,12 +90,13 @@ def run_standing(
         check_namespace(open_root(archive), namespace)
         for each in (*windows, lateness):
             duration(each)
+        own = [] if tables is None else own_tables(tables)
     stop = threading.Event()
     with told(), alone(out), spark_session(spark_options, "run") as spark:
         # Spark sets a handler of its own for Ctrl-C, so this comes after it.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
-        job = StandingJob(spark, archive, out, namespace, windows, lateness, batch_rows, payloads)
+        job = StandingJob(spark, archive, out, namespace, windows, lateness, batch_rows, payloads, own=own)
         before = job.state.number
         if before:
             say(f"going on after batch {job.state.number:,}, with {count_text(job.state.messages, 'message')} done")

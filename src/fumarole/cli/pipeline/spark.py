@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import typer
 from pyspark.sql import SparkSession
 
-from fumarole.cli.pipeline.options import SparkOptions
+from fumarole.cli.pipeline.options import SparkOptions, WarmSparkOptions
+from fumarole.cli.pipeline.warm import NoSessionError, hand_over
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import INTERRUPTED, MISUSED, fail, trouble_text
 from fumarole.core.errors import FumaroleError, PatternError
@@ -19,7 +20,10 @@ from fumarole.core.query.errors import QueryError
 from fumarole.pipeline.errors import TimeError
 from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.failures import FAILURES, in_short
-from fumarole.pipeline.jobs.spark import session
+from fumarole.pipeline.jobs.spark import check_java, check_master, remote_session, session
+
+resident: Callable[[str], SparkSession] | None = None
+"""In a warm session: what gives a command its Spark session (`cli.pipeline.resident`)."""
 
 
 @contextmanager
@@ -29,22 +33,43 @@ def spark_session(spark_options: SparkOptions, name: str, part: Part | None = No
     if part is not None:
         with told():
             part.check()  # whatever can be known without Spark, whose start takes a while
+    if resident is not None:
+        with told():
+            yield resident(f"fumarole {name}")
+        return
+    remote = spark_options.remote if isinstance(spark_options, WarmSparkOptions) else None
+    if remote is not None:
+        with told(), _stopped(remote_session(remote, settings)) as spark:
+            yield spark
+        return
+    with told():
+        check_master(spark_options.master)
+        check_java()
+    if (ask := hand_over.get()) is not None:
+        with suppress(NoSessionError):
+            raise typer.Exit(ask())
     folder = Path(tempfile.mkdtemp(prefix="fumarole-spark-"))
     complaints = folder / "spark.log"
     with told(complaints):
         try:
             with waiting("starting Spark"):
                 spark = session(f"fumarole {name}", spark_options.master, settings, complaints)
-            try:
+            with _stopped(spark):
                 yield spark
-            finally:
-                spark.stop()
         except FAILURES:
             raise  # Spark's own output is kept, for details
         except BaseException:
             shutil.rmtree(folder)
             raise
     shutil.rmtree(folder)
+
+
+@contextmanager
+def _stopped(spark: SparkSession) -> Iterator[SparkSession]:
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _setting(text: str) -> tuple[str, str]:

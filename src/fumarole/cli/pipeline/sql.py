@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Archive, Declared, Namespace, Shown, SparkOptions, declarations
+from fumarole.cli.pipeline.options import Archive, Declared, Namespace, Shown, WarmSparkOptions, declarations
+from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.core.packages import need
 
 
@@ -19,6 +20,7 @@ from fumarole.core.packages import need
         fumarole pipeline sql --archive archive "SELECT metadata['Region'], avg(value) FROM readings GROUP BY 1"
     """,
 )
+@in_warm_session
 def sql(
     query: Annotated[str, typer.Argument(help="What to ask of the views readings, metadata and rollups.")],
     *,
@@ -29,7 +31,7 @@ def sql(
     ] = None,
     payloads: Declared = None,
     shown: Shown,
-    spark_options: SparkOptions,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Ask in SQL, of readings with their fields and metadata, of metadata, and of rollups."""
     need("pipeline", "pyspark")

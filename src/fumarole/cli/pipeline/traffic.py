@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, Shown, SparkOptions
+from fumarole.cli.pipeline.options import Chosen, Shown, WarmSparkOptions
+from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.core.packages import need
 
 
@@ -18,12 +19,13 @@ from fumarole.core.packages import need
         fumarole pipeline traffic --archive archive --depth 2
     """,
 )
+@in_warm_session
 def traffic(
     chosen: Chosen,
     *,
     depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="So many words deep. Left out: all.")] = None,
     shown: Shown,
-    spark_options: SparkOptions,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Count messages and bytes by subtree of topics."""
     need("pipeline", "pyspark")

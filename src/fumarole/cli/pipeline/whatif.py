@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, SparkOptions
+from fumarole.cli.pipeline.options import Chosen, SparkOptions, WarmSparkOptions
+from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import YELLOW, count_text, paint, printable, say
 from fumarole.core.packages import need
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
         fumarole pipeline whatif --archive archive --topic 'volcanoes.>' --where "Region = 'usa'"
     """,
 )
+@in_warm_session
 def whatif(
     chosen: Chosen,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object on stdout.")] = False,
-    spark_options: SparkOptions,
+    spark_options: WarmSparkOptions,
 ) -> None:
     """Find out what a subscription would have received."""
     need("pipeline", "pyspark")

@@ -70,7 +70,7 @@ class Diff(NamedTuple):
 
 def content(view: View, producers: Iterable[Metadata]) -> frozenset[Entry]:
     """What the view holds where these are the producers. The definition."""
-    counts = Counter([_entry(view, metadata) for metadata in producers if holds(view.query, metadata) is True])
+    counts = Counter([entry_of(view, metadata) for metadata in producers if holds(view.query, metadata) is True])
     return frozenset([(*entry, constant(count)) if view.counted else entry for entry, count in counts.items()])
 
 
@@ -91,7 +91,8 @@ def arrays(entries: Iterable[Entry]) -> list[list[Value | None]]:
     return [[None if each is None else each.value for each in entry] for entry in sorted(entries, key=_rank)]
 
 
-def _entry(view: View, metadata: Metadata) -> Entry:
+def entry_of(view: View, metadata: Metadata) -> Entry:
+    """The entry of one producer, its count left out."""
     values = map(metadata.get, view.keys)
     return tuple([None if value is None else exact(constant(value)) for value in values])
 

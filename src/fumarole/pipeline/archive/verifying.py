@@ -8,6 +8,8 @@ no seal    a file among the seals that is none
 hole       sequences of an incarnation that no file has: messages that were lost
 doubled    sequences of an incarnation that two files in force have
 
+What was deleted on purpose is no problem: `archive.deletions` has its sequences.
+
 Recorders and compactions may go on meanwhile. They put a file in its place before they seal it, so files are listed
 before seals are read; and one that is young and has a name of theirs may still be sealed.
 """
@@ -27,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fumarole.pipeline.archive.deletions import deleted_files
 from fumarole.pipeline.archive.places import ASIDE, CHANGES_FOLDER, SEALED, WRITING, Root, open_root
 from fumarole.pipeline.archive.schema import IDENTITY, NAMESPACE_KEY, SINCE_VERSION, VERSION, VERSION_KEY
 from fumarole.pipeline.archive.seals import (
@@ -76,9 +79,15 @@ def verify(root: str | os.PathLike[str] | Root, namespace: str) -> list[Problem]
         if isinstance(data, Problem):
             problems.append(data)
             continue
-        for recorder, epoch, first, last in _ranges(file, data):
+        for recorder, epoch, first, last in sequences(file, data):
             spans[file.kind, recorder, epoch].append((first, last))
-    return [*problems, *_strays(place, namespace), *_holes_and_doubles(spans)]
+    gone = deleted_files(place, namespace)
+    for deleted in gone:
+        for recorder, epoch, first, last in deleted.sequences:
+            spans[deleted.kind, recorder, epoch].append((first, last))
+    going = {deleted.path for deleted in gone}  # the next deletion finishes those that are there still
+    strays = [problem for problem in _strays(place, namespace) if problem.path not in going]
+    return [*problems, *strays, *_holes_and_doubles(spans)]
 
 
 def set_aside(root: str | os.PathLike[str] | Root, namespace: str, problems: list[Problem]) -> list[str]:
@@ -280,7 +289,7 @@ def _holes_and_doubles(spans: Spans) -> Iterator[Problem]:
             expected = max(expected, last + 1)
 
 
-def _ranges(file: SealedFile, data: pa.Buffer) -> Iterator[tuple[str, int, int, int]]:
+def sequences(file: SealedFile, data: pa.Buffer) -> Iterator[tuple[str, int, int, int]]:
     """The sequences in a file, by incarnation."""
     if file.recorder and not file.replaces:
         yield file.recorder, file.epoch, file.first, file.last

@@ -72,7 +72,7 @@ def compact(
     moment = now or datetime.now(UTC)
     epoch = int(moment.timestamp() * 1_000_000)
     damaged = []
-    with _alone(root, namespace):
+    with alone_in(root, namespace):
         _clear(root, namespace)
         for folder, files in groupby(
             in_force(root, namespace), lambda file: (file.kind, str(PurePosixPath(file.path).parent))
@@ -98,7 +98,7 @@ def sweep(root: Root, namespace: str = "default", now: datetime | None = None, g
     """
     moment = now or datetime.now(UTC)
     swept = 0
-    with _alone(root, namespace):
+    with alone_in(root, namespace):
         seals = dict(read_seals(root, namespace))
         for name, seal in list(seals.items()):
             old = [each for each in seal.replaces if each in seals]
@@ -119,7 +119,7 @@ def _sealed_before(root: Root, namespace: str, name: str, moment: datetime) -> b
 
 
 @contextmanager
-def _alone(root: Root, namespace: str) -> Iterator[None]:
+def alone_in(root: Root, namespace: str) -> Iterator[None]:
     """Two at once would each make files of the same small ones, and every message would be there twice.
 
     Where the file system is not local there is no lock.

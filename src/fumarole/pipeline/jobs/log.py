@@ -3,7 +3,7 @@
     OUT/_log/job.json                 what the job is: archive, namespace, windows
     OUT/_log/000000000107.json        batch 107: the seals it took in, the folders it wrote, those it put out of force
     OUT/_log/000000000100.sum.json    what batches 1 to 100 come to
-    OUT/readings/batch=000000000107-5f0c…/date=…/hour=…/….parquet
+    OUT/readings/batch-000000000107-5f0c…/date=…/hour=…/….parquet
 
 A batch counts from the moment in which its entry appears, whole, under the next number. Whatever was written before
 that moment, by a driver that died, is in no entry, so nobody reads it, and the next driver sweeps it away: at once
@@ -42,7 +42,8 @@ FOREVER = datetime.max.replace(tzinfo=UTC)
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _ENTRY = re.compile(r"(\d{12})\.json")
 _SUM = re.compile(r"(\d{12})\.sum\.json")
-_BATCH = re.compile(r"batch=(\d+)-")
+_BATCH = re.compile(r"batch[-=](\d+)-")
+"""With `=`: of an older version. Programs that read Delta tables take that for a column."""
 
 
 class JobError(PipelineError):
@@ -79,6 +80,11 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def path(self) -> str:
         return f"{self.table}/{self.name}"
+
+    @property
+    def is_old(self) -> bool:
+        """Of a version that made no open tables."""
+        return self.name.startswith("batch=")
 
 
 class Aside(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +195,14 @@ class Log:
                 )
             state.add(self._read(entry_name(number), Entry))
         return state
+
+    def entries(self, first: int, last: int) -> tuple[Entry, ...] | None:
+        """Those of these batches; None: some are there no longer, since their sum is."""
+        wanted = range(first, last + 1)
+        there = set(self._numbers()[0])
+        if not there.issuperset(wanted):
+            return None
+        return tuple(self._read(entry_name(number), Entry) for number in wanted)
 
     def _numbers(self) -> tuple[list[int], list[int]]:
         """Of the entries that are there, and of the sums, each in order."""

@@ -13,7 +13,7 @@ from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.columns.payload import KINDS
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.jobs.log import JobError, Log, State
-from fumarole.pipeline.reading import read_files, spark_path
+from fumarole.pipeline.reading import read_files
 from fumarole.pipeline.tables import MESSAGES, METADATA_MAP
 from fumarole.pipeline.times import duration, shown
 from fumarole.pipeline.transforms import rollup
@@ -104,5 +104,4 @@ def folders(
     """The rows of a table, or of these folders of it, without the columns by which it is laid out."""
     paths = sorted(each.path for each in state.of(table)) if only is None else only
     uris = [log.root.uri(path) for path in paths]
-    found = read_files(spark, uris, schema, basePath=spark_path(log.root.uri(table)))
-    return found.select(*schema.fieldNames())
+    return read_files(spark, uris, schema, recursiveFileLookup="true")

@@ -43,6 +43,8 @@ SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
 }
 """What every job starts with. `--conf` has the last word; what is not here, `spark-defaults.conf` may say."""
+OF_A_SESSION: Final = {key: SETTINGS[key] for key in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")}
+"""What is a session's own, also where the server is another's."""
 LOOPBACK: Final = {"spark.driver.bindAddress", "spark.driver.host"}
 """Not for a driver whose executors are on other machines."""
 
@@ -63,16 +65,16 @@ def _gigabytes() -> int:
     return max(1, total // 3 >> 30)
 
 
-def _groups() -> int:
+def groups_in_memory(heap: int) -> int:
     """How many groups each task of a rollup may have in memory before it begins to sort: all of them in an eighth of
-    it. Spark's own number is 128, with which it sorts always.
+    the heap's bytes. Spark's own number is 128, with which it sorts always.
     """
-    return (_gigabytes() << 30) // 8 // (os.cpu_count() or 1) // A_GROUP
+    return heap // 8 // (os.cpu_count() or 1) // A_GROUP
 
 
 LOCAL: Final = {
     "spark.driver.memory": f"{_gigabytes()}g",
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(_groups()),
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(groups_in_memory(_gigabytes() << 30)),
     "spark.sql.shuffle.partitions": str(max(8, 4 * (os.cpu_count() or 1))),
 }
 """On one machine."""
@@ -105,6 +107,22 @@ def session(
         started = builder.getOrCreate()
         started.sparkContext.setLogLevel("ERROR")
     return started
+
+
+def remote_session(url: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session of a Spark Connect server. Its token is in the environment: SPARK_CONNECT_AUTHENTICATE_TOKEN.
+
+    Raises PipelineError where the address is none, or PySpark lacks what Connect needs.
+    """
+    if not url.startswith("sc://"):
+        raise PipelineError(f"{url!r} is no address of a Spark Connect server; write it as sc://HOST:15002")
+    need("pipeline", "pyspark", "grpc")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote(url)
+    for key, value in {**OF_A_SESSION, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 @contextmanager

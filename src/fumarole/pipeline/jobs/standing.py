@@ -32,6 +32,7 @@ from fumarole.pipeline.declared import payloads as declarations
 from fumarole.pipeline.jobs.failures import FAILURES
 from fumarole.pipeline.jobs.intake import Arrivals, Intake
 from fumarole.pipeline.jobs.log import LOG, Aside, Entry, Folder, Job, JobError, Log
+from fumarole.pipeline.jobs.open_tables import TEXT, OpenTables, metadata_text
 from fumarole.pipeline.jobs.output import (
     ISLANDS,
     ISLANDS_SCHEMA,
@@ -41,6 +42,7 @@ from fumarole.pipeline.jobs.output import (
     readings_schema,
     rollup_table,
 )
+from fumarole.pipeline.jobs.own_tables import OwnTable
 from fumarole.pipeline.locks import take
 from fumarole.pipeline.reading import Given, by_event_time, changes_of, messages_of, spark_path
 from fumarole.pipeline.times import duration, microseconds, shown
@@ -95,8 +97,12 @@ class StandingJob:
         lateness: str = LATENESS,
         most_rows: int = MOST_ROWS,
         payloads: Given = None,
+        open_tables: bool = True,
+        own: Sequence[OwnTable] = (),
     ) -> None:
-        """Raises ArchiveError, and JobError where the output is not of this job or cannot be gone on with."""
+        """`own` are tables of the user's. Without `open_tables` there are no Delta tables.
+
+        Raises ArchiveError, and JobError where the output is not of this job or cannot be gone on with."""
         root = open_root(archive)
         check_namespace(root, namespace)
         lengths = sorted({duration(window) for window in windows})
@@ -112,17 +118,17 @@ class StandingJob:
             **{rollup_table(shown(length)): PARTS_SCHEMA for length in lengths},
         }
         self.log = Log(out)
-        self._begin(
-            Job(
-                archive=root.name,
-                namespace=namespace,
-                windows=tuple(map(shown, lengths)),
-                lateness=self._lateness.total_seconds(),
-                grain=GRAIN.total_seconds(),
-                payloads=self._payloads.digest,
-                fields=self._payloads.types,
-            )
+        job = Job(
+            archive=root.name,
+            namespace=namespace,
+            windows=tuple(map(shown, lengths)),
+            lateness=self._lateness.total_seconds(),
+            grain=GRAIN.total_seconds(),
+            payloads=self._payloads.digest,
+            fields=self._payloads.types,
         )
+        self._begin(job)
+        self._open_tables = OpenTables(spark, self.log, job, own) if open_tables else None
         self._arrivals = Arrivals(root, namespace)
         self.away: list[Aside] = []
         """Files that the file system did not give when the job last looked."""
@@ -146,17 +152,25 @@ class StandingJob:
 
     def catch_up(self) -> Iterator[BatchReport]:
         """Batch after batch until everything sealed is in the output, but for what is `away`."""
+        self._take_in()  # what a driver that died did not come to
         while True:
             begin = time.monotonic()
             aside = {each.name for each in self.state.aside}
             intake = self._arrivals.next(self.state.taken, aside, self._most_rows)
             self.away = intake.away
             if not intake:
+                if self._open_tables is not None:
+                    self._open_tables.settle(self.state)
                 return
             intake, entry, again = self._fit_batch(intake)
             self._record(entry)
+            self._take_in()
             yield self._progress(entry, again, intake, time.monotonic() - begin)
             self._tidy()
+
+    def _take_in(self) -> None:
+        if self._open_tables is not None:
+            self._open_tables.take_in(self.state)
 
     def _fit_batch(self, intake: Intake) -> tuple[Intake, Entry, int]:
         """A batch of what can be read. To set a file aside may bring back others, which cannot be read either."""
@@ -183,8 +197,11 @@ class StandingJob:
     def _tidy(self) -> None:
         """Many small folders of a table become one, in a batch of its own that takes nothing in."""
         for table, schema in self._schemas.items():
-            small = [each for each in self.state.of(table) if each.rows < self._most_rows]
+            found = self.state.of(table)
+            small = [each for each in found if each.rows < self._most_rows]
             if len(small) < MOST_FOLDERS:
+                small = [each for each in found if each.is_old]
+            if not small:
                 continue
             name = self._name()
             rows = folders(self._spark, self.log, self.state, table, schema, [each.path for each in small])
@@ -197,6 +214,7 @@ class StandingJob:
             replaced = tuple(each.path for each in small)
             entry = Entry(number=self.state.number + 1, seals=(), folders=(folder,), replaces=replaced)
             self._record(entry)
+            self._take_in()
             self.log.sweep(self.state, datetime.now(UTC))
 
     def _record(self, entry: Entry) -> None:
@@ -208,7 +226,7 @@ class StandingJob:
 
     def _name(self) -> str:
         """A folder of the next batch, never the same twice."""
-        return f"batch={self.state.number + 1:012d}-{uuid.uuid4().hex[:12]}"
+        return f"batch-{self.state.number + 1:012d}-{uuid.uuid4().hex[:12]}"
 
     def _progress(self, entry: Entry, again: int, intake: Intake, seconds: float) -> BatchReport:
         newest = datetime.fromtimestamp(self.state.newest / 1e6, UTC) if self.state.messages else None
@@ -291,7 +309,7 @@ class StandingJob:
             sf.coalesce(sf.max(at), sf.lit(0)).alias("last"),
             sf.count_if(at < sf.lit(watermark)).alias("late"),
             (sf.count_if(~sf.col("fits")) if self._payloads.declared else sf.lit(0)).alias("unfit"),
-        ).withColumns({"date": utc_date(sf.col("time")), "hour": utc_hour(sf.col("time"))})
+        ).withColumns({TEXT: metadata_text(), "date": utc_date(sf.col("time")), "hour": utc_hour(sf.col("time"))})
         laid_out.write.partitionBy("date", "hour").parquet(spark_path(self.log.root.uri(READINGS, name)))
         counted = seen.get
         folder = Folder(table=READINGS, name=name, rows=counted["rows"], first=counted["first"], last=counted["last"])

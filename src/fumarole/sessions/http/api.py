@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from fumarole.sessions.http import login, openapi, pages, producers, requests, status, stream, topics
+from fumarole.sessions.http import (
+    asking,
+    last_values,
+    login,
+    metrics,
+    monitoring,
+    openapi,
+    pages,
+    producers,
+    requests,
+    status,
+    stream,
+    topics,
+    upgrade,
+)
 from fumarole.sessions.http.call import EVENTS, JSON, NDJSON, Call
 from fumarole.sessions.http.forms import encode
 from fumarole.sessions.http.routes import Access, Parameter, Route, Router
@@ -14,6 +28,7 @@ from fumarole.sessions.http.service import Page
 
 TEXT: Final = "text/plain"
 ANY: Final = "application/octet-stream"
+PRODUCER: Final = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 WHERE: Final = Parameter("where", "A query: of which producers.", example="Region = 'italy'")
 RETAIN: Final = Parameter("retain", "Keep it as the newest of its topic (F1).", "flag", "1")
 LAST: Final = Parameter("last", "The last values first (F3).", "flag", "1")
@@ -27,7 +42,23 @@ def read(call: Call) -> None:
     if call.accepts(EVENTS):
         stream.topic(call)
     else:
-        call.problem(501, topics.NOT_YET_LAST)
+        last_values.read(call)
+
+
+def _root(made: Page, off: tuple[str, ...]) -> Callable[[Call], None]:
+    """The console, or NATS for clients that were told an address without a path."""
+    show, to_nats = pages.served(made), upgrade.to(upgrade.NATS)
+
+    def handle(call: Call) -> None:
+        wants_nats = upgrade.is_upgrade(call) and "sec-websocket-protocol" not in call.head.fields
+        if not wants_nats or upgrade.NATS in off:
+            show(call)
+        elif refusal := call.session.rebound(call.head):
+            call.problem(403, refusal)
+        else:
+            to_nats(call)
+
+    return handle
 
 
 def _described(call: Call) -> None:
@@ -71,7 +102,7 @@ ROUTES: Final = (
         read,
         "The last values of the topics that match, or with `Accept: text/event-stream` what comes",
         (),
-        {200: "The values, or events without end.", 501: "Not offered yet.", **BAD},
+        {200: "The values, or events without end.", **BAD},
         produces=(JSON, NDJSON, EVENTS),
     ),
     Route(
@@ -80,7 +111,7 @@ ROUTES: Final = (
         stream.subscribe,
         "A subscription as server-sent events",
         (WHERE, Parameter("topic", "A pattern.", example="volcanoes.>"), GROUP, EVERY, LAST),
-        {200: "Events without end.", 429: "Too many streams.", 501: "Not offered yet.", **BAD},
+        {200: "Events without end.", 429: "Too many streams.", **BAD},
         produces=(EVENTS,),
     ),
     Route(
@@ -93,6 +124,7 @@ ROUTES: Final = (
             Parameter("select", "Metadata keys to show, with commas between them.", example="Region,Kind"),
             Parameter("limit", "At most so many.", "count", "100"),
             Parameter("after", "The `next` of the answer before.", "count", "0"),
+            Parameter("ids", "Of these only, with commas between them.", example=PRODUCER),
         ),
         {200: "The producers; `next` where there are more.", **BAD},
     ),
@@ -152,6 +184,15 @@ ROUTES: Final = (
         access=Access.ADMIN,
     ),
     Route(
+        "DELETE",
+        "/v1/connections/{id}",
+        status.cut_off,
+        "Closes a connection of this node",
+        (),
+        {204: "It is closed.", 403: "For the role `admin`.", 404: "There is none such."},
+        access=Access.ADMIN,
+    ),
+    Route(
         "GET",
         "/v1/cluster",
         status.service("cluster"),
@@ -159,6 +200,61 @@ ROUTES: Final = (
         (),
         {200: "The nodes.", 403: "For the role `admin`."},
         access=Access.ADMIN,
+    ),
+    Route(
+        "GET",
+        "/v1/consumers",
+        status.service("consumers"),
+        "The consumers that lost most, or else those with most messages",
+        (),
+        {200: "The consumers.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+    ),
+    Route(
+        "GET",
+        "/v1/namespaces",
+        asking.namespaces,
+        "The namespaces of this node",
+        (),
+        {200: "The namespaces.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+    ),
+    Route(
+        "GET",
+        "/v1/explain",
+        asking.explain,
+        "How a query is read, and with `id` what of it holds for a producer",
+        (WHERE, Parameter("id", "A producer.", example=PRODUCER)),
+        {200: "The tree of the query.", 404: "Not known here.", **BAD},
+    ),
+    Route(
+        "POST",
+        "/v1/preview/{id}",
+        asking.preview,
+        "Into how many subscriptions a change of metadata would bring a producer, and out of how many",
+        (),
+        {200: "The two numbers.", **BAD},
+        body=JSON,
+    ),
+    Route(
+        "GET",
+        "/v1/facets",
+        asking.facets,
+        "The metadata keys of the producers selected, with their most frequent values",
+        (
+            WHERE,
+            Parameter("key", "Only this key.", example="Region"),
+            Parameter("limit", "Values of each key.", "count", "10"),
+        ),
+        {200: "Keys and values with their counts.", **BAD},
+    ),
+    Route(
+        "GET",
+        "/v1/copies",
+        asking.copied,
+        "The lines that subscribe to the same in other languages and protocols",
+        (WHERE, Parameter("topic", "A pattern.", example="volcanoes.>")),
+        {200: "Each form, or why there is none.", **BAD},
     ),
     Route(
         "POST",
@@ -170,6 +266,64 @@ ROUTES: Final = (
     ),
     Route("GET", "/v1/session", login.whose, "The user of this request", (), {200: "The user."}),
     Route("DELETE", "/v1/session", login.take, "Takes the cookie back", (), {204: "It is taken back."}),
+    Route(
+        "GET",
+        "/nats",
+        upgrade.to(upgrade.NATS),
+        "The NATS protocol over WebSocket",
+        (),
+        {101: "NATS from here on.", 426: "It is no upgrade."},
+        access=Access.OPEN,
+        switch="nats",
+    ),
+    Route(
+        "GET",
+        "/mqtt",
+        upgrade.to(upgrade.MQTT),
+        "MQTT over WebSocket",
+        (),
+        {101: "MQTT from here on.", 426: "It is no upgrade.", 501: "Not offered."},
+        access=Access.OPEN,
+        switch="mqtt",
+    ),
+    Route(
+        "GET",
+        "/metrics",
+        metrics.metrics,
+        "What the node has counted, for Prometheus",
+        (),
+        {200: "The numbers."},
+        produces=(TEXT,),
+        touches_messages=False,
+        switch="metrics",
+    ),
+    Route(
+        "GET",
+        "/varz",
+        monitoring.varz,
+        "The node, in the names of nats-server",
+        (),
+        {200: "The numbers.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+        touches_messages=False,
+        switch="monitoring",
+    ),
+    Route(
+        "GET",
+        "/connz",
+        monitoring.connz,
+        "The connections, in the names of nats-server",
+        (
+            Parameter("limit", "At most so many.", "count", "100"),
+            Parameter("offset", "Without the first of them.", "count", "0"),
+            Parameter("sort", "Passed over."),
+            Parameter("subs", "Passed over."),
+        ),
+        {200: "The connections.", 403: "For the role `admin`."},
+        access=Access.ADMIN,
+        touches_messages=False,
+        switch="monitoring",
+    ),
     Route(
         "GET",
         "/healthz",
@@ -195,14 +349,24 @@ ROUTES: Final = (
 )
 
 
-def router(files: Mapping[str, Page], version: str, off: tuple[str, ...] = ()) -> Router:
+def router(files: Mapping[str, Page], version: str, off: tuple[str, ...] = (), *, metrics_open: bool = False) -> Router:
     """Finds calls, and files of the console by their path."""
     described = [route for route in ROUTES if route.switch not in off]
+    if metrics_open:
+        described = [replace(each, access=Access.OPEN) if each.path == "/metrics" else each for each in described]
     description = pages.page(".json", encode(openapi.document(described, version)))
     about = replace(DESCRIPTION, handle=pages.served(description))
+    if "nats" not in off:
+        files = {"/": pages.page(".txt", b"Fumarole\n"), **files}
     shown = [
         Route(
-            "GET", path, pages.served(made), "The console", access=Access.OPEN, touches_messages=False, switch="console"
+            "GET",
+            path,
+            _root(made, off) if path == "/" else pages.served(made),
+            "The console",
+            access=Access.OPEN,
+            touches_messages=False,
+            switch="console",
         )
         for path, made in files.items()
     ]

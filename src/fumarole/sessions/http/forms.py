@@ -120,3 +120,11 @@ def header_block(pairs: Mapping[str, str]) -> bytes:
         return headers.build(pairs.items())
     except ValueError as error:
         raise FormError(str(error)) from None
+
+
+def merge_patch(body: bytes) -> Any:
+    """The JSON object of a change of metadata (M3)."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        raise FormError("the body is a JSON object: a merge patch of the metadata") from None

@@ -77,9 +77,17 @@ class HttpService:
     """Of this process: another one has counted other messages."""
     streams: Counter[str] = field(default_factory=Counter)
     """Open streams by user, or by address where there are no users."""
-    upgrades: Mapping[str, Any] = field(default_factory=dict)
-    """What is spoken over WebSocket, by path."""
+    upgrades: Mapping[str, Callable[[Any, User | None], None]] = field(default_factory=dict)
+    """Makes a session of the connection of this one, whose request was from this user: by protocol."""
     connections: Callable[[], Iterable[dict[str, Any]]] = tuple
     """The open connections of the node."""
+    process: Callable[[], dict[str, float]] = dict
+    """What the system says of the process."""
+    answered: Counter[int] = field(default_factory=Counter)
+    """Answers by status."""
+    cut_off: Callable[[int], bool] = lambda _: False
+    """Closes the connection of this id. False: there is none such."""
+    doors: Callable[[], Mapping[str, int]] = dict
+    """The ports of the open doors of the node, by name."""
     unready: Callable[[], Iterable[str]] = tuple
     """Why the node is not ready."""

@@ -58,8 +58,6 @@ class HttpSession(StreamSession):
         self.waits_for_room = False
         self.stream: Any = None
         """The stream of events that this connection has become."""
-        self.upgrade_to: Any = None
-        """What this connection is to speak from now on; the door sees to it."""
         self._call: Call | None = None
         """The request whose body is being heard, or that is being answered."""
         self._parts: list[bytes] = []
@@ -227,13 +225,18 @@ class HttpSession(StreamSession):
             is_page = route is not None and route.access is Access.OPEN and not route.touches_messages
             if not (is_page and access.is_navigation(head)):
                 return access.FOREIGN
-        if touches_messages and not self.node.authentication and not access.names_this_machine(head, settings.hosts):
-            return access.REBOUND
-        return ""
+        return self.rebound(head) if touches_messages else ""
+
+    def rebound(self, head: Head) -> str:
+        """Why it may not be asked by that name; empty: it may."""
+        is_asked = not self.node.authentication
+        names = self.service.settings.hosts
+        return access.REBOUND if is_asked and not access.names_this_machine(head, names) else ""
 
     def _admit_call(self, call: Call) -> bool:
         """False: it was refused. Where `claim` is set afterwards, it goes on in `admit`."""
         if call.route.access is Access.OPEN:
+            call.user = self._user_known(call.head)
             return True
         if not self.node.authentication:
             return self._join_call(call, None)
@@ -253,6 +256,13 @@ class HttpSession(StreamSession):
         cookies = self.service.cookies
         cookie = None if cookies is None or "authorization" in head.fields else access.cookie_of(head)
         return None if cookie is None or cookies is None else cookies.user_of(cookie)
+
+    def _user_known(self, head: Head) -> User | None:
+        """Whose request it is, where nobody has to ask."""
+        if not self.node.authentication:
+            return None
+        claim = access.claim_of(head)
+        return self._user_of_cookie(head) if claim is None else self.service.known(claim)
 
     def _challenge(self, head: Head, detail: str) -> None:
         self._refuse(head, 401, detail, [("WWW-Authenticate", access.challenge(head))])
@@ -397,6 +407,7 @@ class HttpSession(StreamSession):
         if keep:
             fields.append(("Transfer-Encoding", "chunked"))
         self._is_answering = True
+        self.service.answered[status] += 1
         self.outbox.push(http.response(status, self._all(head, fields), None, keep_alive=keep))
         self._pieces = pieces
         self.refill()
@@ -446,6 +457,12 @@ class HttpSession(StreamSession):
         self.outbox.push(http.response(200, self._all(call.head, fields), None, keep_alive=False))
         self.outbox.govern(exchange.outbox_limit, exchange.overflow, exchange.counters)
 
+    def handed_over(self) -> bytes:
+        """Another session has the connection from here on. What was received and belongs to it."""
+        rest = self._protocol.reclaim()
+        self.close()
+        return rest
+
     def consume(self, key: bytes, consumer: Any) -> None:
         """This consumer ends with the connection."""
         self._consumers[key] = consumer
@@ -464,6 +481,7 @@ class HttpSession(StreamSession):
     def _refuse(self, head: Head, status: int, detail: str, fields: Iterable[Answer] = ()) -> bool:
         """Says no. A body that follows is passed over where it is short, else the connection closes."""
         self._call = None
+        self.service.answered[status] += 1
         keep = self._pass_over_body(head)
         said = http.problem(status, detail, self._all(head, fields), keep_alive=keep and head.keep_alive)
         self.outbox.push(said if head.method != "HEAD" else said[: said.find(b"\r\n\r\n") + 4])
@@ -477,6 +495,7 @@ class HttpSession(StreamSession):
 
     def _send(self, head: Head, status: int, fields: list[Answer], body: bytes | None) -> None:
         keep = head.keep_alive and not self._ends
+        self.service.answered[status] += 1
         if head.method == "HEAD":
             if body is not None:
                 fields.append(("Content-Length", str(len(body))))

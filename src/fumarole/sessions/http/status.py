@@ -7,6 +7,7 @@ from typing import Any
 
 from fumarole.sessions import services
 from fumarole.sessions.http.call import Call
+from fumarole.sessions.http.routes import word_of
 
 
 def healthz(call: Call) -> None:
@@ -16,7 +17,7 @@ def healthz(call: Call) -> None:
 
 def readyz(call: Call) -> None:
     """`GET /readyz`: doors open, cluster joined, store writable."""
-    reasons = call.service.unready()
+    reasons = list(call.service.unready())
     if reasons:
         call.problem(503, "; ".join(reasons))
     else:
@@ -42,3 +43,12 @@ def connections(call: Call) -> None:
     """`GET /v1/connections`: the open ones of this node."""
     shown = list(call.service.connections())
     call.json(200, {"node": call.service.node.name, "total": len(shown), "connections": shown})
+
+
+def cut_off(call: Call) -> None:
+    """`DELETE /v1/connections/{id}`: closes one of this node."""
+    number = word_of(call.words)
+    if number.isascii() and number.isdigit() and len(number) < 19 and call.service.cut_off(int(number)):
+        call.empty(204)
+    else:
+        call.problem(404, "no connection of this id is open here")

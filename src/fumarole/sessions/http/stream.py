@@ -20,11 +20,14 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from fumarole.core.pattern_options import parse_with_options
+from fumarole.core.periods import parse_every
 from fumarole.core.publication import Publication
 from fumarole.core.query.parse import parse
-from fumarole.core.topic import check_length, check_topic, parse_pattern
+from fumarole.core.topic import Grammar, check_length, check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Last
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
 from fumarole.exchange.producers import may_receive
 from fumarole.sessions.http import forms
@@ -39,10 +42,6 @@ if TYPE_CHECKING:
 COMMENT_EVERY: Final = 15.0
 """Seconds between two signs of life."""
 KEY: Final = b"1"
-NOT_YET: Final = {
-    "last": "last values are not offered yet",
-    "every": "`every` is not offered yet",
-}
 TOO_MANY: Final = "you have {} streams open, and may have no more until one of them has ended"
 SHOWN_FIELDS: Final = (("Content-Type", EVENTS), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
 
@@ -50,19 +49,19 @@ SHOWN_FIELDS: Final = (("Content-Type", EVENTS), ("Cache-Control", "no-store"), 
 def subscribe(call: Call) -> None:
     """`GET /v1/stream?where=&topic=&group=`."""
     options = call.options
-    for name, text in NOT_YET.items():
-        if options.get(name):
-            call.problem(501, text)
-            return
-    begin(call, options.get("topic"), options.get("where"), options.get("group", ""))
+    every = options.get("every")
+    period = None if every is None else parse_every(every)
+    begin(call, options.get("topic"), options.get("where"), options.get("group", ""), options.get("last"), period)
 
 
 def topic(call: Call) -> None:
     """`GET /v1/topics/{pattern}` with `Accept: text/event-stream`."""
-    begin(call, topic_of(call.words), None, "")
+    begin(call, topic_of(call.words), None, "", True, None)
 
 
-def begin(call: Call, pattern: str | None, where: str | None, group: str) -> None:
+def begin(
+    call: Call, pattern: str | None, where: str | None, group: str, wants_last: bool | None, every: float | None
+) -> None:
     """Subscribes, and answers when that is in force."""
     exchange, _ = call.here()
     node, session = call.service.node, call.session
@@ -70,9 +69,11 @@ def begin(call: Call, pattern: str | None, where: str | None, group: str) -> Non
     pattern = ">" if pattern is None else pattern  # T6
     for text in (pattern, group):
         check_length(text, node.limits.control_line)
-    parsed = parse_pattern(pattern, exchange.grammar)
+    asked, pattern, parsed = parse_with_options(pattern, exchange.grammar)
+    last = Last.ALL if wants_last or (wants_last is None and asked.last) else Last.NONE
+    every = asked.every if every is None else every
     if group:
-        check_topic(group, exchange.grammar)
+        check_topic(group, Grammar.CHANNEL)
     sees = call.user.subscribe if call.user else None
     if sees is not None and not sees.allows_pattern(parsed):
         raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
@@ -88,7 +89,7 @@ def begin(call: Call, pattern: str | None, where: str | None, group: str) -> Non
     stream.begin(consumer)
     session.consume(KEY, consumer)
     still_waits = call.later()
-    exchange.subscribe(consumer, query, pattern=parsed)
+    exchange.subscribe(consumer, query, pattern=parsed, last=last, every=every)
     confirmations = node.confirmations
     confirm = partial(stream.confirm, call.head.fields.get("last-event-id"), still_waits)
     confirmations.after(confirmations.ticket(), partial(exchange.producers.when_whole, consumer, confirm))
@@ -150,6 +151,7 @@ class EventStream:
         early, self._early = self._early, []
         for publication in early:
             self.accept(consumer, publication)
+        self._exchange.send_last(consumer)
 
     def _allowed(self, identities: Iterable[str]) -> list[str]:
         """Those of these that the user may receive (A3)."""
@@ -187,7 +189,9 @@ class EventStream:
             self._session.outbox.push(form[1], consumer)
 
     def _frame(self, publication: Publication) -> bytes:
-        kind, shown = forms.message(publication, round(self._service.wall(), 3))
+        kind, shown = forms.message(publication, round(self._service.wall() - (publication.age or 0.0), 3))
+        if publication.age is not None:
+            shown["age"] = round(publication.age, 3)
         number = self._exchange.counters.received + 1
         return b"event: %b\nid: %b-%d\ndata: %b\n\n" % (
             kind.encode(),

@@ -25,15 +25,10 @@ LONGEST_LINE: Final = 2
 """Times the largest payload: as base64 or escaped it is longer than itself."""
 ERRORS_SHOWN: Final = 20
 REFUSALS: Final = (FumaroleError,)
-NOT_YET_RETAIN: Final = "retained messages are not offered yet"
-NOT_YET_LAST: Final = "last values are not offered yet; ask for `Accept: text/event-stream` to get what comes"
 
 
 def publish(call: Call) -> None:
     """`POST /v1/topics/{topic}`."""
-    if call.options.get("retain"):
-        call.problem(501, NOT_YET_RETAIN)
-        return
     fields = call.head.fields
     kind = fields.get("content-type", "").partition(";")[0].strip().lower()
     topic = topic_of(call.words)
@@ -41,6 +36,7 @@ def publish(call: Call) -> None:
         publication = _reading(call, topic, kind)
     else:
         publication = Publication(topic, call.body, "", headers_of(call, kind))
+    publication.retain = call.options.get("retain", False)
     call.json(202, {"delivered_to": hand_in(call, publication)})
 
 
@@ -161,9 +157,9 @@ class Batch:
             return
         try:
             line = self._decode(text)
-            if line.retain:
-                raise forms.FormError(NOT_YET_RETAIN)
-            self._delivered += hand_in(self._call, forms.publication(line))
+            publication = forms.publication(line)
+            publication.retain = line.retain
+            self._delivered += hand_in(self._call, publication)
             self._published += 1
         except msgspec.DecodeError as error:
             self._refuse(forms.FormError(str(error)))

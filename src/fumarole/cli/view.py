@@ -1,0 +1,90 @@
+"""`fumarole view`: a live view as a table that updates in place."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fumarole.cli.command import command
+from fumarole.cli.message_lines import value_text, write
+from fumarole.cli.options import Access
+from fumarole.cli.query_mistakes import query_mistakes
+from fumarole.cli.terminal import json_text, printable, run
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from fumarole.client.view import ViewSubscription
+    from fumarole.core.query.tree import Value
+
+
+@command(
+    "view",
+    panel="Observation",
+    examples="""
+        fumarole view "select Room where Kind = 'thermostat'"
+        fumarole view "select Region, count(*) where Status = 'failed'" --json
+        fumarole view "select Room where Kind = 'thermostat'" --once
+    """,
+)
+def view(
+    *,
+    text: Annotated[str, typer.Argument(metavar="VIEW", help="select KEY, … [, count(*)] where QUERY")],
+    once: Annotated[bool, typer.Option("--once", help="Show what it holds now, and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per change, for scripts.")] = False,
+    access: Access,
+) -> None:
+    """Show the distinct values of some metadata keys, and how they change."""
+    run(show_view(access, text, once, as_json), interrupted=0)
+
+
+async def show_view(access: Access, text: str, once: bool, as_json: bool) -> None:
+    """Prints what the view holds, then its changes."""
+    with query_mistakes():
+        async with access.connect("view") as client, client.view(text) as found:
+            if as_json:
+                if once:
+                    write((json_text({"New": found.entries, "Del": []}) + "\n").encode())
+                    return
+                async for change in found:
+                    write((json_text({"New": change.new, "Del": change.gone}) + "\n").encode())
+            elif once or not sys.stdout.isatty():
+                from rich.console import Console
+
+                Console().print(_table(found))
+            else:
+                await _live(found)
+
+
+async def _live(found: ViewSubscription) -> None:
+    from rich.live import Live
+
+    with Live(_table(found), auto_refresh=False) as live:
+        async for _ in found:
+            live.update(_table(found), refresh=True)
+
+
+def _table(found: ViewSubscription) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from fumarole.core.query.view import parse_view
+
+    parsed = parse_view(found.text)
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for key in parsed.keys:
+        table.add_column(Text(printable(key)))
+    if parsed.counted:
+        table.add_column("count", justify="right")
+    for entry in sorted(found.entries, key=lambda entry: [str(each) for each in entry]):
+        table.add_row(*map(_cell, entry))
+    return table
+
+
+def _cell(value: Value | None) -> Text:
+    from rich.text import Text
+
+    return Text(printable(value if isinstance(value, str) else "" if value is None else value_text(value)))

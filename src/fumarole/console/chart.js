@@ -1,0 +1,65 @@
+// Small lines beside numbers, and charts of values over time.
+import { html, useEffect, useRef } from "/vendor/preact-htm.js"
+
+const WIDTH = 96
+const HEIGHT = 22
+
+export function Sparkline({ values, label }) {
+  const points = values.filter((value) => Number.isFinite(value))
+  if (points.length < 2) return html`<span class="sparkline empty"></span>`
+  const low = Math.min(...points)
+  const span = Math.max(...points) - low || 1
+  const step = (WIDTH - 2) / (points.length - 1)
+  const path = points.map((value, at) => `${1 + at * step},${HEIGHT - 3 - ((value - low) / span) * (HEIGHT - 6)}`).join(" ")
+  return html`<svg class="sparkline" width=${WIDTH} height=${HEIGHT} role="img" aria-label=${label || "recent values"}>
+    <polyline points=${path} /></svg>`
+}
+
+const COLOURS = ["#d9480f", "#1971c2", "#2f9e44", "#9c36b5", "#e8590c", "#0c8599", "#c2255c", "#5f3dc4"]
+
+// Lines over time: `series` is a list of {name, points: [[seconds, value], …]}.
+export function Chart({ series, height = 220, label }) {
+  const place = useRef(null)
+  const plot = useRef(null)
+  const names = series.map((each) => each.name).join("\n")
+  useEffect(() => {
+    const style = getComputedStyle(document.documentElement)
+    const ink = style.getPropertyValue("--muted").trim()
+    const line = style.getPropertyValue("--line").trim()
+    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, font: "12px system-ui" }
+    const made = new window.uPlot(
+      {
+        width: place.current.clientWidth || 600,
+        height,
+        cursor: { drag: { x: true, y: false } },
+        legend: { show: series.length > 1 },
+        axes: [axis, { ...axis, size: 64 }],
+        series: [
+          {},
+          ...series.map((each, at) => ({ label: each.name, stroke: COLOURS[at % COLOURS.length], width: 1.5, spanGaps: true })),
+        ],
+      },
+      merged(series),
+      place.current,
+    )
+    plot.current = made
+    const resized = new ResizeObserver(([entry]) => made.setSize({ width: entry.contentRect.width, height }))
+    resized.observe(place.current)
+    return () => {
+      resized.disconnect()
+      made.destroy()
+    }
+  }, [names, height])
+  useEffect(() => plot.current?.setData(merged(series)), [series])
+  return html`<div class="chart" role="img" aria-label=${label} ref=${place}></div>`
+}
+
+// uPlot wants one list of times, and for each line a value or null at each of them.
+function merged(series) {
+  const times = [...new Set(series.flatMap((each) => each.points.map(([time]) => time)))].sort((a, b) => a - b)
+  const lines = series.map((each) => {
+    const at = new Map(each.points)
+    return times.map((time) => at.get(time) ?? null)
+  })
+  return [times, ...lines]
+}

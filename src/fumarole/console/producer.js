@@ -1,0 +1,73 @@
+// One producer: its metadata, a chart of its values, and why it is in the set of the query, or why not.
+import { html, useEffect, useState } from "/vendor/preact-htm.js"
+import { call, get } from "/api.js"
+import { Chart } from "/chart.js"
+import { age, number, shown } from "/text.js"
+
+export function ProducerPage({ id, row, where, close, go, me }) {
+  const [told, setTold] = useState(null)
+  const [why, setWhy] = useState(null)
+  const [problem, setProblem] = useState("")
+  useEffect(() => {
+    let stopped = false
+    const ask = async () => {
+      try {
+        const one = await get(`/v1/producers/${id}`)
+        const tree = where.trim() ? await get("/v1/explain", { where, id }) : null
+        if (!stopped) {
+          setTold(one)
+          setWhy(tree)
+          setProblem("")
+        }
+      } catch (error) {
+        if (!stopped) setProblem(error.message)
+      }
+    }
+    ask()
+    const timer = setInterval(ask, 2000)
+    return () => {
+      stopped = true
+      clearInterval(timer)
+    }
+  }, [id, where])
+  useEffect(() => {
+    const pressed = (event) => event.key === "Escape" && close()
+    addEventListener("keydown", pressed)
+    return () => removeEventListener("keydown", pressed)
+  }, [])
+  async function forget() {
+    if (!confirm(`Forget producer ${id}? It leaves every set, and all its metadata is deleted.`)) return
+    try {
+      await call("DELETE", `/v1/producers/${id}`)
+      close()
+    } catch (error) {
+      setProblem(error.message)
+    }
+  }
+  const points = row?.points ?? []
+  return html`<aside class="producer" role="dialog" aria-label=${`producer ${id}`}>
+    <header><h2>${id}</h2><button onClick=${close} aria-label="close">✕</button></header>
+    ${problem && html`<p class="problem" role="alert">${problem}</p>`}
+    ${told && html`
+      <p class="latest"><strong>${number(told.value ?? "no value yet")}</strong>
+        ${told.age !== undefined && html` <span class="quiet">${age(told.age)} ago on ${shown(told.topic, 120)}</span>`}</p>
+      ${points.length > 1 && html`<${Chart} label="recent values" series=${[{ name: "value", points: points.slice() }]} height=${160} />`}
+      <h3>Metadata</h3>
+      <table><tbody>${Object.entries(told.metadata).map(([key, value]) => html`<tr><th scope="row">${shown(key, 80)}</th><td>${shown(value)}</td></tr>`)}</tbody></table>
+      ${why && html`<h3>Why ${why.in_set ? "it is in the set" : "it is not in the set"}</h3><${Tree} node=${why.tree} />`}
+      <p class="actions">
+        <button onClick=${() => go("topics", { topic: told.topic || `readings.${id}` })}>Its topic</button>
+        ${me.may_publish !== false && html`<button onClick=${forget}>Forget this producer</button>`}
+      </p>`}
+  </aside>`
+}
+
+const SIGNS = { true: "✓", false: "✗", unknown: "?", message: "each message" }
+
+export function Tree({ node }) {
+  return html`<div class="tree">
+    <span class=${`truth ${node.truth}`} title=${node.truth}>${SIGNS[node.truth] || ""}</span> <code>${shown(node.text, 300)}</code>
+    <span class="quiet">${node.truth === "unknown" ? " unknown: the key is missing, or its value is of another kind" : ""}</span>
+    ${node.terms && html`<div class="terms">${node.terms.map((term) => html`<${Tree} node=${term} />`)}</div>`}
+  </div>`
+}

@@ -1,0 +1,182 @@
+// The producers that a query selects, kept up to date: ids come and go on a stream, metadata and values are asked for
+// where a row is on the screen, and all of them once when the set is first known.
+import { Stream, get } from "/api.js"
+
+const LISTED_AT_ONCE = 5000
+const ASKED_AT_ONCE = 200
+const GOES_AFTER = 2500 // ms in which a row that left fades
+const NEW_FOR = 2500
+const POINTS = 40
+const COUNTED = 600
+// A legal topic on which nothing is published: the stream brings the set, and no readings.
+const NO_READINGS = "-"
+
+export class ProducerSet {
+  constructor(where, changed) {
+    this.where = where
+    this.changed = changed
+    this.rows = new Map()
+    this.size = 0
+    this.sizes = []
+    this.version = 0
+    this.state = "connecting"
+    this.problem = null
+    this.missing = new Set()
+    this.paused = false
+    this.held = []
+    this.stream = new Stream({ where, topic: NO_READINGS }, {
+      set: (diff) => (this.paused ? this.held.push(diff) : this.apply(diff)),
+      state: (state, problem) => this.became(state, problem),
+      bye: () => this.became("lost", new Error("the node is shutting down")),
+    })
+    this.clock = setInterval(() => this.tick(), 500)
+  }
+
+  stop() {
+    this.stream.stop()
+    clearInterval(this.clock)
+    this.stopped = true
+  }
+
+  pause(paused) {
+    this.paused = paused
+    if (paused) return
+    const held = this.held
+    this.held = []
+    for (const diff of held) this.apply(diff)
+  }
+
+  became(state, problem) {
+    if (state === "open") this.fresh = true
+    this.state = state
+    this.problem = problem || null
+    this.changed(this)
+  }
+
+  apply({ New, Del }) {
+    const now = Date.now()
+    if (this.fresh) {
+      // The first event of a stream is the whole set: what is not in it has gone while there was no connection.
+      this.fresh = false
+      const here = new Set(New)
+      Del = [...this.rows.keys()].filter((id) => !here.has(id))
+      this.first = this.rows.size === 0
+    }
+    for (const id of Del) {
+      const row = this.rows.get(id)
+      if (row && !row.gone) {
+        row.gone = now
+        this.size--
+      }
+    }
+    for (const id of New) {
+      const row = this.rows.get(id)
+      if (row && !row.gone) continue
+      this.rows.set(id, { id, metadata: null, value: null, age: null, at: 0, came: this.first ? 0 : now, gone: 0, points: [] })
+      this.missing.add(id)
+      this.size++
+    }
+    this.first = false
+    this.count(now)
+    this.touch()
+    this.fill()
+  }
+
+  count(now) {
+    this.sizes.push([now / 1000, this.size])
+    if (this.sizes.length > COUNTED) this.sizes.shift()
+  }
+
+  tick() {
+    const now = Date.now()
+    let changed = false
+    for (const [id, row] of this.rows) {
+      if (row.gone && now - row.gone > GOES_AFTER) {
+        this.rows.delete(id)
+        this.missing.delete(id)
+        changed = true
+      } else if (row.came && now - row.came > NEW_FOR) {
+        row.came = 0
+        changed = true
+      }
+    }
+    if (this.state === "open" && !this.paused) this.count(now)
+    if (changed) this.touch()
+  }
+
+  touch() {
+    this.version++
+    this.changed(this)
+  }
+
+  // Metadata and values of rows that have none yet: a listing where they are many, else by their ids.
+  async fill() {
+    if (this.filling) return
+    this.filling = true
+    try {
+      while (this.missing.size && !this.stopped) {
+        if (this.missing.size > ASKED_AT_ONCE) await this.list()
+        else await this.ask([...this.missing])
+      }
+    } catch (error) {
+      this.problem = error
+      this.missing.clear()
+    } finally {
+      this.filling = false
+    }
+    this.touch()
+  }
+
+  async list() {
+    let after = 0
+    const asked = [...this.missing]
+    do {
+      const told = await get("/v1/producers", { where: this.where, limit: LISTED_AT_ONCE, after })
+      told.producers.forEach((producer) => this.take(producer))
+      after = told.next
+      this.touch()
+    } while (after !== null && !this.stopped)
+    asked.forEach((id) => this.missing.delete(id))
+  }
+
+  async ask(ids) {
+    for (let at = 0; at < ids.length; at += ASKED_AT_ONCE) {
+      const some = ids.slice(at, at + ASKED_AT_ONCE)
+      const told = await get("/v1/producers", { ids: some.join(",") })
+      told.producers.forEach((producer) => this.take(producer))
+      some.forEach((id) => this.missing.delete(id))
+    }
+  }
+
+  take({ id, metadata, value, age, topic }) {
+    const row = this.rows.get(id)
+    if (!row || row.gone) return
+    const now = Date.now()
+    row.metadata = metadata
+    row.topic = topic
+    this.missing.delete(id)
+    if (value === undefined) return
+    const at = now - age * 1000
+    const isNew = at - row.at > 50
+    row.at = isNew ? at : row.at
+    row.value = value
+    if (isNew && typeof value === "number") {
+      row.points.push([at / 1000, value])
+      if (row.points.length > POINTS) row.points.shift()
+    }
+  }
+
+  // The rows on the screen, asked for again: their values are the newest, however many readings there were between.
+  async refresh(ids) {
+    if (this.refreshing || this.paused || this.state !== "open") return
+    this.refreshing = true
+    try {
+      await this.ask(ids.filter((id) => this.rows.has(id)))
+      this.touch()
+    } catch (error) {
+      this.problem = error
+    } finally {
+      this.refreshing = false
+    }
+  }
+}
