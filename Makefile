@@ -16,7 +16,7 @@ MQTT_CLIENTS := paho-mqtt aiomqtt gmqtt
 WEB_TESTS := tests/integration/http
 WEB_CLIENTS := aiohttp 'httpx[http2]' nats-py schemathesis 'uvicorn[standard]' websockets
 
-.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick dist dist-test bench soak fuzz lock clean java others containers docs
+.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick pictures dist dist-test bench soak fuzz lock clean java others containers docs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -25,7 +25,7 @@ setup: .venv/.installed ## make .venv with the fumarole command in it
 
 setup-pipeline: setup .venv/.pipeline java ## the same, with Spark
 
-setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/mqtt/.installed build/web/.installed build/web/node_modules ## the same, with what only the tests need
+setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/web/.installed build/web/node_modules build/console/node_modules build/mqtt/.installed ## the same, with what only the tests need
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
@@ -61,12 +61,17 @@ docs: setup .venv/.pipeline build/docs-env/.installed ## the documentation as a 
 	@scripts/step "Building the site" build/docs-env/bin/zensical build --strict
 	@echo "  build/site/index.html"
 
+pictures: setup-test ## pictures of the console, into docs/pictures
+	@$(BIN)/pytest -q tests/integration/console
+	@mkdir -p docs/pictures && cp build/pictures/ask-*.png docs/pictures/
+
 bench: setup-test ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
 
 soak: setup-test containers ## for long: Spark jobs killed again and again, nodes under every fault, a bridge whose clients come and go, containers
 	@$(BIN)/pytest -q -m soak tests
 	@$(BIN)/python -m tests.pipeline.live.faults 20
+	@$(BIN)/python -m tests.pipeline.live.alarm_faults 20
 	@$(BIN)/python tests/integration/cluster/soak.py
 	@$(BIN)/python -m tests.integration.bridge.churn
 
@@ -142,6 +147,13 @@ build/docs-env/.installed: requirements-docs.lock | .venv/.packages
 build/mqtt/.installed: $(MQTT_TESTS)/requirements.lock | .venv/.packages
 	@scripts/step "Making an environment for MQTT clients" $(BIN)/uv venv --clear --python $(BIN)/python build/mqtt
 	@scripts/step "Fetching paho-mqtt, aiomqtt and gmqtt" scripts/packages build/mqtt $<
+# What drives a browser in the tests of the console.
+
+build/console/node_modules: tests/integration/console/package-lock.json | others
+	@mkdir -p build/console && cp tests/integration/console/package.json tests/integration/console/package-lock.json build/console/
+	@scripts/step "Fetching playwright-core" npm --prefix build/console ci --no-audit --no-fund
+	@touch $@
+
 # Clients and peers of the web door, for the tests and the benchmarks.
 
 build/web/.installed: $(WEB_TESTS)/requirements.lock | .venv/.packages

@@ -99,10 +99,10 @@ function Answer({ where, visible, refine, go, me }) {
   }, [query, visible])
 
   useEffect(() => {
-    if (!set) return undefined
+    if (!set || !visible) return undefined
     const timer = setInterval(() => set.refresh([...new Set([...onScreen.current, ...pinned, ...(open ? [open] : [])])]), every * 1000)
     return () => clearInterval(timer)
-  }, [set, every, pinned, open])
+  }, [set, every, pinned, open, visible])
 
   const columns = useColumns(set)
   const rows = useMemo(() => (set ? sorted(set, filter, sort) : []), [set, set?.version, filter, sort])
@@ -135,7 +135,7 @@ function Answer({ where, visible, refine, go, me }) {
       ${tab === "table" && html`<${Table} rows=${rows} columns=${columns} sort=${sort} setSort=${setSort} open=${setOpen}
         pinned=${pinned} toggle=${toggle} onScreen=${onScreen} />`}
     </div>
-    ${open && html`<${ProducerPage} id=${open} row=${set.rows.get(open)} where=${where} close=${() => setOpen("")} go=${go} me=${me} />`}
+    ${open && html`<${ProducerPage} id=${open} row=${set.rows.get(open)} where=${where} close=${() => setOpen("")} go=${go} me=${me} visible=${visible} />`}
   </div>`
 }
 

@@ -4,11 +4,12 @@ import { call, get } from "/api.js"
 import { Chart } from "/chart.js"
 import { age, number, shown } from "/text.js"
 
-export function ProducerPage({ id, row, where, close, go, me }) {
+export function ProducerPage({ id, row, where, close, go, me, visible }) {
   const [told, setTold] = useState(null)
   const [why, setWhy] = useState(null)
   const [problem, setProblem] = useState("")
   useEffect(() => {
+    if (!visible) return undefined
     let stopped = false
     const ask = async () => {
       try {
@@ -29,7 +30,7 @@ export function ProducerPage({ id, row, where, close, go, me }) {
       stopped = true
       clearInterval(timer)
     }
-  }, [id, where])
+  }, [id, where, visible])
   useEffect(() => {
     const pressed = (event) => event.key === "Escape" && close()
     addEventListener("keydown", pressed)

@@ -168,7 +168,7 @@ export class ProducerSet {
 
   // The rows on the screen, asked for again: their values are the newest, however many readings there were between.
   async refresh(ids) {
-    if (this.refreshing || this.paused || this.state !== "open") return
+    if (this.stopped || this.refreshing || this.paused || this.state !== "open") return
     this.refreshing = true
     try {
       await this.ask(ids.filter((id) => this.rows.has(id)))
