@@ -147,6 +147,8 @@ build/docs-env/.installed: requirements-docs.lock | .venv/.packages
 build/mqtt/.installed: $(MQTT_TESTS)/requirements.lock | .venv/.packages
 	@scripts/step "Making an environment for MQTT clients" $(BIN)/uv venv --clear --python $(BIN)/python build/mqtt
 	@scripts/step "Fetching paho-mqtt, aiomqtt and gmqtt" scripts/packages build/mqtt $<
+	@touch $@
+
 # What drives a browser in the tests of the console.
 
 build/console/node_modules: tests/integration/console/package-lock.json | others
