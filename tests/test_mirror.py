@@ -13,7 +13,7 @@ import pytest
 TESTS = Path(__file__).parent
 SOURCES = TESTS.parent / "src" / "fumarole"
 TESTED_IN = {
-    "doors/mqtt": "sessions/test_mqtt.py",
+    "doors/mqtt": "integration/mqtt/test_mqtt.py",
     "protocols/mqtt_fields": "protocols/test_mqtt.py",
     "protocols/mqtt_packets": "protocols/test_mqtt.py",
     "protocols/mqtt_reasons": "protocols/test_mqtt.py",
