@@ -27,6 +27,7 @@ NAMES = (
     "pipeline compact",
     "pipeline expire",
     "pipeline server",
+    "pipeline watch",
 )
 GROUPS = {
     "bridge": ("Broker", ""),

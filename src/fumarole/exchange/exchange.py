@@ -559,7 +559,7 @@ class Sorted:
                 self.shared.setdefault(consumer.group, []).extend([consumer] * consumer.count)
             elif consumer.courier is not None:
                 self.couriers[consumer.courier] = None
-            elif getattr(consumer.outlet, "joined", None) is not None:
+            elif consumer.conflation is None and getattr(consumer.outlet, "joined", None) is not None:
                 self._joined.setdefault(cast(JoiningOutlet, consumer.outlet), []).append(consumer)
             else:
                 self.alone.append(consumer)
