@@ -292,7 +292,9 @@ class MqttSession(StreamSession):
             if event.qos == 2 and reason >= FAILURE:
                 self._received.discard(event.packet_id)
             kind = Packet.PUBACK if event.qos == 1 else Packet.PUBREC
-            self.outbox.push(packets.answer(kind, event.packet_id, reason, self._protocol.shown(why)))
+            # Most codes say enough, and some clients take no PUBACK with words.
+            words = self._protocol.shown(why) if reason is Reason.IMPLEMENTATION else ""
+            self.outbox.push(packets.answer(kind, event.packet_id, reason, words))
         return routed + exchange.index.looked_at - looked_at
 
     def _receive(self, event: Publish) -> bool:
@@ -384,7 +386,8 @@ class MqttSession(StreamSession):
             return Reason.FILTER, f"{asked.text[:SHOWN_NAME]}: {error}"
         sees = self._user.subscribe if self._user else None
         if sees is not None and not all(map(sees.allows_pattern, patterns)):
-            return Reason.NOT_AUTHORIZED, f"you may not subscribe to {asked.text[:SHOWN_NAME]}"
+            # 0x80 as in 3.1.1, with words: not every client of version 5 takes 0x87 in a SUBACK.
+            return Reason.UNSPECIFIED, f"you may not subscribe to {asked.text[:SHOWN_NAME]}"
         is_new = not self._leave(asked.text)
         if len(self._consumers) + len(texts) > self.node.limits.consumers_per_connection:
             return Reason.QUOTA, "maximum subscriptions exceeded"

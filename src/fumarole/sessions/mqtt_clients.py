@@ -28,6 +28,9 @@ MOST_DELAYED_BYTES: Final = 64 * 1024 * 1024
 LONGEST_DELAY: Final = 24 * 3600.0
 """Seconds. A longer delay is this one."""
 
+TICK: Final = 0.5
+"""Seconds that the time of a session may be behind: a will is published late rather than early."""
+
 Key = tuple[str, str]
 """Namespace and client id."""
 
@@ -90,7 +93,7 @@ class Clients:
             number = next(self._numbers)
             self._delayed[will.key] = number, will
             self._delayed_bytes += size
-            heappush(self._times, (now + min(delay, LONGEST_DELAY), number, will.key))
+            heappush(self._times, (now + min(delay, LONGEST_DELAY) + TICK, number, will.key))
         else:
             self._publish(will)
 

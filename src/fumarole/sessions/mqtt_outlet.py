@@ -66,7 +66,7 @@ class MqttOutlet:
         self._joined: dict[tuple[bytes, ...], Consumer] = {}
         self._most_aliases = min(aliases, ALIASES)
         self._aliases: dict[bytes, int] = {}
-        """Of topics, as the client was told with messages that cannot be dropped: those of QoS 1 and 2."""
+        """Of topics, as the client was told with messages that cannot be dropped."""
 
     # An outlet of the exchange.
 
@@ -115,16 +115,20 @@ class MqttOutlet:
         elif qos:
             # Not to be dropped any more: the client would never acknowledge it.
             self.outbox.push(self._frame(form, qos, retain, identifiers))
+        elif self._most_aliases and self.outbox.has_room(size):
+            is_set = form.topic in self._aliases or len(self._aliases) >= self._most_aliases
+            # The message that sets an alias cannot be dropped either.
+            self.outbox.push(self._frame(form, 0, retain, identifiers), consumer if is_set else None)
         elif identifiers:
             self.outbox.push(form.frame(self.version, 0, 0, retain, identifiers), consumer)
         else:
             self.outbox.push(form.plain(self.version, retain), consumer)
 
     def _frame(self, form: Form, qos: int, retain: bool, identifiers: bytes) -> bytes:
-        """A message of QoS 1 or 2 gets under way. Its topic is an alias, where the client takes them."""
+        """A message as an alias of its topic, where the client takes them. One of QoS 1 or 2 gets under way."""
         topic = form.topic
         assert topic is not None
-        number = self._window.begin()
+        number = self._window.begin() if qos else 0
         alias = self._aliases.get(topic, 0)
         if alias:
             return form.frame(self.version, qos, number, retain, alias_property(alias) + identifiers, NO_TOPIC)
