@@ -40,7 +40,8 @@ def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise DemoError(f"{folder} is not empty; remove it, or name another --folder")
     folder.mkdir(parents=True, exist_ok=True)
-    with demo_broker(port) as url:
+    with demo_broker(port) as broker:
+        url = broker.url
         say(f"a broker at {url}")
         with _recorders(url, archive, folder), _standing_job(archive, tables, folder) as job:
             say(f"{RECORDERS} recorders, sharing what comes, into {archive}")
