@@ -11,6 +11,8 @@ QUICK := core exchange protocols sessions cluster fastpath store config bridge
 EXTRAS := fast nkeys kubemq bridge
 KUBEMQ_TESTS := tests/integration/kubemq
 KUBEMQ_CLIENTS := 2.4.0 3.6.0 4.1.5
+MQTT_TESTS := tests/integration/mqtt
+MQTT_CLIENTS := paho-mqtt aiomqtt gmqtt
 WEB_TESTS := tests/integration/http
 WEB_CLIENTS := aiohttp 'httpx[http2]' nats-py schemathesis 'uvicorn[standard]' websockets
 
@@ -23,7 +25,7 @@ setup: .venv/.installed ## make .venv with the fumarole command in it
 
 setup-pipeline: setup .venv/.pipeline java ## the same, with Spark
 
-setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/web/.installed build/web/node_modules build/console/node_modules ## the same, with what only the tests need
+setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/web/.installed build/web/node_modules build/console/node_modules build/mqtt/.installed ## the same, with what only the tests need
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
@@ -59,9 +61,9 @@ docs: setup .venv/.pipeline build/docs-env/.installed ## the documentation as a 
 	@scripts/step "Building the site" build/docs-env/bin/zensical build --strict
 	@echo "  build/site/index.html"
 
-pictures: setup-test ## pictures of the console, into docs/pictures
+pictures: setup-test ## the picture of the console, into docs/pictures
 	@$(BIN)/pytest -q tests/integration/console
-	@mkdir -p docs/pictures && cp build/pictures/ask-*.png docs/pictures/
+	@mkdir -p docs/pictures && cp build/pictures/ask-wide.png docs/pictures/
 
 bench: setup-test ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py
@@ -69,6 +71,7 @@ bench: setup-test ## every figure, measured beside its peer
 soak: setup-test containers ## for long: Spark jobs killed again and again, nodes under every fault, a bridge whose clients come and go, containers
 	@$(BIN)/pytest -q -m soak tests
 	@$(BIN)/python -m tests.pipeline.live.faults 20
+	@$(BIN)/python -m tests.pipeline.live.alarm_faults 20
 	@$(BIN)/python tests/integration/cluster/soak.py
 	@$(BIN)/python -m tests.integration.bridge.churn
 
@@ -86,6 +89,9 @@ lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, 
 	@for version in $(KUBEMQ_CLIENTS); do echo kubemq==$$version | scripts/step "Choosing versions for kubemq $$version" \
 		$(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
 		--custom-compile-command "make lock" -o $(KUBEMQ_TESTS)/requirements-$$version.lock || exit 1; done
+	@printf '%s\n' $(MQTT_CLIENTS) | scripts/step "Choosing versions of MQTT clients" \
+		$(BIN)/uv pip compile - --universal --python-version 3.11 --generate-hashes --upgrade \
+		--custom-compile-command "make lock" -o $(MQTT_TESTS)/requirements.lock
 
 	@printf '%s\n' $(WEB_CLIENTS) | scripts/step "Choosing versions of web clients" $(BIN)/uv pip compile - --universal \
 		--python-version 3.11 --generate-hashes --upgrade --custom-compile-command "make lock" \
@@ -134,6 +140,13 @@ containers: | others
 build/docs-env/.installed: requirements-docs.lock | .venv/.packages
 	@scripts/step "Making an environment for the documentation" $(BIN)/uv venv --clear --python $(BIN)/python build/docs-env
 	@scripts/step "Fetching zensical and mkdocstrings" scripts/packages build/docs-env $<
+	@touch $@
+
+# Clients of MQTT, to be tried by the tests.
+
+build/mqtt/.installed: $(MQTT_TESTS)/requirements.lock | .venv/.packages
+	@scripts/step "Making an environment for MQTT clients" $(BIN)/uv venv --clear --python $(BIN)/python build/mqtt
+	@scripts/step "Fetching paho-mqtt, aiomqtt and gmqtt" scripts/packages build/mqtt $<
 	@touch $@
 
 # What drives a browser in the tests of the console.

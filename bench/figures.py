@@ -35,6 +35,21 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """Must the ratio be at least the bound, or at most?"""
     met: bool
     note: str = ""
+    low: float = 0.0
+    """The ratios of the rounds, where they were noted: the lowest, and the highest."""
+    high: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """What stands beside it: a peer that others wrote, a limit, or ourselves under other circumstances."""
+        return KINDS.get(self.beside_what, "ourselves")
+
+    @property
+    def shown_ratio(self) -> str:
+        """One number, or a range where the rounds differ by more than a fifth."""
+        if self.low and self.high > self.low * STEADY:
+            return f"{self.low:.2f}–{self.high:.2f}"
+        return f"{self.ratio:.2f}"
 
     @property
     def wanted(self) -> str:
@@ -45,6 +60,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 LIMIT = "limit"
 PEER = "nats-server"
+KINDS = dict.fromkeys(("limit", "wanted"), "limit") | dict.fromkeys(
+    (PEER, "bare aio-pika", "grpc.aio echo", "pyarrow, in one go", "Python UDF", "by hand", "equi-join"), "peer"
+)
+STEADY = 1.2
+"""Rounds that differ by more are reported as a range."""
 
 
 def against(
@@ -58,8 +78,12 @@ def against(
     at_least: float | None = None,
     at_most: float | None = None,
     note: str = "",
+    rounds: Sequence[float] = (),
 ) -> Figure:
-    """A figure beside another one of the same run. One of `at_least` and `at_most` bounds their ratio."""
+    """A figure beside another one of the same run. One of `at_least` and `at_most` bounds their ratio.
+
+    `rounds` are the ratios of each round.
+    """
     bound = at_least if at_least is not None else at_most
     assert bound is not None
     ratio = ours / theirs
@@ -75,6 +99,8 @@ def against(
         at_least=at_least is not None,
         met=ratio <= bound if at_least is None else ratio >= bound,
         note=note,
+        low=min(rounds, default=0.0),
+        high=max(rounds, default=0.0),
     )
 
 
@@ -148,20 +174,21 @@ def amount(value: float, unit: str) -> str:
     return f"{value:,.0f} {unit}".strip() if value >= 1000 or unit == "B" else f"{value:,.1f} {unit}".strip()
 
 
-def cells(figure: Figure) -> tuple[str, str, str, str, str, str]:
-    """What a table shows of a figure: what, ours, beside, ratio, wanted, met."""
+def cells(figure: Figure) -> tuple[str, str, str, str, str, str, str]:
+    """What a table shows of a figure: what, ours, beside, the kind of that, ratio, wanted, met."""
     beside = amount(figure.beside, figure.unit)
     return (
         figure.name,
         amount(figure.ours, figure.unit),
         f"{beside} ({figure.beside_what})",
-        f"{figure.ratio:.2f}",
+        figure.kind,
+        figure.shown_ratio,
         figure.wanted,
         "yes" if figure.met else "no",
     )
 
 
-COLUMNS = ("", "ours", "beside", "ratio", "wanted", "met")
+COLUMNS = ("", "ours", "beside", "which is", "ratio", "wanted", "met")
 
 
 def by_claim(figures: Iterable[Figure]) -> dict[str, list[Figure]]:
@@ -178,7 +205,7 @@ def comparison(results: Results) -> list[str]:
         what, comma, form = figure.claim.partition(", ")
         if comma and figure.beside_what == PEER:
             name = figure.name if what == "Throughput" else f"{what.lower()}, {figure.name}"
-            forms.setdefault(name, {})[form] = f"{figure.ratio:.2f}"
+            forms.setdefault(name, {})[form] = figure.shown_ratio
     titles = list(dict.fromkeys(form for ratios in forms.values() for form in ratios))
     rows = [(name, *(ratios.get(form, "") for form in titles)) for name, ratios in forms.items()]
     return [_row((f"ratio to {PEER}", *titles)), "|---|" + "---:|" * len(titles), *map(_row, rows)]
@@ -203,7 +230,7 @@ def as_markdown(results: Results) -> str:
         ]
         for claim, figures in by_claim(run.figures).items():
             columns = (claim, *COLUMNS[1:])
-            lines += ["", _row(columns), "|---|---:|---:|---:|---|---|"]
+            lines += ["", _row(columns), "|---|---:|---:|---|---:|---|---|"]
             lines += [_row(cells(figure)) for figure in figures]
             lines += [f"\n{note}" for note in dict.fromkeys(figure.note for figure in figures) if note]
     return "\n".join(lines) + "\n"

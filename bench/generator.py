@@ -35,6 +35,10 @@ class Load(NamedTuple):
     patience: int = 10
     consumer_port: int = 0
     """Another node of a cluster, where the consumers are; 0: the same."""
+    producer: str = ""
+    """Messages are readings of this one."""
+    changes: int = 0
+    """Every so many of them change a key of its metadata; 0: none does."""
 
     def options(self) -> list[str]:
         given = {

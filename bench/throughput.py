@@ -1,4 +1,4 @@
-"""Messages a second, beside nats-server: nine loads, both forms of the broker.
+"""Messages a second, beside nats-server: thirteen loads, both forms of the broker.
 
 The servers run side by side, but only one has work at a time. Each load goes to each in turn, round after round, and
 the best round of each counts: what else the machine does makes rounds slower, never quicker.
@@ -21,6 +21,10 @@ LOADS = {
     "fan-out to 100, 128 B": Load(30_000, size=128, topics=1_000, consumers=100, window=5_000),
     "group of 4, 16 B": Load(600_000, consumers=4, group="sharing"),
     "4 publishers, 4 consumers, 64 B": Load(400_000, size=64, publishers=4, consumers=4),
+    "one to one, 16 KiB": Load(20_000, size=16_384, window=200),
+    "one to one, 256 KiB": Load(2_000, size=262_144, window=12),
+    "fan-out to 10, 16 KiB": Load(4_000, size=16_384, consumers=10, window=200),
+    "fan-out to 10, 256 KiB": Load(400, size=262_144, consumers=10, window=12),
     "every topic new, 16 B": Load(500_000, topics=500_000),
 }
 PLAIN_PART = 4
@@ -34,27 +38,33 @@ def measure(effort: Effort) -> Iterator[Figure]:
         ours = [running.enter_context(fumarole(form)) for form in (COMPILED, PLAIN)]
         peer = running.enter_context(nats_server())
         for name, load in LOADS.items():
-            best = best_rates([*ours, peer], name, load, effort)
+            rates = all_rates([*ours, peer], name, load, effort)
             wanted = WANTED_OF_NEW_TOPICS if load.topics == load.messages else WANTED
             for server in ours:
                 yield against(
                     PEER,
                     f"Throughput, {server.name}",
                     name,
-                    best[server.name],
-                    best[PEER],
+                    max(rates[server.name]),
+                    max(rates[PEER]),
                     "/s",
                     at_least=wanted[server.name],
+                    rounds=[rate / theirs for rate, theirs in zip(rates[server.name], rates[PEER], strict=True)],
                 )
 
 
 def best_rates(servers: list[Server], name: str, load: Load, effort: Effort) -> dict[str, float]:
-    """Messages published a second, by server."""
-    best = dict.fromkeys((server.name for server in servers), 0.0)
+    """Messages published a second, by server, in its best round."""
+    return {server: max(rates) for server, rates in all_rates(servers, name, load, effort).items()}
+
+
+def all_rates(servers: list[Server], name: str, load: Load, effort: Effort) -> dict[str, list[float]]:
+    """The same of every round."""
+    rates: dict[str, list[float]] = {server.name: [] for server in servers}
     for round_number in range(1, effort.rounds + 1):
         for server in servers:
             effort.tell(f"{name}: {server.name}, round {round_number}")
             count = load.messages // PLAIN_PART if server.name == PLAIN else load.messages
             given = load._replace(messages=effort.share(count))
-            best[server.name] = max(best[server.name], run_load(server.port, given).rate)
-    return best
+            rates[server.name].append(run_load(server.port, given).rate)
+    return rates

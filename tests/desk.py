@@ -94,6 +94,7 @@ class MqttClient:
         given |= {Property.USER: users} if users else {}
         event = Connect(self.version, client_id, clean, keep_alive, user, password, will, given)
         self.send(mqtt_packets.connect(event))
+        self.protocol.alias_maximum = options.get("topic_alias_maximum", 0)
         heard = self.hears()
         self.connack = heard[0] if heard else None
         return self

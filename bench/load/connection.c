@@ -33,7 +33,7 @@ double seconds_now(void) {
 }
 
 int dial(int port, double patience) {
-  static const char connect_line[] = "CONNECT {\"verbose\":false,\"pedantic\":false,\"protocol\":1}\r\n";
+  static const char connect_line[] = "CONNECT {\"verbose\":false,\"pedantic\":false,\"protocol\":1,\"headers\":true}\r\n";
   int made = dial_silently(port, patience);
   say(made, connect_line, sizeof connect_line - 1);
   return made;

@@ -2,7 +2,7 @@
  *
  *   load --port PORT [--publishers 1] [--consumers 1] [--messages 1000000] [--size 16] [--topics 100]
  *        [--pattern 'volcanoes.>'] [--group NAME] [--window 20000] [--patience 10]
- *        [--churn 'PATTERN'] [--churn-rate 1000] [--consumer-port PORT]
+ *        [--churn 'PATTERN'] [--churn-rate 1000] [--consumer-port PORT] [--producer UUID] [--changes 0]
  *
  * Every message is numbered: its payload begins with the publisher and a sequence number, eight bytes. A consumer
  * must hear each publisher's numbers one after another; a group together must hear each once. So a message that is
@@ -18,6 +18,9 @@
  *
  * --consumer-port is for clusters: consumers are on another node than publishers. They get half a second to become
  * known there, which not every server waits for by itself.
+ *
+ * --producer makes readings of the messages: each has the header `Producer`. With --changes N each has `Metadata` too, with one
+ * key, which every Nth message changes.
  *
  * Prints one line of JSON: seconds, published, delivered, changes (subscribes of the churn).
  */
@@ -38,7 +41,8 @@
 #define SUFFIX ".east"
 #define DIGITS 7
 #define CHUNK 65536
-#define HEARING 262144 /* bytes of a consumer's buffer */
+#define HEARING 262144 /* bytes of a consumer's buffer, and more where two frames are */
+#define LEVEL_DIGITS 9
 #define EVENTS 64
 #define SPIN 20e-6 /* seconds without progress before it sleeps: waking it would cost the server more than that */
 #define SEQUENCE_BITS 48
@@ -50,7 +54,9 @@ static struct {
   double patience;
   const char *pattern, *group, *churn;
   double churn_rate;
-} options = {0, 0, 1, 1, 1000000, 16, 100, 20000, 10, "volcanoes.>", "", NULL, 1000};
+  const char *producer;
+  long changes;
+} options = {0, 0, 1, 1, 1000000, 16, 100, 20000, 10, "volcanoes.>", "", NULL, 1000, NULL, 0};
 
 typedef struct {
   int socket;
@@ -72,7 +78,10 @@ static Publisher *publishers;
 static Consumer *consumers;
 static uint8_t **seen;  /* with a group: for each publisher, a bit for each number */
 static size_t frame, topic_place, number_place;               /* of a PUB */
-static size_t heard_frame, heard_number_place;                /* of a MSG */
+static size_t level_place;                                    /* of the digits that change in the metadata; 0: none do */
+static size_t heard_frame, heard_number_place, hearing;       /* of a MSG; bytes of a consumer's buffer */
+static char block[256];                                       /* of headers */
+static size_t block_length;
 static long chunk_frames, each;                               /* each: messages of one publisher */
 static long published, delivered_together;
 static double last_progress;
@@ -85,12 +94,30 @@ static struct {
 
 /* Publishers. */
 
+static void make_block(void) {
+  if (options.producer == NULL) return;
+  int length = snprintf(block, sizeof block, "NATS/1.0\r\nProducer: %s\r\n", options.producer);
+  if (options.changes) {
+    level_place = (size_t)length + strlen("Metadata: {\"Level\": ");
+    length += snprintf(block + length, sizeof block - (size_t)length, "Metadata: {\"Level\": 1%0*d}\r\n", LEVEL_DIGITS - 1, 0);
+  }
+  length += snprintf(block + length, sizeof block - (size_t)length, "\r\n");
+  block_length = (size_t)length;
+}
+
 static void make_chunk(Publisher *publisher) {
-  char head[128];
-  int length = snprintf(head, sizeof head, "PUB " PREFIX "%0*d" SUFFIX " %ld\r\n", DIGITS, 0, options.size);
+  char head[512];
+  const char *verb = block_length ? "HPUB " : "PUB ";
+  int length = snprintf(head, sizeof head, "%s" PREFIX "%0*d" SUFFIX, verb, DIGITS, 0);
+  if (block_length) length += snprintf(head + length, sizeof head - (size_t)length, " %zu", block_length);
+  length += snprintf(head + length, sizeof head - (size_t)length, " %zu\r\n", block_length + (size_t)options.size);
+  size_t block_place = (size_t)length;
+  memcpy(head + length, block, block_length);
+  length += (int)block_length;
   frame = (size_t)length + (size_t)options.size + 2;
-  topic_place = strlen("PUB " PREFIX);
+  topic_place = strlen(verb) + strlen(PREFIX);
   number_place = (size_t)length;
+  if (options.changes) level_place += block_place;
   chunk_frames = (long)(CHUNK / frame);
   if (chunk_frames > options.window / 4) chunk_frames = options.window / 4;
   if (chunk_frames < 1) chunk_frames = 1;
@@ -116,6 +143,11 @@ static void fill_chunk(Publisher *publisher, long count) {
   for (long i = 0; i < count; i++, at += frame, number++) {
     memcpy(at + topic_place, digits, DIGITS);
     memcpy(at + number_place, &number, sizeof number);
+    if (options.changes) {
+      char level[24];
+      snprintf(level, sizeof level, "1%0*ld", LEVEL_DIGITS - 1, (publisher->published + i) / options.changes % 100000000);
+      memcpy(at + level_place, level, LEVEL_DIGITS);
+    }
     if (++topic == options.topics) {
       topic = 0;
       memset(digits, '0', DIGITS);
@@ -180,8 +212,9 @@ static void note(Consumer *consumer, uint64_t number) {
 static void take_in(Consumer *consumer) {
   const char *at = consumer->heard, *end = at + consumer->kept;
   long count = 0;
+  const char *verb = block_length ? "HMSG" : "MSG ";
   while ((size_t)(end - at) >= 4) {
-    if (memcmp(at, "MSG ", 4) == 0) {
+    if (memcmp(at, verb, 4) == 0) {
       uint64_t number;
       if ((size_t)(end - at) < heard_frame) break;
       if (memcmp(at + heard_frame - 2, "\r\n", 2) != 0)
@@ -203,7 +236,7 @@ static void take_in(Consumer *consumer) {
 }
 
 static void hear(Consumer *consumer) {
-  ssize_t more = recv(consumer->socket, consumer->heard + consumer->kept, HEARING - consumer->kept, 0);
+  ssize_t more = recv(consumer->socket, consumer->heard + consumer->kept, hearing - consumer->kept, 0);
   if (more == 0) end_with(FAULT, "a consumer was cut off");
   if (more < 0) {
     if (errno != EAGAIN && errno != EINTR) end_with(FAULT, "a consumer was cut off: %s", strerror(errno));
@@ -251,12 +284,14 @@ static void open_consumer(Consumer *consumer) {
   say(consumer->socket, text, (size_t)length);
   settle(consumer->socket);
   unblock(consumer->socket);
-  consumer->heard = malloc(HEARING);
   consumer->expected = calloc((size_t)options.publishers, sizeof *consumer->expected);
-  length = snprintf(text, sizeof text, "MSG " PREFIX "%0*d" SUFFIX " 1 %ld\r\n", DIGITS, 0, options.size);
-  heard_number_place = (size_t)length;
-  heard_frame = (size_t)length + (size_t)options.size + 2;
-  if (heard_frame > HEARING / 2) end_with(CANNOT, "--size is too large");
+  length = snprintf(text, sizeof text, "%s " PREFIX "%0*d" SUFFIX " 1", block_length ? "HMSG" : "MSG", DIGITS, 0);
+  if (block_length) length += snprintf(text + length, sizeof text - (size_t)length, " %zu", block_length);
+  length += snprintf(text + length, sizeof text - (size_t)length, " %zu\r\n", block_length + (size_t)options.size);
+  heard_number_place = (size_t)length + block_length;
+  heard_frame = heard_number_place + (size_t)options.size + 2;
+  hearing = 2 * heard_frame > HEARING ? 2 * heard_frame : HEARING;
+  consumer->heard = malloc(hearing);
 }
 
 static int open_all(void) {
@@ -346,7 +381,7 @@ static void read_options(int count, char **words) {
       {"port", 1, 0, 'p'},    {"publishers", 1, 0, 'P'}, {"consumers", 1, 0, 'C'}, {"messages", 1, 0, 'm'},
       {"size", 1, 0, 's'},    {"topics", 1, 0, 't'},     {"pattern", 1, 0, 'a'},   {"group", 1, 0, 'g'},
       {"window", 1, 0, 'w'},  {"patience", 1, 0, 'W'},   {"churn", 1, 0, 'c'},     {"churn-rate", 1, 0, 'r'},
-      {"consumer-port", 1, 0, 'o'},
+      {"consumer-port", 1, 0, 'o'}, {"producer", 1, 0, 'd'},  {"changes", 1, 0, 'D'},
       {0, 0, 0, 0},
   };
   int which, place = 0;
@@ -356,6 +391,8 @@ static void read_options(int count, char **words) {
     switch (which) {
       case 'p': options.port = (int)number(name, optarg, 1); break;
       case 'o': options.consumer_port = (int)number(name, optarg, 1); break;
+      case 'd': options.producer = optarg; break;
+      case 'D': options.changes = number(name, optarg, 0); break;
       case 'P': options.publishers = number(name, optarg, 1); break;
       case 'C': options.consumers = number(name, optarg, 0); break;
       case 'm': options.messages = number(name, optarg, 1); break;
@@ -380,7 +417,9 @@ static void read_options(int count, char **words) {
 
 int main(int count, char **words) {
   read_options(count, words);
+  make_block();
   each = options.messages / options.publishers;
+  if (options.publishers > 1 && options.changes) end_with(CANNOT, "--changes is for one publisher");
   if (each == 0) end_with(CANNOT, "fewer messages than publishers");
   double took = run(open_all());
   long heard = options.consumers == 0 ? 0 : delivered_together;

@@ -178,9 +178,9 @@ def test_results_are_written_and_read(tmp_path: Path) -> None:
     assert figures.read(tmp_path / "results.json") == example()
     page = (tmp_path / "results.md").read_text()
     assert "| one to one | 6.00 | 0.20 |" in page
-    assert "| one to one | 6,000,000 /s | 1,000,000 /s (nats-server) | 6.00 | at least 2 | yes |" in page
-    assert "| one to one | 200,000 /s | 1,000,000 /s (nats-server) | 0.20 | at least 0.25 | no |" in page
-    assert "| each | 12.5 KiB | 25.0 KiB (limit) | 0.50 | within the limit | yes |\n\nA note." in page
+    assert "| one to one | 6,000,000 /s | 1,000,000 /s (nats-server) | peer | 6.00 | at least 2 | yes |" in page
+    assert "| one to one | 200,000 /s | 1,000,000 /s (nats-server) | peer | 0.20 | at least 0.25 | no |" in page
+    assert "| each | 12.5 KiB | 25.0 KiB (limit) | limit | 0.50 | within the limit | yes |\n\nA note." in page
 
 
 def test_others_are_told_from_ours() -> None:
@@ -199,6 +199,14 @@ def test_others_are_told_from_ours() -> None:
 def test_what_is_wanted(ours: float, bounds: dict[str, float], met: bool) -> None:
     figure: Figure = against("peer", "claim", "name", ours, 1.0, "", **bounds)  # type: ignore[arg-type]
     assert figure.met is met
+
+
+def test_an_unsteady_ratio_is_a_range() -> None:
+    """Rounds that differ by more than a fifth."""
+    steady = against("nats-server", "claim", "name", 2.0, 1.0, "", at_least=1.0, rounds=[1.9, 2.0, 2.2])
+    unsteady = against("nats-server", "claim", "name", 2.0, 1.0, "", at_least=1.0, rounds=[1.5, 2.0])
+    assert [steady.shown_ratio, unsteady.shown_ratio] == ["2.00", "1.50–2.00"]
+    assert [steady.kind, against("with 10", "", "", 1.0, 1.0, "", at_most=1.0).kind] == ["peer", "ourselves"]
 
 
 def test_the_results_in_the_repository_are_shown_as_they_are() -> None:

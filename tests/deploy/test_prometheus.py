@@ -61,7 +61,8 @@ def test_a_real_prometheus(tmp_path: Path) -> None:
         command = ["prometheus", f"--config.file={tmp_path / 'prometheus.yml'}", *listen, "--log.level=error"]
         with subprocess.Popen(command, cwd=tmp_path) as prometheus:
             try:
-                end, found = time.monotonic() + SECONDS, []
+                found: list[Any] = []
+                end = time.monotonic() + SECONDS
                 while not found and time.monotonic() < end:
                     found = query(port, 'fumarole_received_messages_total{namespace="default"}')
                     time.sleep(0.2)

@@ -1,10 +1,14 @@
 """A door of a test: what a client sends comes back. Everything about it is in this file."""
 
 import asyncio
+import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fumarole.doors.logins import Logins
 from fumarole.doors.placement import Placement
 from fumarole.doors.registry import Door, Wiring, add
+from fumarole.exchange.permissions import User
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,15 @@ class ToyDoor:
 
     def cut_off(self) -> None:
         self._server.close()
+
+    def close_entrance(self) -> None:
+        self._server.close()
+
+    def send_away(self, most: int) -> None:
+        """Each client is gone by itself."""
+
+    async def renew(self, tls: ssl.SSLContext | None, logins: Logins | None, users: Mapping[str, User]) -> None:
+        """There is nothing to renew."""
 
     async def drain(self, seconds: float) -> None:
         self._server.close()

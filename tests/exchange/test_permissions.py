@@ -18,6 +18,10 @@ from tests.core.strategies import patterns, topics
         (("a.>",), ("a.secret",), "a.secret", False),
         (("a.>",), ("a.secret",), "a.open", True),
         (("a",), (), "", False),
+        (None, ("secret.>",), "_COMMANDS_.secret.x", False),
+        (None, ("secret.>",), "_QUERIES_.secret.x", False),
+        (None, ("secret.>",), "_QUERIES_.open.x", True),
+        (("open.*",), (), "_COMMANDS_.open.x", False),
     ],
 )
 def test_topics(allow: tuple[str, ...] | None, deny: tuple[str, ...], topic: str, allowed: bool) -> None:

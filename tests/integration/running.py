@@ -28,6 +28,7 @@ class RunningBroker(RunningProcess):
         address = f"127.0.0.1:{port or free_port()}"
         arguments = ["--config", str(path), "--nats", address, "--data", str(folder / "data")]
         variables = {"FUMAROLE_PURE": "1"} if hot_path == "plain" else {}
+        self.folder = folder
         super().__init__(*module, *arguments, folder=folder, observed=observed, **variables)
 
     @property

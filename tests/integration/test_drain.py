@@ -1,4 +1,4 @@
-"""SIGTERM, SIGINT and SIGHUP: no new connections, outboxes leave, then the end, with 0 and in time."""
+"""SIGTERM and SIGINT: no new connections, outboxes leave, then the end, with 0 and in time."""
 
 from __future__ import annotations
 
@@ -24,21 +24,9 @@ def fill(port: int, count: int = MANY) -> None:
         publisher.talk(b"".join(b"PUB a 1008\r\n%08d%b\r\n" % (number, PAYLOAD) for number in range(count)))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_nobody_is_there(start_broker: StartBroker, number: signal.Signals) -> None:
     assert start_broker().stop(number) < 2
-
-
-def test_a_broker_that_was_started_to_outlive_its_terminal(start_broker: StartBroker) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
-    try:
-        broker = start_broker()
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    broker.ask_to_end(signal.SIGHUP)
-    with RawClient(broker.port) as client:
-        client.connect()
-    broker.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

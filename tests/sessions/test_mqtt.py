@@ -16,7 +16,7 @@ from fumarole.protocols.mqtt_packets import V3, V5, Acknowledged, Answer, ConnAc
 from fumarole.protocols.mqtt_reasons import Reason
 from fumarole.sessions.mqtt import ALIASES, RECEIVE_MAXIMUM, Terms
 from fumarole.sessions.stream import Claim, State
-from tests.desk import Desk, MqttClient
+from tests.desk import Desk, MqttClient, events_of
 from tests.sessions.test_answers import Slow
 
 A = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
@@ -644,3 +644,94 @@ def test_confirmed_everywhere_first(desk: Desk) -> None:
     slow.reach(1)
     assert reasons(client.hears()) == [0]
     assert client.session.state is State.OPEN
+
+
+# Retained messages (F1, F3).
+
+
+def flags(events: list[Any]) -> list[tuple[str, bytes, bool]]:
+    return [(event.topic, event.payload, event.retain) for event in events if isinstance(event, Publish)]
+
+
+@BOTH
+def test_retained(desk: Desk, version: int) -> None:
+    """By wildcard, with the retain flag; an empty payload removes it."""
+    publisher, subscriber = MqttClient(desk, version), MqttClient(desk, version)
+    live = MqttClient(desk, version)
+    live.subscribe("#")
+    for topic in ("a", "a/b", "c"):
+        publisher.publish(topic, b"1", retain=True)
+    publisher.publish("a/b", b"2", qos=1, retain=True)
+    publisher.publish("a/b", b"3")
+    assert not any(retain for _, _, retain in flags(live.hears()))
+    heard = subscriber.subscribe("a/#", qos=1)
+    assert isinstance(heard[0], Acknowledged)
+    assert sorted(flags(heard[1:])) == [("a", b"1", True), ("a/b", b"2", True)]
+    publisher.publish("a/b", b"", retain=True)
+    assert flags(subscriber.hears()) == [("a/b", b"", False)]
+    assert flags(subscriber.subscribe("a/#")) == [("a", b"1", True)]
+
+
+def test_retain_handling_and_as_published(desk: Desk) -> None:
+    publisher, subscriber = MqttClient(desk), MqttClient(desk)
+    publisher.publish("a", b"1", retain=True)
+    assert len(subscriber.subscribe(Filter("a", 0, handling=1))) == 2
+    assert len(subscriber.subscribe(Filter("a", 0, handling=1))) == 1
+    assert len(subscriber.subscribe(Filter("+", 0, handling=2))) == 1
+    assert len(subscriber.subscribe(Filter("a", 0, as_published=True))) == 2
+    assert len(subscriber.subscribe("$share/g/a")) == 1
+    subscriber.asks(packets.unsubscribe(packets.Unsubscribe(1, ("$share/g/a",), NONE), V5))
+    publisher.publish("a", b"2", retain=True)
+    publisher.publish("a", b"3")
+    assert flags(subscriber.hears()) == [("a", b"2", True), ("a", b"3", False)]
+
+
+def test_retained_crosses_doors(desk: Desk) -> None:
+    nats, client = desk.connect(), MqttClient(desk)
+    nats.say(b"HPUB a 23 25\r\nNATS/1.0\r\nRetain: 1\r\n\r\nhi\r\n")
+    assert flags(client.subscribe("a")) == [("a", b"hi", True)]
+    client.publish("b", b"x", retain=True, user=[("k", "v")])
+    nats.say("SUB $LAST.b 1\r\n")
+    heard = nats.hears()
+    assert b"Retain: 1\r\nk: v\r\n" in heard
+    assert b"Last: " in heard
+
+
+def test_a_retained_message_expires(desk: Desk) -> None:
+    client = MqttClient(desk)
+    client.publish("a", b"1", retain=True, message_expiry=0)
+    client.publish("b", b"1", retain=True, message_expiry=100)
+    assert topics(client.subscribe("#")) == ["b"]
+
+
+def test_overlapping_filters_and_what_is_retained(desk: Desk) -> None:
+    client, publisher = MqttClient(desk), MqttClient(desk)
+    publisher.publish("a", b"1", retain=True)
+    client.subscribe("a")
+    client.subscribe("#")
+    publisher.publish("a", b"2", retain=True)
+    publisher.publish("a", b"3")
+    assert [payload for _, payload, _ in flags(client.hears())] == [b"2", b"3"]
+
+
+def test_last_and_every(hot_path: HotPath) -> None:
+    """F9: options as leading levels of a filter."""
+    desk = Desk(hot_path, rules={"default": NamespaceRules(last="all")})
+    client = MqttClient(desk)
+    client.publish("a/b", b"1")
+    assert flags(client.subscribe("$LAST/a/#")) == [("a/b", b"1", True)]
+    assert client.subscribe("a/#")[1:] == []
+    assert reasons(client.subscribe("$EVERY/1s/a/b", "$EVERY/x/a")) == [0, Reason.FILTER]
+
+
+def test_aliases_of_the_server(desk: Desk) -> None:
+    """Q3: for messages that cannot be dropped any more, so that no alias is lost."""
+    publisher, subscriber = MqttClient(desk), MqttClient(desk, topic_alias_maximum=1)
+    subscriber.subscribe("a/#", qos=1)
+    for topic, qos in (("a/long/topic", 1), ("a/long/topic", 1), ("a/other", 1), ("a/long/topic", 0)):
+        publisher.publish(topic, b"x", qos=qos)
+    raw = subscriber.raw()
+    assert raw.count(b"a/long/topic") == 2  # set once, and said by the message of QoS 0
+    heard = events_of(subscriber.protocol, raw)
+    assert [event.topic for event in heard] == ["a/long/topic", "a/long/topic", "a/other", "a/long/topic"]
+    assert [event.properties.get(Property.TOPIC_ALIAS) for event in heard] == [1, 1, None, None]

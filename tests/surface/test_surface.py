@@ -13,7 +13,10 @@ from tests.surface.surface import FILE, surface
 
 RECORD = json.loads(FILE.read_text())
 PRODUCER = "6a1f0f3c-8a70-4d0e-9c43-2f3a1b5c7d90"
-COUNTERS = "connections consumers delivered dropped forwarded namespace node producers received received_bytes strayed"
+COUNTERS = (
+    "conflated connections consumers delivered dropped forwarded last namespace node producers quotas received received_bytes"
+    " strayed"
+)
 JSON_KEYS = {
     "stats": f"{COUNTERS} version",
     "stats --consumers": f"{COUNTERS} version worst_consumers",

@@ -23,9 +23,10 @@ def check(file: Annotated[Path, typer.Argument(help="A configuration in TOML.")]
     """Name every mistake in a configuration, with its line and what was expected."""
     from fumarole.config.load import ConfigurationError, load
     from fumarole.config.payloads import load_payloads
+    from fumarole.config.rules import load_rules
 
     mistakes = []
-    for read in (lambda: load(file, {}, {}), lambda: load_payloads(file)):
+    for read in (lambda: load(file, {}, {}), lambda: load_payloads(file), lambda: load_rules(file)):
         try:
             read()
         except ConfigurationError as error:

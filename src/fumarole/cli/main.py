@@ -19,7 +19,7 @@ from fumarole.cli.terminal import MISUSED, fail, standard_streams
 from fumarole.core.packages import explained
 
 NAMES = (
-    *("serve", "demo", "password", "token", "nkey", "bridge", "bridge status", "config check"),
+    *("serve", "demo", "password", "token", "nkey", "reload", "bridge", "bridge status", "config check"),
     *("pub", "sub", "last", "request", "reply"),
     *("stats", "producers", "view", "producer forget", "query explain", "cluster status", "bench", "record"),
     *("pipeline replay", "pipeline verify", "pipeline run", "pipeline rollup", "pipeline enrich", "pipeline gaps"),
@@ -27,6 +27,7 @@ NAMES = (
     "pipeline compact",
     "pipeline expire",
     "pipeline server",
+    "pipeline watch",
 )
 GROUPS = {
     "bridge": ("Broker", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from fumarole.config.settings import Settings
     from fumarole.server.broker import Broker
 
-NOT_SETTINGS = frozenset({"config", "ready_file"})
+NOT_SETTINGS = frozenset({"config", "ready_file", "insecure"})
 """Options of `serve` that are not settings; the others are added by `serve_with_settings`."""
 
 
@@ -35,36 +36,57 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings in TOML. FUMAROLE_… variables and flags go over it.")
     ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", envvar="FUMAROLE_INSECURE", help="Let clients of other machines in without users."),
+    ] = False,
     ready_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="When every door is open, write their addresses here.")
     ] = None,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM."""
+    """Run a broker until Ctrl-C or SIGTERM. SIGHUP loads the configuration again, SIGUSR2 lets clients leave first."""
     settings = _settings(config, context.params)
     from fumarole.server import logs, loop
     from fumarole.server.broker import CannotServeError, openable, serve
+    from fumarole.server.reach import ExposedError, check_reach
 
     logs.start(settings.log)
     try:
+        check_reach(settings, insecure)
         settings = openable(settings)
+        load = None if config is None else partial(_loaded, config, context.params, insecure)
         if settings.workers != 1:
             from fumarole.server.workers import serve_with_workers
 
-            serve_with_workers(settings, loop.run, lambda broker: _announce(broker, ready_file))
+            serve_with_workers(settings, loop.run, lambda broker: _announce(broker, ready_file), load)
         else:
-            loop.run(serve(settings, started=lambda broker: _announce(broker, ready_file)))
-    except CannotServeError as error:
+            loop.run(serve(settings, started=lambda broker: _announce(broker, ready_file), load=load))
+    except (CannotServeError, ExposedError) as error:
         fail(str(error))
+
+
+def _flags(given: dict[str, Any]) -> dict[str, Any]:
+    return {f"--{name.replace('_', '-')}": value for name, value in given.items() if name not in NOT_SETTINGS}
 
 
 def _settings(config: Path | None, given: dict[str, Any]) -> Settings:
     from fumarole.config.load import ConfigurationError, load
 
-    flags = {f"--{name.replace('_', '-')}": value for name, value in given.items() if name not in NOT_SETTINGS}
     try:
-        return load(config, os.environ, flags)
+        return load(config, os.environ, _flags(given))
     except ConfigurationError as error:
         fail(str(error), MISUSED)
+
+
+def _loaded(config: Path, given: dict[str, Any], insecure: bool) -> Settings:
+    """The same again, later. Raises ConfigurationError, CannotServeError or MissingPackageError."""
+    from fumarole.config.load import load
+    from fumarole.server.broker import openable
+    from fumarole.server.reach import check_reach
+
+    settings = load(config, os.environ, _flags(given))
+    check_reach(settings, insecure)
+    return openable(settings)
 
 
 def _announce(broker: Broker, ready_file: Path | None) -> None:

@@ -107,7 +107,8 @@ def flat(counters: Counters) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for name, value in counters.items():
         if isinstance(value, dict):
-            numbers |= {f"{name}: {reason}": number for reason, number in value.items()}
+            # Quotas are for --json: what is held, of how much.
+            numbers |= {f"{name}: {reason}": number for reason, number in value.items() if isinstance(number, int)}
         elif isinstance(value, int):
             numbers[name.replace("_", " ")] = value
     return numbers

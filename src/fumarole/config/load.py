@@ -24,7 +24,10 @@ from fumarole.exchange.namespaces import default_rules
 __all__ = ["FLAGS", "VARIABLES", "ConfigurationError", "Mistake", "load", "load_bridge"]
 
 READ_ELSEWHERE: Final = frozenset(
-    {"FUMAROLE_SERVERS", "FUMAROLE_PURE", "FUMAROLE_BRIDGE_AMQP", "FUMAROLE_BRIDGE_SERVERS", "FUMAROLE_COLD"}
+    {
+        *("FUMAROLE_SERVERS", "FUMAROLE_PURE", "FUMAROLE_BRIDGE_AMQP", "FUMAROLE_BRIDGE_SERVERS"),
+        *("FUMAROLE_INSECURE", "FUMAROLE_COLD"),
+    }
 )
 """Variables that are not settings of a broker: the client's servers, the uncompiled loop, a bridge's addresses."""
 OTHERS: Final = frozenset({"payloads", "rules"})

@@ -66,9 +66,9 @@ class Wrong(NamedTuple):
 class DeclarationError(FumaroleError):
     """Declarations that cannot be used, with everything that is wrong with them."""
 
-    def __init__(self, wrong: Iterable[Wrong]) -> None:
+    def __init__(self, wrong: Iterable[Wrong], table: str = "payloads") -> None:
         self.wrong = list(wrong)
-        super().__init__("\n".join(f"payloads{_shown(each)}" for each in self.wrong))
+        super().__init__("\n".join(f"{table}{_shown(each)}" for each in self.wrong))
 
 
 def _shown(wrong: Wrong) -> str:
@@ -340,11 +340,17 @@ class _Reader:
         found = table.get(key)
         if found is None:
             return default
-        read = _SPAN.fullmatch(found.strip().lower()) if isinstance(found, str) else None
-        if read is None or read[2] not in _SPAN_UNITS:
+        read = span(found)
+        if read is None:
             self.add((key,), _found(found, key), "a length of time, such as 30s, 5 minutes or 7 days")
             return default
-        return int(float(read[1]) * _SPAN_UNITS[read[2]])
+        return read
+
+
+def span(text: object) -> int | None:
+    """A length of time in microseconds: `30s`, `5 minutes`. None: it is none."""
+    read = _SPAN.fullmatch(text.strip().lower()) if isinstance(text, str) else None
+    return None if read is None or read[2] not in _SPAN_UNITS else int(float(read[1]) * _SPAN_UNITS[read[2]])
 
 
 TIME_PARTS: Final = {"%Y": r"[0-9]{4}", "%m": r"[0-9]{2}", "%d": r"[0-9]{2}", "%H": r"[0-9]{2}", "%M": r"[0-9]{2}",

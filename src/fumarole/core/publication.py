@@ -3,6 +3,10 @@
 from typing import Any, Final
 
 FRAMING = 128
+COMMANDS: Final = "_COMMANDS_."
+QUERIES: Final = "_QUERIES_."
+REQUESTS: Final = (COMMANDS, QUERIES)
+"""What the topics of Commands and Queries of the KubeMQ door begin with; the channel follows."""
 FORGOTTEN: Final = "_FORGOTTEN"
 """The topic on which an exchange says that a producer was forgotten, for those who keep a history."""
 PRIVATE: Final = "_WHERE."

@@ -69,7 +69,8 @@ class DemoCluster:
         folder = self._folder / str(number)
         folder.mkdir(exist_ok=True)
         peers = [f"127.0.0.1:{port}" for at, port in enumerate(self._cluster) if at != number]
-        flags = ["--http", "127.0.0.1:0", "--node", f"node-{number + 1}", "--cluster", f"127.0.0.1:{self._cluster[number]}"]
+        flags = ["--http", "127.0.0.1:0", "--node", f"node-{number + 1}"]
+        flags += ["--cluster", f"127.0.0.1:{self._cluster[number]}"]
         for peer in peers:
             flags += ["--peer", peer]
         return launch(folder, self._ports[number], flags)

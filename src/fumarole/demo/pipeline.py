@@ -28,10 +28,31 @@ TICK = 0.005
 LATENESS = 0.25
 TELL_SECONDS = 10.0
 RECORDERS = 2
+SHOWN_ALARMS = 6
+RULES = """\
+# An instrument says how far it has drifted. It is calibrated when that is too much.
+[[rules]]
+name = "drift"
+where = "Deviation >= 2"
+clear = "Deviation < 1"
+publish = "alarms.drift.{Region}.{Kind}"
+
+[[rules]]
+name = "silent"
+where = "Status = 'failing'"
+silence = "2 s"
+publish = "alarms.silent.{Region}"
+
+[[rules]]
+name = "mean"
+rollup = "10 s"
+by = ["Region", "Kind"]
+publish = "rollups.{Region}.{Kind}"
+"""
 PATIENCE = 120.0
 """Seconds for a process to do what it has to do."""
 CATCHING_UP = 600.0
-"""Seconds for the standing job, which begins with Spark's start: a batch takes as long as the machine is busy."""
+"""Seconds for the jobs, which begin with Spark's start: a batch takes as long as the machine is busy."""
 
 
 def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
@@ -40,20 +61,33 @@ def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise DemoError(f"{folder} is not empty; remove it, or name another --folder")
     folder.mkdir(parents=True, exist_ok=True)
+    rules = folder / "rules.toml"
+    rules.write_text(RULES)
     with demo_broker(port) as broker:
         url = broker.url
-        say(f"a broker at {url}")
-        with _recorders(url, archive, folder), _standing_job(archive, tables, folder) as job:
+        say(f"a broker at {url}; its console is at {broker.web}")
+        with (
+            _recorders(url, archive, folder),
+            _standing_job(archive, tables, folder) as job,
+            _watching(url, rules, folder),
+        ):
             say(f"{RECORDERS} recorders, sharing what comes, into {archive}")
             say(f"the standing job, from there into {tables}")
+            say(f"the live job, by the rules in {rules}; its alarms go to `fumarole sub 'alarms.>'`")
             published = asyncio.run(_stations(url, seconds, rate, lambda count: say(_so_far(count, archive, tables))))
             say("the stations end; the recorders seal what they have, and the job catches up")
             archived = _wait_for(job, archive, tables, published, folder)
     say(f"{count_text(published, 'reading')} published, {archived:,} archived")
     done = Log(tables).state()
     say(f"{done.messages:,} in the tables, in {done.number:,} batches")
-    say("now the report")
-    _command("pipeline", "report", "--archive", str(archive), "--page", str(page))
+    # Headers stand below their message, indented.
+    heard = [line for line in (folder / "alarms.log").read_text().splitlines() if not line.startswith(" ")]
+    say(f"\n{count_text(len(heard), 'message')} on alarms.>; the last ones:")
+    for line in heard[-SHOWN_ALARMS:]:
+        say(f"  {line}")
+    say("\nthe same rules on what was recorded, and the report:")
+    places = ("--archive", str(archive), "--rules", str(rules), "--page", str(page))
+    _command("pipeline", "whatif", *places, "--limit", str(SHOWN_ALARMS))
     query = "Kind = 'gas' and Status = 'repaired'"
     say(f'\nwhatif --where "{query}":')
     _command("pipeline", "whatif", "--archive", str(archive), "--where", query)
@@ -125,6 +159,8 @@ def _recorders(url: str, archive: Path, folder: Path) -> Iterator[None]:
             f"recorder-{number}",
             "--roll-seconds",
             "3",
+            "--topic",
+            "volcanoes.>",
         )
         for number in range(1, RECORDERS + 1)
     ]
@@ -154,6 +190,22 @@ def _standing_job(archive: Path, tables: Path, folder: Path) -> Iterator[subproc
         process.wait(PATIENCE)
 
 
+@contextmanager
+def _watching(url: str, rules: Path, folder: Path) -> Iterator[None]:
+    """The live job, and a subscriber to its alarms."""
+    subscriber = _begin(folder, "alarms", "sub", "alarms.>", "--servers", url)
+    places = ("--rules", str(rules), "--servers", url, "--checkpoint", str(folder / "watch"))
+    job = _begin(folder, "watch", "pipeline", "watch", *places)
+    try:
+        _wait_until_said(job, folder / "watch.log", "rows/s", CATCHING_UP)
+        yield
+    finally:
+        for process in (job, subscriber):
+            process.send_signal(signal.SIGTERM)
+        for process in (job, subscriber):
+            process.wait(PATIENCE)
+
+
 def _begin(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen([sys.executable, "-m", "fumarole.cli.main", *arguments], stdout=log, stderr=log)
@@ -165,8 +217,8 @@ def _command(*arguments: str) -> None:
         raise DemoError(f"`fumarole {' '.join(arguments)}` failed")
 
 
-def _wait_until_said(process: subprocess.Popen[bytes], log: Path, word: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+def _wait_until_said(process: subprocess.Popen[bytes], log: Path, word: str, patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
     while word not in log.read_text(errors="replace"):
         if process.poll() is not None or time.monotonic() > deadline:
             raise DemoError(f"it did not start: {log.read_text(errors='replace').strip()}")

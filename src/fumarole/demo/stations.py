@@ -1,7 +1,8 @@
 """Simulated stations on volcanoes that say what they are: instruments that drift, fail, and are mended.
 
 Each instrument is a producer. What it says of itself changes now and then: it fails and is silent for a while, comes
-back after repair, and is calibrated when it has drifted too far.
+back after repair, and is calibrated when it has drifted too far. How far it has drifted it says in whole steps, as
+`Deviation`.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Instrument:
             "Unit": KINDS[self.kind][0],
             "Status": "ok",
             "Calibrations": 0,
+            "Deviation": 0,
             "Outdoors": True,
         }
         return self.sensor.metadata() | here
@@ -62,10 +64,13 @@ class Instrument:
             self._failed, self.silent_until = True, now + self.chance.uniform(*SILENCE)
             news = {"Status": "failing"}
         if self.drifts:
+            before = int(self._drift)
             self._drift += DRIFT * self.chance.uniform(0, 2) * since * 10
             if abs(self._drift) > TOLERANCE:
                 self._drift, self._calibrations = 0.0, self._calibrations + 1
                 news["Calibrations"] = self._calibrations
+            if int(self._drift) != before:
+                news["Deviation"] = int(self._drift)
         _, factor, offset = KINDS[self.kind]
         return round(offset + factor * self.sensor.read() + self._drift, 2), news
 

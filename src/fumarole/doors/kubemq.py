@@ -8,7 +8,7 @@ import ssl
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fumarole.doors.flushing import flush
 from fumarole.doors.logins import Logins
@@ -51,6 +51,15 @@ class KubemqDoor(StreamDoor):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), seconds)
         await super().drain(max(deadline - loop.time(), 0.0))
+
+    async def renew(self, tls: ssl.SSLContext | None, logins: Logins | None, users: Mapping[str, User]) -> None:
+        """The configuration was loaded again (A7). Connections with a call of a user who has other rules now, or none,
+        end: here each call brings its token."""
+        await super().renew(tls, logins, users)
+        for pump in list(self._pumps):
+            if isinstance(pump.session, KubemqConnection) and not pump.session.may_go_on(users):
+                pump.session.close()
+        flush(self._node.ready)
 
     def _user_of(self, token: str, address: str) -> User | None:
         return None if self._logins is None else self._logins.by_token(token, address)

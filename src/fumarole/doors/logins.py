@@ -114,6 +114,10 @@ class Logins:
             self._work()
         return await asyncio.shield(result)
 
+    def renew(self, verifier: Verifier) -> None:
+        """The configuration was loaded again, and these are its users."""
+        self.verifier = verifier
+
     def close(self) -> None:
         """Nothing more is verified."""
         if self._alarm is not None:
@@ -132,8 +136,9 @@ class Logins:
             claim = self._claims.pop(entry.digest)
             assert claim.user is not None
             assert claim.password is not None
-            checking = loop.run_in_executor(self._executor, self.verifier.check, claim.user, claim.password)
-            checking.add_done_callback(partial(self._checked, entry))
+            verifier = self.verifier
+            checking = loop.run_in_executor(self._executor, verifier.check, claim.user, claim.password)
+            checking.add_done_callback(partial(self._checked, entry, verifier))
         if self._free and self._alarm is None and (wakes := self._queue.wakes_at(now)) is not None:
             self._alarm = loop.call_later(min(max(wakes - now, 0.001), PATIENCE), self._wake)
 
@@ -147,9 +152,14 @@ class Logins:
             self._tell(entry.address, "it waited too long behind wrong ones")
         self._work()
 
-    def _checked(self, entry: Entry, done: asyncio.Future[User | None]) -> None:
+    def _checked(self, entry: Entry, verifier: Verifier, done: asyncio.Future[User | None]) -> None:
         self._free += 1
         result = self._results.pop(entry.digest)
+        if verifier is not self.verifier:  # the users were loaded again meanwhile: the client tries again
+            result.set_exception(TooLateError())
+            result.exception()
+            self._work()
+            return
         user = None if done.cancelled() or done.exception() is not None else done.result()
         if user is None:
             self._queue.failed(entry, monotonic())

@@ -227,6 +227,14 @@ class Pump(asyncio.BufferedProtocol):
         self._hears = True
         flush(self._ready)
 
+    def renewed(self) -> None:
+        """What the session goes by has changed: a compiled reader keeps a copy of it."""
+        renew = getattr(self._reader, "renew", None)
+        if renew is not None and self._reader is not self.session:
+            renew()
+        if self.session.close_expected() or self._outbox.size:
+            self._ready.append(self)
+
     def adopt(self, outbox: Outbox) -> None:
         """From now on this outbox leaves here."""
         self._outbox = outbox

@@ -11,7 +11,7 @@ No door's module is imported before the door opens: what it needs may not be ins
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from fumarole.doors.logins import Logins
 from fumarole.doors.placement import Placement
 from fumarole.exchange.namespaces import DEFAULT, KUBEMQ
 from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.fastpath.hot_path import HotPath
 
 
@@ -30,6 +31,9 @@ class Listener(Protocol):
 
     async def open(self, host: str, port: int, placement: Placement | None = None) -> None: ...
     def cut_off(self) -> None: ...
+    def close_entrance(self) -> None: ...
+    def send_away(self, most: int) -> None: ...
+    async def renew(self, tls: ssl.SSLContext | None, logins: Logins | None, users: Mapping[str, User]) -> None: ...
     async def drain(self, seconds: float) -> None: ...
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fumarole.doors.closing import Closing
@@ -23,6 +24,7 @@ from fumarole.doors.release import release
 from fumarole.doors.slow_consumers import SlowConsumers
 from fumarole.doors.standstill import StandstillCheck
 from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.sessions.reader import Reader
 from fumarole.sessions.stream import UNANSWERED_PINGS, RemoteAddress, StreamSession
 
@@ -152,6 +154,55 @@ class StreamDoor(ABC):
             pump.session.close()
             pump.session.outbox.clear()
             pump.abort()
+
+    def close_entrance(self) -> None:
+        """No new connections. Those that are there go on."""
+        if self._server is not None:
+            self._server.close()
+
+    def send_away(self, most: int) -> None:
+        """Ends so many connections; what is in their outboxes leaves first."""
+        for pump in [pump for pump in self._pumps if not pump.session.close_expected()][:most]:
+            pump.session.close()
+            self._node.ready.append(pump)
+        flush(self._node.ready)
+
+    async def renew(self, tls: ssl.SSLContext | None, logins: Logins | None, users: Mapping[str, User]) -> None:
+        """The configuration was loaded again (A7). `users`: by name, those whose connections go on, under these rules.
+
+        Certificates are those of new connections.
+        """
+        self._logins = logins
+        await self._renew_tls(tls)
+        for pump in list(self._pumps):
+            session = pump.session
+            assert isinstance(session, StreamSession)
+            user = None if session.user is None else users.get(session.user.name)
+            if user is not None:
+                session.renew(user)
+            elif session.user is not None or (self._node.authentication and session.exchange is not None):
+                session.fail(session.NOT_ADMITTED)
+            session.regulate()
+            pump.renewed()
+        flush(self._node.ready)
+
+    async def _renew_tls(self, tls: ssl.SSLContext | None) -> None:
+        if (tls is None) != (self._tls is None):
+            return  # that waits for a restart
+        self._tls = tls
+        old = self._server
+        if old is None or tls is None or self.greets:
+            return
+        # asyncio keeps the context that a server was opened with. So the same sockets get a new server.
+        for listening in old.sockets:
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: Pump(self, self._policies),
+                sock=socket.socket(fileno=os.dup(listening.fileno())),
+                backlog=BACKLOG,
+                ssl=tls,
+                ssl_handshake_timeout=self._node.limits.tls_handshake,
+            )
+        old.close()
 
     async def drain(self, seconds: float) -> None:
         """No new connections; what is in the outboxes leaves; then every connection is closed."""

@@ -258,6 +258,22 @@ class Exchange:
             consumer.count = count
             self.subscribe(consumer, pattern=parse_wildcards(consumer.pattern))
 
+    def show(self, consumer: Consumer, sees: Permissions | None) -> None:
+        """The user's rules have changed: this is what a consumer without a query may be shown from here on."""
+        consumer.sees = sees
+        pattern = parse_wildcards(consumer.pattern)
+        self.index.remove(pattern, consumer)
+        self.index.add(pattern, consumer)
+        self._age()
+        for plans in self._plans.values():
+            plans.touch(literal_prefix(pattern))
+
+    def govern(self, overflow: Overflow, outbox_limit: int) -> None:
+        """The namespace's rules have changed. Its grammar stays (A7)."""
+        self.overflow = overflow
+        self.outbox_limit = outbox_limit
+        self.reserve = outbox_limit // 4
+
     def plans(self, permissions: Permissions | None = None) -> Plans:
         """The plans for publishers with these permissions."""
         plans = self._plans.get(permissions)
@@ -543,7 +559,7 @@ class Sorted:
                 self.shared.setdefault(consumer.group, []).extend([consumer] * consumer.count)
             elif consumer.courier is not None:
                 self.couriers[consumer.courier] = None
-            elif getattr(consumer.outlet, "joined", None) is not None:
+            elif consumer.conflation is None and getattr(consumer.outlet, "joined", None) is not None:
                 self._joined.setdefault(cast(JoiningOutlet, consumer.outlet), []).append(consumer)
             else:
                 self.alone.append(consumer)

@@ -189,15 +189,21 @@ class Gathering:
     # Live messages.
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
+        if self.hears(publication):
+            self._hand_over(consumer, publication)
+        else:
+            self.exchange.counters.routed -= 1
+
+    def hears(self, publication: Publication) -> bool:
+        """Notes a live message. False: the consumer has no right to it yet."""
         node = publication.node
         if node in self._unmarked:
-            self.exchange.counters.routed -= 1
-            return
+            return False
         key = self._key(publication)
         _, nodes = self._live.get(key, (0, set()))
         nodes.add(node or self.exchange.clock.node)
         self._live[key] = self.exchange.clock.now(), nodes
-        self._hand_over(consumer, publication)
+        return True
 
     def _hand_over(self, consumer: Consumer, publication: Publication) -> None:
         following = consumer.conflation

@@ -103,6 +103,19 @@ class Namespaces:
         for name in {DEFAULT, *self._rules}:
             self._exchanges[name] = self._make(name)
 
+    def renew(self, limits: Limits, rules: Mapping[str, NamespaceRules], allowed: frozenset[str] | None) -> None:
+        """The configuration was loaded again (A7). Namespaces that are no longer allowed let nobody in."""
+        self._limits, self._rules, self._allowed = limits, dict(rules), allowed
+        for name in self._rules:
+            if name not in self._exchanges:
+                self._exchanges[name] = self._make(name)
+        for exchange in list(self):
+            own = self._rules.get(exchange.name) or default_rules(exchange.name, self._grammar)
+            exchange.govern(own.overflow, limits.outbox if own.outbox is None else own.outbox)
+            exchange.producers.ttl = own.producer_ttl
+            exchange.usage.quotas = own.quota.or_else(limits.quota)
+            self.release(exchange)
+
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self._exchanges.values())
 

@@ -36,6 +36,8 @@ class Node:
     """Are credentials asked for? Otherwise a user name is just the name of a namespace (N3)."""
     nonce: Callable[[], str] | None = None
     """Makes what a client signs with its key; None: no user has one."""
+    reload: Callable[[Callable[[dict[str, Any]], None]], None] | None = None
+    """Loads the configuration again, and says what came of it (A7); None: it cannot."""
     confirmations: Confirmations = field(default_factory=AtOnce)
     """When what a client has asked for is in force."""
     cluster: Reporter | None = None
@@ -79,6 +81,13 @@ class Node:
             timer(now)
         if self.relays:
             self.relays[:] = [relay for relay in self.relays if relay.tick(now)]
+
+    def end_relays(self, client: int) -> None:
+        """What a client may receive has changed: what was relayed to it under the old rules ends."""
+        ended = [relay for relay in self.relays if relay.client == client]
+        self.relays[:] = [relay for relay in self.relays if relay.client != client]
+        for relay in ended:
+            relay.finish()
 
     def expire(self, now: float) -> Iterator[None]:
         """Time passes: producers fall silent. Very many may do so together; each step is a part of that work."""

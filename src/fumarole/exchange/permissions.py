@@ -6,6 +6,7 @@ from typing import Final
 
 from fumarole.core.index import Index
 from fumarole.core.limits import Quotas
+from fumarole.core.publication import REQUESTS
 from fumarole.core.topic import Pattern, covers, parse_wildcards, split
 
 ADMIN: Final = "admin"
@@ -14,15 +15,24 @@ ROLES: Final = (ADMIN,)
 
 
 class Permissions:
-    """`allow` None: everything but what is denied; an empty `allow`: nothing at all."""
+    """`allow` None: everything but what is denied; an empty `allow`: nothing at all.
+
+    A denied topic is also denied as the channel of Commands and Queries of the KubeMQ door.
+    """
 
     def __init__(self, allow: tuple[str, ...] | None = None, deny: tuple[str, ...] = ()) -> None:
         self.allow = allow
         self.deny = deny
-        self._allowed = [parse_wildcards(text) for text in allow] if allow is not None else None
-        self._denied = [parse_wildcards(text) for text in deny]
+        self._allowed = None if allow is None else [parse_wildcards(text) for text in allow]
+        self._denied = [parse_wildcards(prefix + text) for text in deny for prefix in ("", *REQUESTS)]
         self._allow_index = _index(self._allowed) if self._allowed is not None else None
         self._deny_index = _index(self._denied)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Permissions) and (self.allow, self.deny) == (other.allow, other.deny)
+
+    def __hash__(self) -> int:
+        return hash((self.allow, self.deny))
 
     def allows(self, topic: str) -> bool:
         """May this very topic be published, or be shown?"""

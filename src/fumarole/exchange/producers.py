@@ -189,7 +189,7 @@ class Producers:
         which sets it is."""
         self._most_keys = most_keys
         self._most_bytes = most_bytes
-        self._ttl = ttl
+        self.ttl = ttl
         self._due: list[tuple[float, str]] = []
         """When to look whether a producer has been silent for too long. The times are those or earlier ones."""
         self._awaited: set[str] = set()
@@ -295,13 +295,13 @@ class Producers:
 
     def heard_since(self, then: float) -> list[str] | None:
         """Those that have published here since; None: nobody is ever forgotten for silence here."""
-        if self._ttl is None:
+        if self.ttl is None:
             return None
         return [producer.identity for producer in self if producer.heard > then]
 
     def is_heard(self, producer: Producer, now: float) -> bool:
         """Has it published here lately enough not to be forgotten for its silence?"""
-        return self._ttl is not None and producer.heard + self._ttl > now
+        return self.ttl is not None and producer.heard + self.ttl > now
 
     def is_due(self, now: float) -> bool:
         """Is there anybody to look at for its silence?"""
@@ -311,11 +311,11 @@ class Producers:
         """Forgets those that have been silent for longer than the namespace allows. How many. Where that is more work
         than this, the rest stays due."""
         forgotten, looked, told = 0, 0, self.told
-        while self._ttl is not None and self.is_due(now) and looked + self.told - told < most:
+        while self.ttl is not None and self.is_due(now) and looked + self.told - told < most:
             looked += 1
             _, identity = heappop(self._due)
             producer = self.known.get(identity)
-            if producer is not None and (until := self._until(producer, self._ttl)) > now:
+            if producer is not None and (until := self._until(producer, self.ttl)) > now:
                 heappush(self._due, (until, identity))
             else:
                 self._awaited.remove(identity)
@@ -357,9 +357,9 @@ class Producers:
         producer.owner = owner
         self._count(producer, 1, producer.size())
         self.known[identity] = producer
-        if self._ttl is not None and identity not in self._awaited:
+        if self.ttl is not None and identity not in self._awaited:
             self._awaited.add(identity)
-            heappush(self._due, (now + self._ttl, identity))
+            heappush(self._due, (now + self.ttl, identity))
         entered = self.queries.match(metadata) if self.queries else ()
         self._enter(producer, entered)
         self._tell(entered, (), identity)

@@ -131,6 +131,11 @@ class Account:
         self.user = user
         """Of these, the one of its user: what outlives the connection is remembered as the user's."""
 
+    def renew(self, quotas: Quotas) -> None:
+        """The user's quotas have changed."""
+        if self.user is not None:
+            self.user.quotas = quotas
+
     def check(self, what: Resource, amount: int = 1) -> None:
         """Raises QuotaError where one of them has no more."""
         for usage in self.usages:

@@ -160,6 +160,10 @@ cdef class NatsReader:
         """Was something put off? One operation can mean a message to each of very many; others want their turn."""
         return self.rest is not None or (self.waiting and self.session.unfinished)
 
+    def renew(self):
+        """What the session goes by has changed: the configuration was loaded again (A7)."""
+        self.refresh()
+
     def go_on(self):
         """With what was put off."""
         cdef bytes rest = self.rest
@@ -327,7 +331,7 @@ cdef class NatsReader:
             while p < line_end and fumarole_strict[<unsigned char>p[0]]:
                 p += 1
             operation.reply_length = p - operation.reply
-            if p[0] != c" " or operation.reply_length == 0 or operation.reply[0] == c"." or p[-1] == c".":
+            if p[0] != c" " or operation.reply_length == 0 or operation.reply[0] == c"." or (p - 1)[0] == c".":
                 return ODD
             while p[0] == c" ":
                 p += 1

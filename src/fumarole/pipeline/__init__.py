@@ -8,6 +8,7 @@ In a notebook or a job of one's own, `from fumarole import pipeline` and then:
     pipeline.output(spark, path, "rollup")                                       what the standing job made of them
     pipeline.topic_matches(column, pattern), pipeline.where(query, schema)       patterns and queries as columns
     pipeline.register(spark)                                                     live data, as a source and a sink
+    pipeline.alarms(messages, rules)                                             what rules raise and clear
     pipeline.enrich(messages, changes), rollup, gaps, traffic, balance           the transforms
 
 Each is loaded when it is first used: recording needs no Spark.
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fumarole.pipeline.jobs.own_tables import table
     from fumarole.pipeline.live.source import register
     from fumarole.pipeline.reading import archive, changes
+    from fumarole.pipeline.transforms.alarms import alarms
     from fumarole.pipeline.transforms.decode import decode
     from fumarole.pipeline.transforms.enrich import enrich
     from fumarole.pipeline.transforms.gaps import gaps
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from fumarole.pipeline.views import sql
 
 __all__ = [
+    "alarms",
     "archive",
     "balance",
     "changes",
@@ -52,6 +55,7 @@ __all__ = [
     "where",
 ]
 _HOMES = {
+    "alarms": "transforms.alarms",
     "balance": "transforms.traffic",
     "changes": "reading",
     "decode": "transforms.decode",

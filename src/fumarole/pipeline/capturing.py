@@ -25,6 +25,11 @@ class Wanted:
     group: str = ""
     farewells: bool = False
     """Also what the broker says of producers that are forgotten, on a topic of its own."""
+    interval: float = INTERVAL
+
+
+async def _nothing(_: int) -> None:
+    pass
 
 
 def captured(
@@ -33,27 +38,35 @@ def captured(
     stop: asyncio.Event,
     on_ready: Callable[[], Awaitable[None]],
     on_dropped: Callable[[int], None] = lambda _: None,
+    on_turn: Callable[[int], Awaitable[None]] = _nothing,
 ) -> AsyncIterator[Columns]:
     """What comes from the moment in which `on_ready` is called, until it is told to stop and all was taken.
 
     `on_dropped` is told of readings that came faster than they were taken; of other messages the broker knows.
+    `on_turn` is told, now and then, up to when all that came was taken.
     """
     if wanted.where:
-        return _readings(client, wanted, stop, on_ready, on_dropped)
-    return _messages(client, wanted, stop, on_ready)
+        return _readings(client, wanted, stop, on_ready, on_dropped, on_turn)
+    return _messages(client, wanted, stop, on_ready, on_turn)
 
 
 async def _messages(
-    client: Client, wanted: Wanted, stop: asyncio.Event, on_ready: Callable[[], Awaitable[None]]
+    client: Client,
+    wanted: Wanted,
+    stop: asyncio.Event,
+    on_ready: Callable[[], Awaitable[None]],
+    on_turn: Callable[[int], Awaitable[None]],
 ) -> AsyncIterator[Columns]:
     async with client.capture(wanted.topic, group=wanted.group, farewells=wanted.farewells) as capture:
         await on_ready()
         stopping = asyncio.create_task(_drain_after(stop, capture))
         try:
             while not capture.ended:
-                await capture.filled(INTERVAL)
+                await capture.filled(wanted.interval)
+                now = microseconds()
                 for columns in capture.take():
                     yield columns
+                await on_turn(now)
             while left := capture.take():  # with nothing left it raises what ended it
                 for columns in left:
                     yield columns
@@ -73,6 +86,7 @@ async def _readings(
     stop: asyncio.Event,
     on_ready: Callable[[], Awaitable[None]],
     on_dropped: Callable[[int], None],
+    on_turn: Callable[[int], Awaitable[None]],
 ) -> AsyncIterator[Columns]:
     async with client.where(
         wanted.where, topic=wanted.topic, group=wanted.group, farewells=wanted.farewells
@@ -82,23 +96,25 @@ async def _readings(
         gathering = Gathering()
         told = 0
         try:
-            while await _some(readings, gathering):
+            while await _some(readings, gathering, wanted.interval):
                 if readings.dropped > told:
                     on_dropped(readings.dropped - told)
                     told = readings.dropped
+                now = microseconds()
                 if gathering.rows:
                     yield gathering.take()
+                await on_turn(now)
         finally:
             stopping.cancel()
 
 
-async def _some(readings: Readings, gathering: Gathering) -> bool:
+async def _some(readings: Readings, gathering: Gathering, interval: float) -> bool:
     """Gathers what has come, or comes within a moment. With none left: False, or it raises what ended them.
 
     As if each were a message: the payload is the value as text, the headers say whose it is (M8).
     """
     try:
-        async with asyncio.timeout(INTERVAL):
+        async with asyncio.timeout(interval):
             while gathering.rows < READINGS_AT_ONCE:
                 item = await anext(readings)
                 if not isinstance(item, Change):

@@ -25,15 +25,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from fumarole.core import headers
+from fumarole.core import headers, publication
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import PRIVATE, Publication
 from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Request, Response, Subscribe
 
 EMPTY: Final = "$EMPTY"
 """How this protocol writes the empty topic (T9)."""
-COMMANDS: Final = "_COMMANDS_."
-QUERIES: Final = "_QUERIES_."
+COMMANDS: Final = publication.COMMANDS
+QUERIES: Final = publication.QUERIES
 INBOX: Final = "_INBOX."
 """The beginning of reply topics, here as with NATS clients."""
 RESERVED: Final = (COMMANDS, QUERIES, INBOX, PRIVATE)

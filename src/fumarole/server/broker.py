@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import secrets
-import signal
 import ssl
 import sys
 import time
@@ -32,12 +32,15 @@ from fumarole.doors.registry import DOORS, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
 from fumarole.doors.timers import TimerRunner
 from fumarole.exchange.hybrid_clock import HybridClock
-from fumarole.exchange.namespaces import Namespaces, default_rules
+from fumarole.exchange.namespaces import NamespaceRules, Namespaces, default_rules
 from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.fastpath import hot_path
 from fumarole.server.clustering import Clustering
 from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import Credentials
+from fumarole.server.reload import Load, staying, waiting_for_restart
+from fumarole.server.signals import Signals
 from fumarole.store.keeper import Keeper
 from fumarole.store.producers import StoreError
 from fumarole.store.retained import RetainedKeeper
@@ -50,6 +53,10 @@ log = logging.getLogger(__name__)
 UNPAUSED_WRITES = {(3, 12, 1), (3, 13, 0)}
 """Versions of Python whose transports never pause a writer (CVE-2024-12254)."""
 
+LAME_DUCK_GRACE, LAME_DUCK_SHARE = 0.25, 0.75
+"""Parts of the drain time: when clients begin to be sent away, and when all are."""
+LAME_DUCK_LOOK = 0.05
+"""Seconds between two looks at who is left."""
 NONCE_BYTES = 16
 """Of what a client signs with its nkey."""
 GARBAGE_THRESHOLDS = 10_000, 20, 500
@@ -86,17 +93,12 @@ class Broker:
         self._settings = settings
         self._worker = worker
         self.hot_path = hot_path.best()
-        rules = dict(settings.namespaces)
-        for door in DOORS.values():
-            if door.keeps_namespace and settings.doors.of(door.name):
-                namespace = settings.door(door.name).namespace
-                rules.setdefault(namespace, default_rules(namespace, settings.grammar))
         # What is durable is kept by the first of several workers: it knows all that the others know (C6).
         keeps = worker is None or worker.number == 0
         namespaces = Namespaces(
             limits=settings.limits,
-            rules=rules,
-            allowed=None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces),
+            rules=_rules(settings),
+            allowed=_allowed(settings),
             parts=self.hot_path.parts,
             are_kept=keeps,
             clock=HybridClock(time.time),
@@ -111,13 +113,14 @@ class Broker:
             authentication=settings.users is not None,
         )
         namespaces.clock.node = self.node.name
-        if any(user.nkey is not None for user in settings.users or ()):
-            self.node.nonce = partial(secrets.token_urlsafe, NONCE_BYTES)
+        self.node.nonce = _nonce(settings)
         SliceRunner(self.node)
         TimerRunner(self.node)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self._retained_keeper = RetainedKeeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
+        self._alpn: list[tuple[str, ...]] = []
+        """Of each of them."""
         self._logins: Logins | None = None
         self._clustering = None
         if settings.cluster is not None or worker is not None:
@@ -190,12 +193,56 @@ class Broker:
             await self.stop()
             raise CannotServeError(f"cannot listen on {address}: {error.strerror or error}") from None
         self.doors.append(listener)
+        self._alpn.append(door.alpn)
         host, port = listener.address
         log.info("%s door open on %s:%d%s", door.title, host, port, " with TLS" if self._settings.tls else "")
 
-    async def stop(self) -> None:
-        """Drains every door: no new connections, outboxes flushed, then closed."""
+    async def reload(self, settings: Settings) -> list[str]:
+        """These settings are in force now. Which of them wait for a restart. Raises CannotServeError: none is."""
+        old = self._settings
+        if any(user.nkey is not None for user in settings.users or ()):
+            need("nkeys")
+        contexts = [None if settings.tls is None else _tls_context(settings.tls, alpn) for alpn in self._alpn]
+        waiting = waiting_for_restart(old, settings)
+        users: dict[str, User] = {}
+        if settings.users is not None and self._logins is not None:
+            credentials = Credentials(settings.users)
+            self._logins.renew(credentials)
+            users = staying(old.users, settings.users, credentials.users)
+            self.node.nonce = _nonce(settings)
+        self.node.limits = settings.limits
+        self.node.namespaces.renew(settings.limits, _rules(settings), _allowed(settings))
+        for door, tls in zip(self.doors, contexts, strict=True):
+            await door.renew(tls, self._logins, users)
+        logging.getLogger().setLevel(settings.log.level.upper())
+        self._settings = settings
+        return waiting
+
+    async def lame_duck(self) -> None:
+        """Nobody is let in. Clients hear of it, leave, and are sent away little by little, until none is left or the
+        drain time is over (A7). Then `stop`."""
+        loop = asyncio.get_running_loop()
         seconds = self._settings.limits.drain
+        began, most = loop.time(), max(1, self.node.connections)
+        for door in self.doors:
+            door.close_entrance()
+            inform = getattr(door, "inform", None)
+            if inform is not None:
+                inform(lame_duck=True)
+        while self.node.connections and (passed := loop.time() - began) < seconds * LAME_DUCK_SHARE:
+            await asyncio.sleep(LAME_DUCK_LOOK)
+            # The first quarter is for clients that leave by themselves.
+            due = most * max(0.0, passed / seconds - LAME_DUCK_GRACE) / (LAME_DUCK_SHARE - LAME_DUCK_GRACE)
+            too_many = self.node.connections - round(most - due)
+            for door in self.doors:
+                if too_many > 0:
+                    door.send_away(too_many)
+        await self.stop(max(1.0, seconds - (loop.time() - began)))
+
+    async def stop(self, seconds: float | None = None) -> None:
+        """Drains every door: no new connections, outboxes flushed, then closed."""
+        if seconds is None:
+            seconds = self._settings.limits.drain
         if self._worker is not None:
             self._worker.placement.end()
         if self._clustering is not None:
@@ -212,18 +259,39 @@ class Broker:
             await self._retained_keeper.close()
 
 
+def _rules(settings: Settings) -> dict[str, NamespaceRules]:
+    rules = dict(settings.namespaces)
+    for door in DOORS.values():
+        if door.keeps_namespace and settings.doors.of(door.name):
+            namespace = settings.door(door.name).namespace
+            rules.setdefault(namespace, default_rules(namespace, settings.grammar))
+    return rules
+
+
+def _allowed(settings: Settings) -> frozenset[str] | None:
+    return None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces)
+
+
+def _nonce(settings: Settings) -> Callable[[], str] | None:
+    if not any(user.nkey is not None for user in settings.users or ()):
+        return None
+    return partial(secrets.token_urlsafe, NONCE_BYTES)
+
+
 async def serve(
-    settings: Settings, started: Callable[[Broker], None] | None = None, worker: Worker | None = None
+    settings: Settings,
+    started: Callable[[Broker], None] | None = None,
+    worker: Worker | None = None,
+    load: Load | None = None,
 ) -> None:
-    """Runs a broker until one of the `stopping_signals`."""
+    """Runs a broker until a signal ends it (server/signals.py). `load` reads its configuration again."""
     if sys.version_info[:3] in UNPAUSED_WRITES:
         log.warning("this Python has CVE-2024-12254: slow TLS clients can use up memory; any other release is better")
     broker = Broker(settings, worker)
-    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     broker.node.batch_done = BusyPoll(loop.call_soon).batch_done
-    for number in stopping_signals():
-        loop.add_signal_handler(number, stopping.set)
+    signals = Signals(broker, load, 0 if worker is None else os.getppid())
+    signals.listen()
     # What messages leave behind is freed by counting, so looking for cycles can be rare.
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.collect()
@@ -235,15 +303,12 @@ async def serve(
         log.info("[[bridges]] of the configuration are not run here: fumarole bridge --config FILE runs them")
     if started is not None:
         started(broker)
-    await stopping.wait()
-    log.info("stopping: %d connections to drain", broker.node.connections)
-    await broker.stop()
-
-
-def stopping_signals() -> list[signal.Signals]:
-    """What asks this process to stop. Its terminal's end too, unless it was started to outlive that (nohup)."""
-    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
-    return [signal.SIGINT, signal.SIGTERM, *hang_up]
+    if await signals.asked_to_end():
+        log.info("lame duck: %d connections have %g s to leave", broker.node.connections, settings.limits.drain)
+        await broker.lame_duck()
+    else:
+        log.info("stopping: %d connections to drain", broker.node.connections)
+        await broker.stop()
 
 
 def made_up_name() -> str:

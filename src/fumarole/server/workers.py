@@ -29,9 +29,12 @@ import msgspec
 
 from fumarole.config.settings import DoorAddresses, Settings, only
 from fumarole.config.values import Address, worker_count
+from fumarole.core.errors import FumaroleError
 from fumarole.doors.placement import Placement
 from fumarole.doors.registry import DOORS
-from fumarole.server.broker import Broker, CannotServeError, made_up_name, serve, stopping_signals
+from fumarole.server.broker import Broker, CannotServeError, made_up_name, serve
+from fumarole.server.reload import Load
+from fumarole.server.signals import HANDLED, has_terminal
 
 log = logging.getLogger(__name__)
 
@@ -59,14 +62,16 @@ class Worker(NamedTuple):
         return f"unix:{self.folder / str(number)}"
 
 
-def serve_with_workers(settings: Settings, run: Run, announce: Callable[[Broker], None]) -> None:
+def serve_with_workers(
+    settings: Settings, run: Run, announce: Callable[[Broker], None], load: Load | None = None
+) -> None:
     """Runs them until asked to stop. `announce` is called, in the last to be ready, when all let clients in."""
     folder = Path(tempfile.mkdtemp(prefix="fumarole-"))
     try:
         with _held(settings.doors) as doors:
             settings = msgspec.structs.replace(settings, doors=doors, node=settings.node or made_up_name())
             with contextlib.closing(Placement(worker_count(settings.workers))) as placement:
-                _Supervisor(settings, folder, placement, run, announce).run()
+                _Supervisor(settings, folder, placement, run, announce, load).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -106,7 +111,9 @@ class _Supervisor:
         placement: Placement,
         run: Run,
         announce: Callable[[Broker], None],
+        load: Load | None,
     ) -> None:
+        self._load = load
         self._settings = settings
         self._folder = folder
         self._run = run
@@ -116,15 +123,18 @@ class _Supervisor:
         self._secret = secrets.token_bytes(32)
         self._workers: dict[int, int] = {}
         """Number by process id."""
-        self._signals = stopping_signals()
+        self._signals = HANDLED
         self._stopping = False
+        self._had_terminal = has_terminal()
         self._failed = False
         self._ended, self._open = os.pipe()
         """Open at this end as long as this process is there. So workers see that it is gone, however it went."""
 
     def run(self) -> None:
-        for each in self._signals:
+        for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, self._stop)
+        signal.signal(signal.SIGUSR2, self._lame_duck)
+        signal.signal(signal.SIGHUP, self._hang_up)
         for worker in range(self._count):
             self._start(worker)
         while self._workers:
@@ -152,9 +162,35 @@ class _Supervisor:
 
     def _stop(self, *_: object) -> None:
         self._stopping = True
+        self._pass_on(signal.SIGTERM)
+
+    def _lame_duck(self, *_: object) -> None:
+        self._stopping = True
+        self._pass_on(signal.SIGUSR2)
+
+    def _hang_up(self, *_: object) -> None:
+        """A request to load the configuration again, for all workers, or the end of the terminal."""
+        if self._had_terminal and not has_terminal():
+            self._stop()
+        elif self._load is None:
+            log.warning("nothing is reloaded: the broker was started without --config")
+        else:
+            try:
+                self._settings = self._loaded()
+            except (FumaroleError, ImportError) as error:
+                log.error("the configuration is not loaded again, nothing has changed: %s", error)
+                return
+            self._pass_on(signal.SIGHUP)
+
+    def _loaded(self) -> Settings:
+        """The configuration as it is now, with what was settled at the start."""
+        assert self._load is not None
+        return msgspec.structs.replace(self._load(), doors=self._settings.doors, node=self._settings.node)
+
+    def _pass_on(self, number: signal.Signals) -> None:
         for process in list(self._workers):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGTERM)
+                os.kill(process, number)
 
     def _start(self, number: int) -> None:
         # A request to stop waits until the new process is known here, and until there it means what it should.
@@ -167,11 +203,12 @@ class _Supervisor:
         code = 1
         try:
             for each in self._signals:
-                signal.signal(each, signal.SIG_DFL)
+                signal.signal(each, signal.SIG_IGN if each is signal.SIGHUP else signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
             os.close(self._open)
             worker = Worker(number, self._count, self._folder, self._placement, self._secret)
-            self._run(serve(self._settings, started=lambda broker: self._started(number, broker), worker=worker))
+            load = None if self._load is None else self._loaded
+            self._run(serve(self._settings, lambda broker: self._started(number, broker), worker, load))
             code = 0
         except CannotServeError as error:
             log.error("worker %d: %s", number, error)

@@ -116,7 +116,7 @@ class KubemqSession:
         """How many got what was published last."""
         self._service = service
         self._exchange = exchange
-        self._user = user
+        self.user = self._user = user
         self._plans = exchange.plans(user.publish if user is not None else None)
         self._consumer: Consumer | None = None
         self._form: _Form = _EVENTS

@@ -14,7 +14,7 @@ Answers of other calls cannot be dropped: a connection that leaves too many of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from fumarole.exchange.node import Node
@@ -193,6 +193,11 @@ class KubemqConnection(StreamSession):
             for call in list(self.calls.values()):
                 call.end_with(Fault(kubemq.SHUTTING_DOWN, kubemq.UNAVAILABLE))
         self.close_if_drained()
+
+    def may_go_on(self, users: Mapping[str, User]) -> bool:
+        """Has no user of its calls other rules now (A7)?"""
+        known = [call.session.user for call in self.calls.values() if call.session is not None]
+        return all(user is None or users.get(user.name) == user for user in known)
 
     def close_if_drained(self) -> None:
         if self.is_draining and not self.calls and self.state is not State.CLOSED:

@@ -8,16 +8,21 @@ readings it publishes that of sessions/mqtt_speaker.py.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from fumarole.core.errors import FumaroleError, PatternError, TopicError
 from fumarole.core.mqtt_topics import patterns_of, topic_of
+from fumarole.core.pattern_options import split_options
 from fumarole.core.topic import check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Last
 from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import Denied, Plans
+from fumarole.exchange.quotas import QuotaError
 from fumarole.protocols import mqtt_packets as packets
 from fumarole.protocols.mqtt import ServerProtocol
 from fumarole.protocols.mqtt_fields import LARGEST_VARIABLE, Packet, Property
@@ -55,7 +60,10 @@ TOO_MUCH_WAITS: Final = "too many answers wait"
 WORK_OF_A_PUBLISH: Final = 3
 WORK_OF_A_CONTROL: Final = 15
 """What packets and filters take besides the messages that they put into outboxes, in the unit of `WORK_AT_ONCE`."""
-WITH_WILL: Final = 0x04
+WORK_OF_A_FILTER: Final = 100
+LAST_AT_ONCE: Final = 20
+"""Consumers whose retained messages are looked for in one slice."""
+
 NO_EXPIRY: Final = 0xFFFF_FFFF
 
 
@@ -98,6 +106,8 @@ class MqttSession(StreamSession):
         """Identifiers of QoS 2 that wait for their PUBREL."""
         self._reasons: list[int] = []
         """Of the part of a SUBSCRIBE that was taken in."""
+        self._waiting_for_last: list[Consumer] = []
+        """Of the same part: consumers that want what is retained."""
 
     def tick(self, now: float) -> None:
         """Time passes: the handshake's deadline, the keep-alive, and what waits for room in the outbox."""
@@ -124,10 +134,10 @@ class MqttSession(StreamSession):
             return WORK_OF_A_PUBLISH
         if isinstance(event, Subscribe):
             self._subscribe(event)
-            return WORK_OF_A_CONTROL * len(event.filters)
+            return WORK_OF_A_FILTER * len(event.filters)
         if isinstance(event, Unsubscribe):
             self._unsubscribe(event)
-            return WORK_OF_A_CONTROL * len(event.filters)
+            return WORK_OF_A_FILTER * len(event.filters)
         self._control(event)
         return WORK_OF_A_CONTROL
 
@@ -190,7 +200,10 @@ class MqttSession(StreamSession):
         self.label = f"{self.client_id} {client_id[:SHOWN_NAME]}"
         largest = given.get(Property.MAXIMUM_PACKET_SIZE, LARGEST_VARIABLE)
         maximum = given.get(Property.RECEIVE_MAXIMUM, 0xFFFF)
-        self.outlet = MqttOutlet(self.node, self.exchange, self.outbox, self.label, event.version, largest, maximum)
+        aliases = given.get(Property.TOPIC_ALIAS_MAXIMUM, 0)
+        self.outlet = MqttOutlet(
+            self.node, self.exchange, self.outbox, self.label, event.version, largest, maximum, aliases
+        )
         self.speaker = Speaker(self.node, self._user, self.exchange.name, client_id)
         self._clients.take(key, self)
         self._key = key
@@ -311,6 +324,8 @@ class MqttSession(StreamSession):
             return 0, Reason.NOT_AUTHORIZED, str(error)
         except TopicError as error:
             return 0, Reason.TOPIC, str(error)
+        except QuotaError as error:
+            return 0, Reason.QUOTA, str(error)
         except FumaroleError as error:
             return 0, Reason.IMPLEMENTATION, str(error)
         if outlet.skipped:
@@ -340,29 +355,52 @@ class MqttSession(StreamSession):
             why = why or text
         if event.is_last:
             reasons, self._reasons = self._reasons, []
+            waiting, self._waiting_for_last = self._waiting_for_last, []
             self._confirm(Packet.SUBACK, event.packet_id, reasons, why)
+            if waiting:
+                self.node.confirmations.after(self._ticket, partial(self._send_last, waiting))
+
+    def _send_last(self, consumers: list[Consumer]) -> None:
+        """The client has been told of its subscriptions: now it gets what is retained (F3)."""
+        self.node.namespaces.slices.begin(self._send_last_in_slices(consumers))
+
+    def _send_last_in_slices(self, consumers: list[Consumer]) -> Iterator[None]:
+        for number, consumer in enumerate(consumers, 1):
+            if self.exchange is None or self.state is not State.OPEN:
+                return
+            self.exchange.send_last(consumer)
+            if number % LAST_AT_ONCE == 0:
+                yield
 
     def _subscribe_to(self, asked: Filter, identifier: bytes) -> tuple[int, str]:
         """What the client is told about one filter."""
         exchange, _, _, outlet = self._joined()
         try:
             group, text = self._group_of(asked.text)
-            texts = patterns_of(text, exchange.grammar)
+            options, text = split_options(text, "/")
+            texts = patterns_of(_in_mqtt(text), exchange.grammar)
             patterns = [parse_pattern(each, exchange.grammar) for each in texts]
         except (PatternError, TopicError) as error:
             return Reason.FILTER, f"{asked.text[:SHOWN_NAME]}: {error}"
         sees = self._user.subscribe if self._user else None
         if sees is not None and not all(map(sees.allows_pattern, patterns)):
             return Reason.NOT_AUTHORIZED, f"you may not subscribe to {asked.text[:SHOWN_NAME]}"
-        self._leave(asked.text)
+        is_new = not self._leave(asked.text)
         if len(self._consumers) + len(texts) > self.node.limits.consumers_per_connection:
             return Reason.QUOTA, "maximum subscriptions exceeded"
         qos = min(asked.qos, self._terms.max_qos)
         key = key_of(qos, asked.no_local, asked.as_published, text[0] in "+#", identifier)
+        last = Last.ALL if options.last else _retained(asked, is_new)
         for part, (each, pattern) in enumerate(zip(texts, patterns, strict=True)):
-            consumer: Consumer = exchange.consumer(outlet, each, group, key, sees)
+            consumer = exchange.consumer(outlet, each, group, key, sees, self.account)
+            try:
+                exchange.subscribe(consumer, pattern=pattern, last=last, every=options.every)
+            except QuotaError as error:
+                self._leave(asked.text)
+                return Reason.QUOTA, str(error)
             self._consumers[_name(asked.text, part)] = consumer
-            exchange.subscribe(consumer, pattern=pattern)
+            if last is not Last.NONE and not group:
+                self._waiting_for_last.append(consumer)
         return qos, ""
 
     def _group_of(self, text: str) -> tuple[str, str]:
@@ -448,6 +486,16 @@ class MqttSession(StreamSession):
 def _name(text: str, part: int) -> bytes:
     """Under which a consumer of a filter is kept: `a/#` has two."""
     return b"%d%b" % (part, text.encode())
+
+
+def _in_mqtt(text: str) -> str:
+    """A filter of options alone goes on with everything (F9)."""
+    return "#" if text == ">" else text
+
+
+def _retained(asked: Filter, is_new: bool) -> Last:
+    """What the retain handling of a filter asks for."""
+    return Last.RETAINED if asked.handling == 0 or (asked.handling == 1 and is_new) else Last.NONE
 
 
 def _reason_of(text: str, state: State) -> Reason:

@@ -7,6 +7,7 @@
     Payload Format Indicator    Mqtt-Format: 1
     User Property               its own name and value
     Response Topic              (the reply topic)
+    retain flag                 Retain: 1
 
 The QoS of a PUBLISH is `Mqtt-Qos: 1`, so that subscribers on other nodes and behind other doors get it. What cannot be
 a header, such as a user property with a line end in it, is `Mqtt-Property` with a JSON array: number, then values.
@@ -41,23 +42,27 @@ CORRELATION: Final = "Mqtt-Correlation"
 FORMAT: Final = "Mqtt-Format"
 CONTENT_TYPE: Final = "Content-Type"
 ODD: Final = "Mqtt-Property"
+RETAIN_HEADER: Final = "Retain"
+LAST: Final = "Last"
+OWN: Final = frozenset({QOS, EXPIRY, CORRELATION, FORMAT, CONTENT_TYPE, ODD, RETAIN_HEADER, LAST})
+"""Headers that are no user properties."""
 METADATA: Final = "Metadata"
 PRODUCER: Final = b"\r\nProducer:"
-OWN: Final = frozenset({QOS, EXPIRY, CORRELATION, FORMAT, CONTENT_TYPE, ODD})
-"""Headers that are no user properties."""
 PLAIN_BLOCKS: Final = tuple(headers.build([(QOS, str(qos))]) if qos else b"" for qos in range(3))
 """The block of a publication that has nothing but a QoS."""
 _QOS_VALUES: Final = {"1": 1, "2": 2}
-BESIDES: Final = 11
-"""Bytes of a PUBLISH besides its fields, at most: type, two lengths, packet identifier."""
+BESIDES: Final = 14
+"""Bytes of a PUBLISH besides its fields, at most: type, two lengths, packet identifier, topic alias."""
 LARGEST_EXPIRY: Final = 0xFFFF_FFFF
 
 
-def block_of(given: Properties, qos: int, more: tuple[tuple[str, str], ...] = ()) -> bytes:
+def block_of(given: Properties, qos: int, retain: bool = False, more: tuple[tuple[str, str], ...] = ()) -> bytes:
     """The header block of a PUBLISH with these properties."""
-    if not given and not more:
+    if not given and not more and not retain:
         return PLAIN_BLOCKS[qos]
     found: list[tuple[str, str]] = [(QOS, str(qos))] if qos else []
+    if retain:
+        found.append((RETAIN_HEADER, "1"))
     for number, value in given.items():
         if number == Property.CONTENT_TYPE:
             found.append(_header(CONTENT_TYPE, value, number))
@@ -185,7 +190,7 @@ MARK: Final = object()
 class Form:
     """What this door has made of a publication."""
 
-    __slots__ = ("_frames", "payload", "properties", "qos", "topic")
+    __slots__ = ("_frames", "is_expired", "payload", "properties", "qos", "retain", "topic")
 
     def __init__(self, publication: Publication, grammar: Grammar) -> None:
         name = name_of(publication.topic, grammar)
@@ -196,7 +201,13 @@ class Form:
         if not block and publication.reading is not None:
             block = headers.build(reading_headers(publication.reading))
         self.qos = _QOS_VALUES.get(headers.last(block, QOS) or "", 0) if block else 0
+        self.retain = bool(block) and headers.last(block, RETAIN_HEADER) == "1"
         given: dict[int, Any] = properties_of(block) if block and block not in PLAIN_BLOCKS else {}
+        self.is_expired = False
+        if publication.age is not None and Property.MESSAGE_EXPIRY in given:
+            left = given[Property.MESSAGE_EXPIRY] - int(publication.age)
+            self.is_expired = left <= 0
+            given[Property.MESSAGE_EXPIRY] = max(left, 0)
         if publication.reply:
             reply = name_of(publication.reply, grammar)
             if reply is not None:
@@ -218,14 +229,17 @@ class Form:
             frame = self._frames[key] = self.frame(version, 0, 0, retain, b"")
         return frame
 
-    def frame(self, version: int, qos: int, packet_id: int, retain: bool, identifiers: bytes) -> bytes:
-        assert self.topic is not None
+    def frame(
+        self, version: int, qos: int, packet_id: int, retain: bool, identifiers: bytes, topic: bytes = b""
+    ) -> bytes:
+        """`topic`: what stands in its place, if anything does."""
+        topic = topic or self.topic or b""
         middle = two(packet_id) if qos else b""
         if version == V5:
             middle += variable(len(identifiers) + len(self.properties)) + identifiers + self.properties
-        size = len(self.topic) + len(middle) + len(self.payload)
+        size = len(topic) + len(middle) + len(self.payload)
         first = Packet.PUBLISH << 4 | qos << QOS_SHIFT | (RETAIN if retain else 0)
-        return b"".join((bytes((first,)), variable(size), self.topic, middle, self.payload))
+        return b"".join((bytes((first,)), variable(size), topic, middle, self.payload))
 
 
 def form_of(publication: Publication, grammar: Grammar) -> Form:
@@ -235,6 +249,11 @@ def form_of(publication: Publication, grammar: Grammar) -> Form:
         kept = publication.form = MARK, Form(publication, grammar)
     form: Form = kept[1]
     return form
+
+
+def alias_property(alias: int) -> bytes:
+    """A topic alias, as a property."""
+    return pairs({Property.TOPIC_ALIAS: alias})
 
 
 def identifiers(numbers: list[int]) -> bytes:

@@ -14,15 +14,19 @@ from typing import Final
 from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Gathering
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.protocols import mqtt_packets as packets
 from fumarole.protocols.mqtt_fields import Packet
 from fumarole.protocols.mqtt_packets import V5, Answer
 from fumarole.protocols.mqtt_reasons import FAILURE, Reason
-from fumarole.sessions.mqtt_forms import Form, form_of
+from fumarole.sessions.mqtt_forms import Form, alias_property, form_of
 from fumarole.sessions.mqtt_window import Window
 
+ALIASES: Final = 64
+"""Topic aliases that are set for one client, at most."""
+NO_TOPIC: Final = b"\x00\x00"
 QOS: Final = 0x03
 NO_LOCAL: Final = 0x04
 AS_PUBLISHED: Final = 0x08
@@ -36,7 +40,15 @@ class MqttOutlet:
     echo = True
 
     def __init__(
-        self, node: Node, exchange: Exchange, outbox: Outbox, label: str, version: int, largest: int, maximum: int
+        self,
+        node: Node,
+        exchange: Exchange,
+        outbox: Outbox,
+        label: str,
+        version: int,
+        largest: int,
+        maximum: int,
+        aliases: int = 0,
     ) -> None:
         self.label = label
         self.outbox = outbox
@@ -52,6 +64,9 @@ class MqttOutlet:
         self._largest = largest
         self._window = Window(maximum)
         self._joined: dict[tuple[bytes, ...], Consumer] = {}
+        self._most_aliases = min(aliases, ALIASES)
+        self._aliases: dict[bytes, int] = {}
+        """Of topics, as the client was told with messages that cannot be dropped: those of QoS 1 and 2."""
 
     # An outlet of the exchange.
 
@@ -64,11 +79,14 @@ class MqttOutlet:
             self.skipped += 1
             return
         form = form_of(publication, self._exchange.grammar)
+        is_last = publication.age is not None
         consumer.accepted += 1
-        if form.topic is None or (options & WILD and publication.topic.startswith("$")):
+        if form.topic is None or form.is_expired or (options & WILD and publication.topic.startswith("$")):
             self._drop(consumer)
             return
-        self._send(consumer, form, min(options & QOS, form.qos), False)
+        self._send(
+            consumer, form, min(options & QOS, form.qos), is_last or (form.retain and bool(options & AS_PUBLISHED))
+        )
 
     def joined(self, consumers: list[Consumer]) -> Consumer:
         if len(consumers) == 1:
@@ -77,6 +95,8 @@ class MqttOutlet:
         joined = self._joined.get(keys)
         if joined is None:
             joined = self._joined[keys] = self._exchange.consumer(self, "", "", joined_key(keys))
+            if any(isinstance(consumer.stage, Gathering) for consumer in consumers):
+                joined.stage = Gatherings(self._exchange, consumers)
         return joined
 
     def filters_changed(self) -> None:
@@ -94,11 +114,24 @@ class MqttOutlet:
             self._wait(consumer, form, qos, retain, size)
         elif qos:
             # Not to be dropped any more: the client would never acknowledge it.
-            self.outbox.push(form.frame(self.version, qos, self._window.begin(), retain, identifiers))
+            self.outbox.push(self._frame(form, qos, retain, identifiers))
         elif identifiers:
             self.outbox.push(form.frame(self.version, 0, 0, retain, identifiers), consumer)
         else:
             self.outbox.push(form.plain(self.version, retain), consumer)
+
+    def _frame(self, form: Form, qos: int, retain: bool, identifiers: bytes) -> bytes:
+        """A message of QoS 1 or 2 gets under way. Its topic is an alias, where the client takes them."""
+        topic = form.topic
+        assert topic is not None
+        number = self._window.begin()
+        alias = self._aliases.get(topic, 0)
+        if alias:
+            return form.frame(self.version, qos, number, retain, alias_property(alias) + identifiers, NO_TOPIC)
+        if len(self._aliases) < self._most_aliases:
+            alias = self._aliases[topic] = len(self._aliases) + 1
+            identifiers = alias_property(alias) + identifiers
+        return form.frame(self.version, qos, number, retain, identifiers)
 
     def _may_send(self, size: int) -> bool:
         """One of QoS 1 or 2? They may take half of the outbox, since they cannot be dropped there."""
@@ -134,9 +167,10 @@ class MqttOutlet:
             window.take()
             is_last = not window
             identifiers = first.consumer.key[1:] if self.version == V5 else b""
-            packet_id = window.begin() if first.qos else 0
-            frame = first.form.frame(self.version, first.qos, packet_id, first.retain, identifiers)
-            self.outbox.push(frame, None if first.qos else first.consumer)
+            if first.qos:
+                self.outbox.push(self._frame(first.form, first.qos, first.retain, identifiers))
+            else:
+                self.outbox.push(first.form.frame(self.version, 0, 0, first.retain, identifiers), first.consumer)
             if is_last:
                 self.outbox.late = False
 
@@ -159,6 +193,27 @@ class MqttOutlet:
         for consumer in self._window.clear():
             self._drop(consumer)
         self._joined.clear()
+
+
+class Gatherings:
+    """The stage of a joined consumer, while some of those that it is made of wait for retained messages (F3)."""
+
+    def __init__(self, exchange: Exchange, consumers: list[Consumer]) -> None:
+        self._exchange = exchange
+        self._consumers = list(consumers)
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        stages = [each.stage for each in self._consumers if isinstance(each.stage, Gathering)]
+        if not stages:
+            consumer.stage = None
+        heard = [stage.hears(publication) for stage in stages]
+        if len(heard) < len(self._consumers) or any(heard):
+            consumer.outlet.accept(consumer, publication)
+        else:
+            self._exchange.counters.routed -= 1
+
+    def end(self) -> None:
+        """It ends with its outlet."""
 
 
 def key_of(qos: int, no_local: bool, as_published: bool, is_wild: bool, identifier: bytes) -> bytes:

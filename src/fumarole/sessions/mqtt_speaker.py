@@ -40,7 +40,7 @@ from fumarole.sessions.nats_forms import LONGEST_IN_JSON
 METADATA_TOPIC: Final = "$FUM/metadata"
 """Where a client writes JSON about itself."""
 PRODUCER: Final = "Producer"
-NEVER_METADATA: Final = OWN | {"traceparent", "tracestate", PRODUCER, "Retain", "Last", "Metadata"}
+NEVER_METADATA: Final = OWN | {"traceparent", "tracestate", PRODUCER, "Metadata"}
 IDENTITIES: Final = UUID("6f2a0a3e-7a0b-4f43-9d1c-5f9f3b6f2a11")
 """In which the ids of producers are made that did not choose one."""
 _VERSION_4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -126,7 +126,10 @@ class Speaker:
             check_topic(reply, exchange.grammar)
         reading = self._reading(given, event.payload)
         more = () if reading is None else _not_said(given, reading)
-        return Publication(topic, event.payload, reply, block_of(given, event.qos, more), reading)
+        block = block_of(given, event.qos, event.retain, more)
+        publication = Publication(topic, event.payload, reply, block, reading)
+        publication.retain = event.retain
+        return publication
 
     def _reading(self, given: Properties, payload: bytes) -> Reading | None:
         users = given.get(Property.USER, ())

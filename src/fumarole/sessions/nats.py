@@ -11,7 +11,7 @@ from fumarole.core import headers
 from fumarole.core.errors import PatternError, TopicError
 from fumarole.core.pattern_options import parse_with_options
 from fumarole.core.publication import Publication
-from fumarole.core.topic import SERVICES, Grammar, check_topic
+from fumarole.core.topic import SERVICES, Grammar, check_topic, parse_wildcards
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
@@ -101,6 +101,25 @@ class NatsSession(StreamSession):
                     self._pings += 1
                     self._quiet_since = now
                     self.outbox.push(nats.PING)
+
+    def renew(self, user: User) -> None:
+        old, self._user = self._user, user
+        exchange = self.exchange
+        if user == old or exchange is None or self.state is not State.OPEN:
+            return
+        self.is_admin = self.node.is_admin(user, self._address)
+        self.account.renew(user.quota)
+        self.plans = exchange.plans(user.publish)
+        self.speaks_for.clear()
+        if old is None or user.subscribe == old.subscribe:
+            return
+        self.node.end_relays(self.client_id)
+        for consumer in list(self._consumers.values()):
+            if user.subscribe is None or user.subscribe.allows_pattern(parse_wildcards(consumer.pattern)):
+                exchange.show(consumer, user.subscribe)
+            else:
+                self.expire(consumer)
+                self._refuse_subscribe(nats.Subscribe(consumer.pattern.encode(), consumer.group.encode(), consumer.key))
 
     # An outlet of the exchange.
 

@@ -6,6 +6,7 @@
     $FUM.producers    the producers, or those that a query selects
     $FUM.describe     this is new about producers, without a reading
     $FUM.forget       a producer is no more (M7)
+    $FUM.reload       the configuration is loaded again (A7)
     $FUM.where        readings of the producers that a query selects, on a topic of their own
     $FUM.view         the distinct values of some keys over the producers that a query selects, and their changes (F7)
     $FUM.last         what is known of the topics of a pattern, or of the producers that a query selects (F3)
@@ -374,7 +375,17 @@ def _subscription(payload: str) -> tuple[str, str, str]:
     return given[0], given[1], given[2]
 
 
+def _reload(request: Request, say: Say) -> None:
+    """A7. What the file says is no concern of other users."""
+    if not request.is_admin:
+        raise RequestError("only a user with the role admin may load the configuration again")
+    if request.node.reload is None:
+        raise RequestError("this broker cannot load its configuration again")
+    request.node.reload(say)
+
+
 SERVICES: dict[str, Serve] = {
+    f"{PREFIX}reload": _reload,
     f"{PREFIX}stats": _at_once(_stats),
     f"{PREFIX}consumers": _at_once(_consumers),
     f"{PREFIX}cluster": _at_once(_cluster),
@@ -405,7 +416,7 @@ class Relay:
         self._node = request.node
         self._exchange = request.exchange
         self._plans = request.exchange.plans()
-        self._client = request.client
+        self.client = request.client
         self._consumer: Consumer | None = None
         self._end = request.now + FIRST_LISTENER
         self._has_sent_last = False
@@ -415,7 +426,7 @@ class Relay:
     def begin(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._node.relays.append(self)
-        self._node.relays_of[self._client] += 1
+        self._node.relays_of[self.client] += 1
 
     def introduction(self) -> dict[str, Any]:
         """What whoever asked for it is answered, once the set is whole; every change since is told on `diffs`."""
@@ -468,7 +479,7 @@ class Relay:
             self._tell()
             self._send_last()
         elif now > self._end:
-            self._finish()
+            self.finish()
             return False
         return True
 
@@ -478,12 +489,12 @@ class Relay:
             self._has_sent_last = True
             self._exchange.send_last(self._consumer)
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         if self._consumer is not None:
             self._exchange.unsubscribe(self._consumer)
-        self._node.relays_of[self._client] -= 1
-        if not self._node.relays_of[self._client]:
-            del self._node.relays_of[self._client]
+        self._node.relays_of[self.client] -= 1
+        if not self._node.relays_of[self.client]:
+            del self._node.relays_of[self.client]
 
     def _is_heard(self) -> bool:
         return self._is_heard_on(self.topic) or self._is_heard_on(self.diffs)

@@ -214,6 +214,22 @@ class StreamSession(ABC):
         self.node.ready.append(self.outbox.owner)
 
     @property
+    def user(self) -> User | None:
+        """Who speaks; None where that is not asked, or not known yet."""
+        return self._user
+
+    def renew(self, user: User) -> None:
+        """The user's rules have changed (A7). Where a session cannot go on under new ones, its client comes again."""
+        if user != self._user:
+            self.fail("Authorization Violation: the rules of this user have changed, connect again")
+        self._user = user
+
+    def regulate(self) -> None:
+        """The namespace's rules may have changed."""
+        if self.state is State.OPEN and self.exchange is not None:
+            self.outbox.govern(self.exchange.outbox_limit, self.exchange.overflow, self.exchange.counters)
+
+    @property
     def consumer_count(self) -> int:
         """How many it has."""
         return len(self._consumers)

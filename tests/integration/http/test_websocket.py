@@ -1,5 +1,7 @@
 """NATS over WebSocket with nats-py, and MQTT's handshake, at a real web door (H6)."""
 
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,3 +27,21 @@ def test_nats_py(web: WebBroker, path: str) -> None:
     run = subprocess.run([PYTHON, CLIENT, address], capture_output=True, text=True, timeout=60, check=False)
     done = ["publish_and_subscribe", "large_messages", "request_and_reply", "unsubscribe", "groups"]
     assert run.stdout.split() == [word for name in done for word in ("ok", name)], run.stderr
+
+
+def node_flags() -> list[str] | None:
+    """What lets Node speak WebSocket; None: this one does not."""
+    for flags in ([], ["--experimental-websocket"]):
+        run = subprocess.run(["node", *flags, "-e", "WebSocket"], capture_output=True, check=False)
+        if run.returncode == 0:
+            return flags
+    return None
+
+
+@pytest.mark.skipif(shutil.which("node") is None or node_flags() is None, reason="Node here has no WebSocket")
+def test_nats_js(web: WebBroker) -> None:
+    flags = node_flags() or []
+    command = ["node", *flags, str(CLIENT.with_name("nats_js.cjs")), f"ws://127.0.0.1:{web.web_port}/nats"]
+    environment = {**os.environ, "NODE_PATH": str(PYTHON.parents[1] / "node_modules")}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert run.stdout == "ok\n", run.stderr

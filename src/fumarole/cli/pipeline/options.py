@@ -13,6 +13,7 @@ from fumarole.cli.terminal import MISUSED, fail
 
 if TYPE_CHECKING:
     from fumarole.core.payloads import Payloads
+    from fumarole.core.rules import Rules
     from fumarole.pipeline.jobs.batch import Part
 
 Archive = Annotated[str, typer.Option("--archive", metavar="DIR", help="A folder, or a URI such as s3://bucket/path.")]
@@ -135,4 +136,18 @@ def declarations(file: Path | None) -> Payloads:
         fail(str(error), MISUSED)
     if not found.declared:
         fail(f"{file} declares no payloads; it has no [[payloads]]", MISUSED)
+    return found
+
+
+def rules_file(file: Path) -> Rules:
+    """The rules of a file. A mistake in it ends the command, with its line."""
+    from fumarole.config.load import ConfigurationError
+    from fumarole.config.rules import load_rules
+
+    try:
+        found = load_rules(file)
+    except ConfigurationError as error:
+        fail(str(error), MISUSED)
+    if not found.declared:
+        fail(f"{file} has no rules; it has no [[rules]]", MISUSED)
     return found

@@ -58,7 +58,7 @@ def run_batch(spark_options: SparkOptions, table: Table, shown: Shown) -> None:
             ordered = frame.orderBy(*order) if order else frame
             rows_shown = ordered.select(*map(quoted, columns)).limit(shown.limit + 1).collect()
         say_unfit(table.part)
-        _show([row.asDict(recursive=True) for row in rows_shown], columns, shown, table.zone)
+        show_rows([row.asDict(recursive=True) for row in rows_shown], columns, shown, table.zone)
 
 
 def say_unfit(part: Part) -> None:
@@ -86,7 +86,8 @@ def _ordered(name: str) -> Column:
     return quoted(name[1:]).desc_nulls_last() if name.startswith("-") else quoted(name).asc_nulls_last()
 
 
-def _show(rows: list[dict[str, Any]], columns: list[str], shown: Shown, zone: str | None) -> None:
+def show_rows(rows: list[dict[str, Any]], columns: list[str], shown: Shown, zone: str | None = None) -> None:
+    """On stdout: a table, or JSON."""
     if shown.as_json:
         for row in rows[: shown.limit]:
             sys.stdout.write(json.dumps({name: plain(value) for name, value in row.items()}) + "\n")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fumarole.cli.command import command
-from fumarole.cli.pipeline.options import Chosen, SparkOptions, WarmSparkOptions
+from fumarole.cli.pipeline.options import Chosen, Shown, SparkOptions, WarmSparkOptions, rules_file
 from fumarole.cli.pipeline.warm import in_warm_session
 from fumarole.cli.progress import waiting
-from fumarole.cli.terminal import YELLOW, count_text, paint, printable, say
+from fumarole.cli.terminal import MISUSED, YELLOW, count_text, fail, paint, printable, say
 from fumarole.core.packages import need
 
 if TYPE_CHECKING:
+    from fumarole.core.rules import Rules
     from fumarole.pipeline.jobs.batch import Part
 
 
@@ -25,18 +27,62 @@ if TYPE_CHECKING:
     panel="Jobs",
     examples="""
         fumarole pipeline whatif --archive archive --topic 'volcanoes.>' --where "Region = 'usa'"
+        fumarole pipeline whatif --archive archive --rules rules.toml --since 2026-02-01 --until 2026-03-01
     """,
 )
 @in_warm_session
 def whatif(
     chosen: Chosen,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on stdout.")] = False,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Which alarms these rules would have raised: [[rules]] in TOML.")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --rules: a report with the alarms in it.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A JSON object on stdout; with --rules one for each alarm.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="With --rules: alarms to show.")] = 40,
     spark_options: WarmSparkOptions,
 ) -> None:
-    """Find out what a subscription would have received."""
+    """Find out what a subscription would have received, or which alarms rules would have raised."""
     need("pipeline", "pyspark")
+    if rules is not None:
+        run_rehearsal(spark_options, chosen.part, rules_file(rules), page, Shown(limit=limit, as_json=as_json))
+        return
+    if page is not None:
+        fail("--page is a report of alarms: it needs --rules", MISUSED)
     run_what_if(spark_options, chosen.part, as_json)
+
+
+def run_rehearsal(spark_options: SparkOptions, part: Part, rules: Rules, page: Path | None, shown: Shown) -> None:
+    """A table of alarms, and a report where it is asked for."""
+    from fumarole.cli.pipeline.spark import spark_session, told
+    from fumarole.cli.pipeline.table import say_unfit, show_rows
+    from fumarole.pipeline.jobs.rehearsing import rehearse
+    from fumarole.pipeline.report.figures import gather
+    from fumarole.pipeline.report.page import written
+
+    if not rules.alarms:
+        fail("these rules raise no alarms", MISUSED)
+    with spark_session(spark_options, "whatif", part) as running, waiting("Spark is at work"):
+        found = rehearse(running, part, rules)
+        columns = ["rule", "producer", "since", "until", "seconds", "value", "metadata"]
+        ordered = found.episodes.orderBy("since", "rule", "producer").persist()
+        rows = [row.asDict() for row in ordered.select(*columns).limit(shown.limit + 1).collect()]
+        counts = {row["rule"]: row["count"] for row in ordered.groupBy("rule").count().collect()}
+        figures = None if page is None else gather(running, part, rehearsed=ordered)
+        ordered.unpersist()
+    if page is not None and figures is not None:
+        with told():
+            page.write_text(written(figures))
+    show_rows(rows, columns, shown)
+    say_unfit(part)
+    each = ", ".join(f"{rule.name} {counts.get(rule.name, 0):,}" for rule in rules.alarms)
+    say(f"these rules would have raised {count_text(sum(counts.values()), 'alarm')}: {each}")
+    if page is not None:
+        say(f"written to {page}")
 
 
 def run_what_if(spark_options: SparkOptions, part: Part, as_json: bool) -> None:

@@ -89,6 +89,8 @@ class OpenTables:
         self._spark = spark
         self._log = log
         self._own = tuple(own)
+        self._made: dict[str, Published] = {}
+        """The tables of `own`, once they are known: their columns are those of what the functions make."""
         self._schema = readings_schema(job.fields)
         self._windows = job.windows
         self._vacuumed = datetime.now(UTC)
@@ -131,7 +133,7 @@ class OpenTables:
         now = datetime.now(UTC)
         if now - self._vacuumed > VACUUM_EVERY:
             self._vacuumed = now
-            for table in (*self._rollups.values(), self._gaps):
+            for table in (*self._rollups.values(), self._gaps, *self._made.values()):
                 table.vacuum()
 
     def _behind(self, table: Published, state: State) -> Behind | None:
@@ -190,6 +192,7 @@ class OpenTables:
         if missing := [name for name in own.key if name not in made.columns]:
             raise JobError(f"the table {own.name} has no column {missing[0]!r}, by which its rows are to be told apart")
         table = Published(log.root, own.name, _schema(types.StructType(fields), time is not None, False), layout)
+        self._made[own.name] = table
         if (known := table.columns()) and known != (asked := [*(field.name for field in fields), *layout]):
             raise JobError(f"the table {own.name} has the columns {', '.join(known)}, not {', '.join(asked)}")
         behind = self._behind(table, state)

@@ -46,6 +46,8 @@ class Part(NamedTuple):
     path: str
     begin: int
     rows: int
+    offset: int
+    """Of the first of them."""
 
 
 class _File(NamedTuple):
@@ -58,7 +60,7 @@ class Buffer:
     """One reader's rows. Only one process has it open for writing; `read` needs nothing but the path."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._files: dict[int, _File] = {}
         """By first offset, in order."""
         self._changing = threading.Lock()
@@ -71,24 +73,24 @@ class Buffer:
 
     def open(self) -> None:
         """Takes it, with all that is there. Raises BufferError where another process has it."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A link that another user has put there may lead to any folder of ours.
-        if {self._folder.lstat().st_uid, self._folder.stat().st_uid} != {os.getuid()}:
+        if {self.folder.lstat().st_uid, self.folder.stat().st_uid} != {os.getuid()}:
             raise BufferError(
-                f"the replay buffer {self._folder} is another user's; choose a folder by the option `buffer`"
+                f"the replay buffer {self.folder} is another user's; choose a folder by the option `buffer`"
             )
         deadline = time.monotonic() + LOCK_SECONDS
-        while (lock := take(self._folder / LOCK)) is None:
+        while (lock := take(self.folder / LOCK)) is None:
             if time.monotonic() >= deadline:
                 raise BufferError(
-                    f"another query uses the replay buffer {self._folder}; "
+                    f"another query uses the replay buffer {self.folder}; "
                     'give each a folder of its own: .option("buffer", …)'
                 )
             time.sleep(0.1)
         self._lock = lock
         self._trimmed = self._read_trimmed()
         found = {}
-        for path in self._folder.iterdir():
+        for path in self.folder.iterdir():
             if name := _NAME.fullmatch(path.name):
                 found[int(name[1])] = _File(path, int(name[2]), path.stat().st_size)
             elif path.suffix == ".part":
@@ -128,12 +130,12 @@ class Buffer:
         """More rows, on disk when this returns. Raises BufferError where it is closed."""
         with self._appending:
             if self._lock is None:
-                raise BufferError(f"the replay buffer {self._folder} is closed, and takes no more rows")
+                raise BufferError(f"the replay buffer {self.folder} is closed, and takes no more rows")
             self._append(rows)
 
     def _append(self, rows: pa.Table) -> None:
         first, count = self.end, rows.num_rows
-        path = self._folder / f"{first:016d}-{count}.arrow"
+        path = self.folder / f"{first:016d}-{count}.arrow"
         aside = path.with_suffix(".part")
         with aside.open("wb") as file:
             with pa.ipc.new_file(file, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
@@ -142,7 +144,7 @@ class Buffer:
             os.fsync(file.fileno())
             size = file.tell()
         aside.rename(path)
-        sync_folder(self._folder)
+        sync_folder(self.folder)
         with self._changing:
             self._files[first] = _File(path, count, size)
 
@@ -155,7 +157,7 @@ class Buffer:
         for first, file in files:
             if first <= at < min(first + file.rows, end):
                 rows = min(first + file.rows, end) - at
-                found.append(Part(str(file.path), at - first, rows))
+                found.append(Part(str(file.path), at - first, rows, at))
                 at += rows
         if at != end:
             raise self._lost(start, end)
@@ -168,7 +170,7 @@ class Buffer:
 
     def _lost(self, start: int, end: int) -> BufferError:
         return BufferError(
-            f"the replay buffer {self._folder} has rows {self.first:,} to {self.end:,}, and the checkpoint asks for "
+            f"the replay buffer {self.folder} has rows {self.first:,} to {self.end:,}, and the checkpoint asks for "
             f"{start:,} to {end:,}. It is another's buffer, or was deleted, and a live message comes only once: "
             "begin with a new checkpoint"
         )
@@ -184,13 +186,13 @@ class Buffer:
     def trim(self, end: int) -> None:
         """Rows before this offset will not be asked for again."""
         if end > self._trimmed:
-            aside = self._folder / f"{TRIMMED}.part"
+            aside = self.folder / f"{TRIMMED}.part"
             with aside.open("w") as file:
                 json.dump({"offset": end}, file)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(self._folder / TRIMMED)
-            sync_folder(self._folder)  # before any row goes: offsets never begin anew
+            aside.replace(self.folder / TRIMMED)
+            sync_folder(self.folder)  # before any row goes: offsets never begin anew
         with self._changing:
             self._trimmed = max(self._trimmed, end)
             gone = [first for first, file in self._files.items() if first + file.rows <= end]
@@ -199,7 +201,7 @@ class Buffer:
 
     def _read_trimmed(self) -> int:
         try:
-            return int(json.loads((self._folder / TRIMMED).read_text())["offset"])
+            return int(json.loads((self.folder / TRIMMED).read_text())["offset"])
         except FileNotFoundError:
             return 0
 

@@ -7,14 +7,20 @@ import contextlib
 import logging
 import threading
 import time
+from dataclasses import replace
 
-from fumarole.client import connect
+import pyarrow as pa
+
+from fumarole.client import Client, ClientError, connect
 from fumarole.core.errors import FumaroleError
 from fumarole.core.payloads import Payloads
+from fumarole.core.publication import FORGOTTEN
+from fumarole.core.topic import matches, parse_wildcards, split
 from fumarole.pipeline.capturing import Wanted, captured
 from fumarole.pipeline.declared import by_event_time
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer
+from fumarole.pipeline.live.clock import REFRESH_SECONDS, Clock
 from fumarole.pipeline.rows import message_table
 
 log = logging.getLogger("fumarole.pipeline")
@@ -22,6 +28,8 @@ log = logging.getLogger("fumarole.pipeline")
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
 FULL_PAUSE = 0.05
+CLOCK_INTERVAL = 0.1
+"""Seconds between two rows that tell the time."""
 COMPLAINT_SECONDS = 60.0
 """Between two log lines about readings that were lost."""
 
@@ -30,13 +38,22 @@ class Listener:
     """Listens from `start` to `stop`. What goes wrong is raised by `check`, in the thread that calls it."""
 
     def __init__(
-        self, servers: str, wanted: Wanted, buffer: Buffer, most_bytes: int, payloads: Payloads | None = None
+        self,
+        servers: str,
+        wanted: Wanted,
+        buffer: Buffer,
+        most_bytes: int,
+        payloads: Payloads | None = None,
+        has_clock: bool = False,
     ) -> None:
         self._payloads = payloads or Payloads()
         self._servers = servers
         self._wanted = wanted
         self._buffer = buffer
         self._most_bytes = most_bytes
+        self._clock = Clock(buffer.folder, self._append) if has_clock else None
+        self._losses = 0
+        """Connections that were lost, as far as the clock was told."""
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -74,18 +91,61 @@ class Listener:
 
     async def _listen(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        clock = self._clock
+        told: asyncio.Task[None] | None = None
+        wanted = self._wanted if clock is None else replace(self._wanted, interval=CLOCK_INTERVAL, farewells=True)
+        if clock is not None and not wanted.where and matches(parse_wildcards(wanted.topic), split(FORGOTTEN)):
+            wanted = replace(wanted, farewells=False)  # they come anyway
         try:
             async with connect(self._servers, name="fumarole spark") as client:
-                async for columns in captured(client, self._wanted, self._stop, self._say_ready, self._lose):
+
+                async def ready() -> None:
+                    nonlocal told
+                    if clock is not None:
+                        await clock.resume()
+                        told = asyncio.create_task(self._tell(client, clock))
+                    self._ready.set()
+
+                async def turn(now: int) -> None:
+                    if clock is not None and client.connected and client.losses == self._losses:
+                        await clock.turn(now)
+
+                async for columns in captured(client, wanted, self._stop, ready, self._lose, turn):
                     await self._room()
                     # What comes meanwhile is taken together, so the more there is the larger are the files.
                     rows = by_event_time(message_table(columns), self._payloads)
-                    await asyncio.to_thread(self._buffer.append, rows)
+                    if clock is None:
+                        await self._append(rows)
+                    else:
+                        clock.add(rows)
+                if clock is not None:
+                    await clock.flush()
         finally:
+            if told is not None:
+                told.cancel()
             self._complain()
 
-    async def _say_ready(self) -> None:
-        self._ready.set()
+    async def _append(self, rows: pa.Table) -> None:
+        await asyncio.to_thread(self._buffer.append, rows)
+
+    async def _tell(self, client: Client, clock: Clock) -> None:
+        """What the broker knows of producers: all of it now and after each loss of the connection, and then the news.
+
+        A connection that was lost is a gap.
+        """
+        await clock.tell_all(client, self._wanted.where)
+        refreshed = time.monotonic()
+        while True:
+            await asyncio.sleep(CLOCK_INTERVAL)
+            if client.losses != self._losses and client.connected:
+                losses = client.losses
+                await clock.resume()
+                self._losses = losses
+                await clock.tell_all(client, self._wanted.where)
+            elif time.monotonic() - refreshed > REFRESH_SECONDS and client.connected:
+                with contextlib.suppress(ClientError, TimeoutError):
+                    await clock.refresh(client, self._wanted.where)
+                refreshed = time.monotonic()
 
     async def _room(self) -> None:
         """A full buffer is waited for. Messages are not read meanwhile, and the broker's policy decides (D6); readings

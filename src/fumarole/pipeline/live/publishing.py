@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator, Mapping
 
@@ -10,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fumarole.client import Client, ClosedError, DisconnectedError, FlushTimeoutError, connect
+from fumarole.client import Client, ClosedError, DisconnectedError, FlushTimeoutError, RefusedError, connect
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.frames import chunks, frames, slices, unfit
 
 log = logging.getLogger("fumarole.pipeline")
 
 FLUSH_SECONDS = 60.0
+REFUSED = "_PIPELINE.refused"
+"""Where it is said what the broker refused, where that is not to end the job."""
 CARRIED = ("producer", "headers", "changes")
 """Columns that go along as they are, where rows have them."""
 
@@ -56,7 +59,14 @@ async def _publish_all(client: Client, batches: Iterator[pa.RecordBatch], option
             left_out += unfit(part)
     if left_out:
         log.warning("headers left out: %d; a name with a space, or a line break, cannot be sent", left_out)
-    await client.flush(FLUSH_SECONDS)
+    try:
+        await client.flush(FLUSH_SECONDS)
+    except RefusedError as error:
+        if options.get("refusals", "fail").lower() != "publish":
+            raise
+        log.warning("refused by the broker: %s", error)
+        await client.publish(REFUSED, json.dumps({"refused": str(error)}))
+        await client.flush(FLUSH_SECONDS)
     return count
 
 

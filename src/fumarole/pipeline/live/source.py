@@ -57,6 +57,14 @@ SCHEMA = (
     "changes array<struct<key: string, kind: string, text: string, number: double, truth: boolean>>, "
     "event_time timestamp, recorded timestamp, wrong_clock boolean"
 )
+WITH_CLOCK = f"{SCHEMA}, offset long, event string"
+"""With the option `clock`: also the place of each row in the order, and rows that are no messages. Of these `event` is
+
+    tick      all that was heard up to `time` has come
+    gap       from `event_time` until `time` nothing was listened to
+    known     what the broker knows of a producer, in `changes`; its first change is that this is all
+    complete  the broker knows no other producers than those heard of, or known, since `event_time`
+"""
 DEFAULT_SERVERS = "nats://127.0.0.1:4222"
 READ_OPTIONS = {
     "servers",
@@ -69,8 +77,9 @@ READ_OPTIONS = {
     "partitions",
     "listen",
     "payloads",
+    "clock",
 }
-WRITE_OPTIONS = {"servers", "topic", "marks"}
+WRITE_OPTIONS = {"servers", "topic", "marks", "refusals"}
 LIVE_ONLY = (
     'format("fumarole") reads live messages: use spark.readStream. What was recorded is read by '
     "pipeline.archive(spark, path)"
@@ -112,6 +121,7 @@ class ReadOptions:
     partitions: int
     listen: float
     payloads: Payloads
+    clock: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -128,6 +138,7 @@ class ReadOptions:
             _count(options, "partitions", 4),
             _seconds(options, "listen", 2.0),
             payloads(options.get("payloads")),
+            options.get("clock", "false").lower() == "true",
         )
 
 
@@ -139,7 +150,7 @@ class FumaroleSource(DataSource):
         return "fumarole"
 
     def schema(self) -> str:
-        return SCHEMA
+        return WITH_CLOCK if self.options.get("clock", "false").lower() == "true" else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         raise PipelineError(LIVE_ONLY)
@@ -214,15 +225,18 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     groups.append([])
                     room = max(rows, 1)
                 taken = min(left, room)
-                groups[-1].append(Part(part.path, begin, taken))
+                groups[-1].append(Part(part.path, begin, taken, part.offset + begin - part.begin))
                 begin, left, room = begin + taken, left - taken, room - taken
         return [Rows(group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Rows)
         wanted = to_arrow_schema(self._schema, timezone="UTC")
-        for batch in read(partition.parts):
-            yield _completed(batch, wanted).cast(wanted)
+        for part in partition.parts:
+            offset = part.offset
+            for batch in read([part]):
+                yield _completed(batch, wanted, offset).cast(wanted)
+                offset += batch.num_rows
 
     def commit(self, end: dict[str, int]) -> None:
         self._opened().trim(end["offset"])
@@ -240,13 +254,18 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             buffer = Buffer(options.buffer)
             buffer.open()
             self._buffer = buffer
-            self._listener = Listener(options.servers, options.wanted, buffer, options.buffer_bytes, options.payloads)
+            self._listener = Listener(
+                options.servers, options.wanted, buffer, options.buffer_bytes, options.payloads, options.clock
+            )
             self._listener.start()
         return self._buffer
 
 
-def _completed(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """A buffer of an older version may still have rows without the newest columns."""
+def _completed(batch: pa.RecordBatch, wanted: pa.Schema, offset: int) -> pa.RecordBatch:
+    """With the rows' places in the order. A buffer of an older version may have rows without the newest columns."""
+    if "offset" in wanted.names:
+        places = pa.array(range(offset, offset + batch.num_rows), pa.int64())
+        batch = batch.append_column("offset", places)
     for field in wanted:
         if field.name not in batch.schema.names:
             batch = batch.append_column(field.name, pa.nulls(batch.num_rows, field.type))

@@ -25,6 +25,7 @@ MOST_CELLS: Final = 60
 MOST_STREAMS: Final = 6
 MOST_TOPICS: Final = 14
 MOST_GAPS: Final = 400
+MOST_EPISODES: Final = 400
 MOST_POINTS: Final = 1500
 _WIDTHS: Final = [
     timedelta(seconds=seconds)
@@ -45,6 +46,18 @@ class Gap:
     until: datetime | None
     seconds: float
     habit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """An alarm, with a name for its producer."""
+
+    rule: str
+    name: str
+    since: datetime
+    until: datetime | None
+    seconds: float
+    value: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +108,12 @@ class Figures:
     recorders: list[tuple[str, int, float]]
     """Recorder, messages, share."""
     chosen: Chosen | None
+    episodes: list[Episode] | None = None
+    """What rules would have raised; None: no rules were tried."""
 
 
-def gather(spark: SparkSession, part: Part, producer: str | None = None) -> Figures:
-    """Asks Spark. Raises PipelineError where there is nothing to show."""
+def gather(spark: SparkSession, part: Part, producer: str | None = None, rehearsed: DataFrame | None = None) -> Figures:
+    """Asks Spark. `rehearsed` are episodes of `jobs.rehearsing`. Raises PipelineError where there is nothing."""
     messages = part.asked(spark).persist()
     total = received(messages)
     if total.first is None or total.last is None:
@@ -132,6 +147,7 @@ def gather(spark: SparkSession, part: Part, producer: str | None = None) -> Figu
         gaps=_gaps(messages, names),
         recorders=_recorders(messages),
         chosen=_chosen(spark, part, messages, producer, names, end - begin),
+        episodes=None if rehearsed is None else _episodes(rehearsed, names),
     )
     messages.unpersist()
     return figures
@@ -196,6 +212,21 @@ def _gaps(messages: DataFrame, names: dict[str, str]) -> list[Gap]:
             row["habit"],
         )
         for row in gaps(messages).orderBy(sf.desc("seconds")).limit(MOST_GAPS).collect()
+    ]
+
+
+def _episodes(rehearsed: DataFrame, names: dict[str, str]) -> list[Episode]:
+    """The longest ones."""
+    return [
+        Episode(
+            row["rule"],
+            names.get(row["producer"], row["producer"]),
+            as_utc(row["since"]),
+            row["until"] and as_utc(row["until"]),
+            row["seconds"] or 0.0,
+            row["value"],
+        )
+        for row in rehearsed.orderBy(sf.desc_nulls_last("seconds"), "since").limit(MOST_EPISODES).collect()
     ]
 
 

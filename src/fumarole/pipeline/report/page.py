@@ -10,10 +10,11 @@ from typing import Final
 from fumarole import __version__
 from fumarole.pipeline import report
 from fumarole.pipeline.report import plots
-from fumarole.pipeline.report.figures import Chosen, Figures
+from fumarole.pipeline.report.figures import Chosen, Episode, Figures
 from fumarole.pipeline.report.plots import byte_text, span_text
 
 LONGEST_GAPS: Final = 12
+LONGEST_ALARMS: Final = 20
 
 
 def written(figures: Figures) -> str:
@@ -26,6 +27,7 @@ def written(figures: Figures) -> str:
             plots.heat(figures),
         ),
         _section("Top topics", "By number of messages.", plots.topics(figures)),
+        *([] if figures.episodes is None else [_alarms(figures, figures.episodes)]),
         _gaps(figures),
         *([_values(figures, figures.chosen)] if figures.chosen is not None else []),
         _recorders(figures),
@@ -102,6 +104,24 @@ def _gaps(figures: Figures) -> str:
     )
     text = "When producers were silent for more than five times their habit; dark: still silent at the end."
     return _section("Gaps", text, plots.gaps(figures), table)
+
+
+def _alarms(figures: Figures, episodes: list[Episode]) -> str:
+    if not episodes:
+        return _section("Alarms", '<span class="good">The rules would have raised no alarm.</span>')
+    rows = "".join(
+        f"<tr><td>{escape(each.rule)}</td><td>{escape(each.name)}</td><td>{each.since:%d %b %H:%M:%S}</td>"
+        f"<td>{f'{each.until:%d %b %H:%M:%S}' if each.until else 'still open'}</td>"
+        f'<td class="n">{_seconds(each.seconds)}</td>'
+        f'<td class="n">{"–" if each.value is None else f"{each.value:g}"}</td></tr>'
+        for each in episodes[:LONGEST_ALARMS]
+    )
+    table = (
+        '<table><tr><th>rule</th><th>producer</th><th>since</th><th>until</th><th class="n">for</th>'
+        f'<th class="n">value</th></tr>{rows}</table>'
+    )
+    text = "What these rules would have raised, the longest first; dark: still open at the end."
+    return _section("Alarms", text, plots.alarms(figures), table)
 
 
 def _values(figures: Figures, chosen: Chosen) -> str:

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from fumarole.pipeline.report.figures import Chosen, Figures, Gap
+from fumarole.pipeline.report.figures import Chosen, Episode, Figures, Gap
 
 INK: Final = "#2b2523"
 FAINT: Final = "#8d827c"
@@ -187,6 +187,31 @@ def gaps(figures: Figures) -> str:
         _times(axes)
 
     return _svg(draw, 0.6 + 0.3 * max(2, len(names)), "gaps")
+
+
+def alarms(figures: Figures) -> str:
+    """Alarms on a line for each rule and producer, those that lasted longest; dark: still open at the end."""
+    by_name: dict[str, list[Episode]] = {}
+    for episode in figures.episodes or []:
+        by_name.setdefault(f"{episode.rule}: {episode.name}", []).append(episode)
+    begin, end = _place(figures.begin), _place(figures.end)
+    names = sorted(by_name, key=lambda name: -sum(each.seconds for each in by_name[name]))[:MOST_SILENT]
+
+    def draw(axes: Axes) -> None:
+        for row, name in enumerate(names):
+            axes.plot([begin, end], [row, row], color=LINE, linewidth=7, solid_capstyle="butt")
+            for each in by_name[name]:
+                places = [_place(each.since), _place(each.until or figures.end)]
+                colour = EMBER if each.until else "#3b0d06"
+                axes.plot(places, [row, row], color=colour, linewidth=7, solid_capstyle="butt")
+                axes.plot(places[:1], [row], "|", color=INK, markersize=9)  # also one that is over at once is seen
+        axes.set_yticks(range(len(names)), _labels(names))
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.grid(visible=False)
+        axes.set_xlim(begin, end)
+        _times(axes)
+
+    return _svg(draw, 0.6 + 0.3 * max(2, len(names)), "alarms")
 
 
 def values(chosen: Chosen, begin: datetime, end: datetime) -> str:

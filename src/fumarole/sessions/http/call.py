@@ -35,7 +35,19 @@ Answer = tuple[str, str]
 class Call:
     """What a handler gets."""
 
-    __slots__ = ("body", "exchange", "head", "options", "plans", "route", "service", "session", "user", "words")
+    __slots__ = (
+        "body",
+        "exchange",
+        "head",
+        "options",
+        "plans",
+        "prepared",
+        "route",
+        "service",
+        "session",
+        "user",
+        "words",
+    )
 
     def __init__(self, session: HttpSession, head: Head, route: Route, words: str, options: dict[str, Any]) -> None:
         self.session = session
@@ -46,6 +58,8 @@ class Call:
         """What the braces of the path took, percent-encoded."""
         self.options = options
         self.body = b""
+        self.prepared: Any = None
+        """What a handler has made of the head, for the next request with the same one."""
         self.user: User | None = None
         """None where authentication is off, or anybody may call."""
         self.exchange: Exchange | None = None

@@ -29,13 +29,13 @@ REFUSALS: Final = (FumaroleError,)
 
 def publish(call: Call) -> None:
     """`POST /v1/topics/{topic}`."""
-    fields = call.head.fields
-    kind = fields.get("content-type", "").partition(";")[0].strip().lower()
-    topic = topic_of(call.words)
-    if kind == FUMAROLE_JSON or "fumarole-producer" in fields:
-        publication = _reading(call, topic, kind)
-    else:
-        publication = Publication(topic, call.body, "", headers_of(call, kind))
+    if call.prepared is None:
+        fields = call.head.fields
+        kind = fields.get("content-type", "").partition(";")[0].strip().lower()
+        is_reading = kind == FUMAROLE_JSON or "fumarole-producer" in fields
+        call.prepared = topic_of(call.words), kind, is_reading, b"" if is_reading else headers_of(call, kind)
+    topic, kind, is_reading, block = call.prepared
+    publication = _reading(call, topic, kind) if is_reading else Publication(topic, call.body, "", block)
     publication.retain = call.options.get("retain", False)
     call.json(202, {"delivered_to": hand_in(call, publication)})
 

@@ -1,0 +1,255 @@
+"""The live job: rules over live messages, what they say published, and how it goes told (P13).
+
+    CHECKPOINT/job.json     the rules whose state is in the checkpoint, and how many shards there are
+    CHECKPOINT/buffer       the replay buffer
+    CHECKPOINT/alarms       Spark's checkpoint
+
+One query: live rows with a clock, shards, messages. An alarm is published, and is retained on `open.RULE.PRODUCER` as
+long as it lasts. A query that fails, since the broker is away, is begun again from its checkpoint: it does the last
+batch again, and what it publishes twice has the same identity.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from fumarole.core.alarms import CLEARED, RAISED
+from fumarole.core.rules import Rules
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.jobs.failures import FAILURES, in_short
+from fumarole.pipeline.live.source import register
+from fumarole.pipeline.rules.plan import ALARM_HEADER, ROLLUP_HEADER
+from fumarole.pipeline.transforms.alarms import watched
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SETTINGS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Only what changed goes into the checkpoint, not all of the store.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    # The clock of the source is time enough.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # A shard's rows come to Python all at once.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+}
+"""What the job asks of a session."""
+SHARDS_A_CORE: Final = 1
+OPEN: Final = "open"
+ROWS_AT_ONCE: Final = 200_000
+JOB: Final = "job.json"
+LOOK_SECONDS: Final = 0.25
+PAUSES: Final = (0.5, 1.0, 2.0, 5.0)
+"""Seconds before a query that failed is begun again: the first time, the second, and so on."""
+MOST_FAILURES: Final = 20
+"""Without a batch between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is watched, and where what comes of it goes."""
+
+    rules: Rules
+    servers: str
+    checkpoint: Path
+    topic: str = ">"
+    where: str = ""
+    payloads: Path | None = None
+    open_root: str = OPEN
+    adopt: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of the live source."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How it goes, as of the last batch."""
+
+    batches: int = 0
+    rows: int = 0
+    rate: float = 0.0
+    seconds: float = 0.0
+    lag: float | None = None
+    """Seconds from when something was heard until what it says was published."""
+    producers: int = 0
+    state_bytes: int = 0
+    open: dict[str, int] = field(default_factory=dict)
+    raised: int = 0
+    cleared: int = 0
+    muted: int = 0
+    late: int = 0
+    heard_until: datetime | None = None
+    failures: int = 0
+    """Since the last batch."""
+    restarts: int = 0
+
+
+def check(watch: Watch) -> str:
+    """Makes the checkpoint this job's. Says what becomes of its state where rules have changed.
+
+    Raises PipelineError.
+    """
+    file = watch.checkpoint / JOB
+    now = {rule.name: rule.digest for rule in watch.rules.alarms}
+    said = ""
+    try:
+        before: dict[str, str] | None = json.loads(file.read_text())["rules"]
+    except FileNotFoundError:
+        before = None
+    except (ValueError, KeyError, TypeError):
+        raise PipelineError(f"{file} is not what this job has written; begin with another --checkpoint") from None
+    if before is not None and before != now:
+        kept = [name for name in now if before.get(name) == now[name]]
+        new = [name for name in now if before.get(name) != now[name]]
+        gone = [name for name in before if now.get(name) != before[name]]
+        said = (
+            f"state kept: {', '.join(kept) or 'none'}; begins anew: {', '.join(new) or 'none'}; "
+            f"open alarms ended: {', '.join(gone) or 'none'}"
+        )
+        if not watch.adopt:
+            raise PipelineError(
+                f"the rules are not those of the checkpoint {watch.checkpoint}; --adopt goes on ({said})"
+            )
+    watch.checkpoint.mkdir(parents=True, exist_ok=True)
+    aside = file.with_suffix(".part")
+    aside.write_text(json.dumps({"rules": now}))
+    aside.replace(file)
+    return said
+
+
+def messages(rows: DataFrame, rules: Rules, open_root: str = OPEN) -> DataFrame:
+    """What is published of rows of `watched`: the alarms, retained ones beside them, and what else has a topic."""
+    names: list[Column] = []
+    for number, rule in enumerate(rules.alarms):
+        names.append(sf.sum(sf.get("open", sf.lit(number))).alias(f"open_{rule.name}"))
+    counted = rows.observe(
+        "rules",
+        sf.unix_micros(sf.max("now")).alias("now"),
+        *[sf.sum(name).alias(name) for name in ("producers", "late", "muted", "bytes")],
+        *[sf.count_if(sf.col("state") == state).alias(state) for state in ("raised", "cleared")],
+        *names,
+    )
+    alarm_headers = sf.create_map(sf.lit(ALARM_HEADER), sf.array("identity"))
+    retain = sf.map_concat(alarm_headers, sf.create_map(sf.lit("Retain"), sf.array(sf.lit("1"))))
+    rollup_headers = sf.create_map(sf.lit(ROLLUP_HEADER), sf.array("identity"))
+    is_alarm = sf.col("state").isin(RAISED, CLEARED)
+    headers = sf.when(is_alarm, alarm_headers).when(sf.col("rule").isNotNull(), rollup_headers)
+    said = sf.struct("topic", "payload", headers.alias("headers"))
+    opened = sf.struct(
+        sf.concat_ws(".", sf.lit(open_root), "rule", "producer").alias("topic"),
+        sf.when(sf.col("state") == "raised", sf.col("payload")).otherwise(sf.lit("")).alias("payload"),
+        retain.alias("headers"),
+    )
+    each = sf.explode(sf.when(is_alarm, sf.array(said, opened)).otherwise(sf.array(said)))
+    return counted.where(sf.col("topic").isNotNull()).select(each.alias("message")).select("message.*")
+
+
+class WatchingJob:
+    """`with WatchingJob(…).started() as job`, then `job.look()` again and again."""
+
+    def __init__(self, spark: SparkSession, watch: Watch) -> None:
+        self._spark = spark
+        self._watch = watch
+        self._seen = -1
+        self._query: StreamingQuery | None = None
+        self.progress = Progress()
+        for key, value in SETTINGS.items():
+            spark.conf.set(key, value)
+        register(spark)
+
+    @contextmanager
+    def started(self) -> Iterator[WatchingJob]:
+        self._start()
+        try:
+            yield self
+        finally:
+            if self._query is not None:
+                self._query.stop()
+
+    def _start(self) -> None:
+        watch = self._watch
+        reader = self._spark.readStream.format("fumarole").option("clock", "true").option("servers", watch.servers)
+        reader = reader.option("topic", watch.topic).option("buffer", str(watch.checkpoint / "buffer"))
+        reader = reader.option("partitions", 1).option("maxRowsPerTrigger", ROWS_AT_ONCE)
+        if watch.where:
+            reader = reader.option("where", watch.where)
+        if watch.payloads is not None:
+            reader = reader.option("payloads", str(watch.payloads))
+        rows = watched(reader.options(**watch.options).load(), watch.rules)
+        writer = messages(rows, watch.rules, watch.open_root).writeStream.format("fumarole")
+        writer = writer.option("servers", watch.servers).option("marks", "false").option("refusals", "publish")
+        writer = writer.option("checkpointLocation", str(watch.checkpoint / "alarms"))
+        self._query = writer.trigger(processingTime="0 seconds").start()
+
+    def look(self) -> bool:
+        """Is there news? A query that has ended is begun again. Raises PipelineError where that is of no use."""
+        query = self._query
+        assert query is not None
+        if not query.isActive:
+            self._failed(query)
+            return True
+        news = [each for each in query.recentProgress if each["batchId"] > self._seen]
+        for each in news:
+            self._take(each)
+        return bool(news)
+
+    def _failed(self, query: StreamingQuery) -> None:
+        self.progress.failures += 1
+        reason = query.exception()
+        text = "it ended by itself" if reason is None else in_short(reason)
+        if self.progress.failures > MOST_FAILURES or "begin with a new checkpoint" in text:
+            raise PipelineError(text)
+        self.progress.restarts += 1
+        time.sleep(PAUSES[min(self.progress.failures, len(PAUSES)) - 1])
+        try:
+            self._start()
+        except FAILURES as error:
+            raise PipelineError(in_short(error)) from None
+
+    def _take(self, batch: Any) -> None:
+        self._seen = batch["batchId"]
+        progress = self.progress
+        progress.batches += 1
+        progress.failures = 0
+        progress.rows += batch["numInputRows"]
+        progress.rate = batch["processedRowsPerSecond"] or 0.0
+        progress.seconds = batch["durationMs"].get("triggerExecution", 0) / 1e3
+        counted = batch["observedMetrics"].get("rules")
+        if counted is None or counted["producers"] is None:
+            return
+        progress.producers, progress.state_bytes = counted["producers"], counted["bytes"]
+        for name in ("raised", "cleared", "muted", "late"):
+            setattr(progress, name, getattr(progress, name) + (counted[name] or 0))
+        progress.open = {rule.name: counted[f"open_{rule.name}"] or 0 for rule in self._watch.rules.alarms}
+        if counted["now"] is not None:
+            progress.heard_until = datetime.fromtimestamp(counted["now"] / 1e6, UTC)
+            ended = datetime.fromisoformat(batch["timestamp"]).timestamp() + progress.seconds
+            progress.lag = max(0.0, ended - progress.heard_until.timestamp())
+
+
+def run(job: WatchingJob, tell: Callable[[Progress], None], wait: Callable[[float], bool], every: float = 1.0) -> None:
+    """Until it is told to stop: `wait` waits, and says whether it was."""
+    told = 0.0
+    with job.started():
+        while not wait(LOOK_SECONDS):
+            if job.look() and time.monotonic() - told >= every:
+                told = time.monotonic()
+                tell(job.progress)
+
+
+def settings(cores: int) -> dict[str, str]:
+    """Of a session of its own, on a machine or a cluster with so many cores."""
+    return {**SETTINGS, "spark.sql.shuffle.partitions": str(max(1, SHARDS_A_CORE * cores))}

@@ -1,0 +1,1 @@
+"""Rules on columns: what `core.alarms` defines, for very many readings at a time."""

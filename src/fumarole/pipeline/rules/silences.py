@@ -1,0 +1,182 @@
+"""Silences of many producers: for most of them nothing happens, which a few arrays tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from fumarole.core.alarms import CLEARED, RAISED
+from fumarole.core.rules import HABIT_PAUSES, LEAST_PAUSES, LEAST_SILENCE, Rule
+from fumarole.pipeline.rules import state as states
+from fumarole.pipeline.rules.rows import READING, Integers
+from fumarole.pipeline.rules.state import NEVER, State, of
+from fumarole.pipeline.rules.truths import Truths
+from fumarole.pipeline.rules.waves import Booleans, Event, Wave, firsts
+
+_ENDLESS: Final = 2**62
+
+
+class Silences:
+    """Of all rules that ask for one."""
+
+    def __init__(self, truths: Truths) -> None:
+        self._truths = truths
+        self._rules = [(number, rule) for number, rule in enumerate(truths.rules) if rule.silence is not None]
+        lengths = [rule.silence.length for _, rule in self._rules if rule.silence is not None]
+        self._least = min([LEAST_SILENCE if each is None else each for each in lengths], default=_ENDLESS)
+        self._has_habits = any(each is None for each in lengths)
+
+    def at(self, state: State, now: int) -> Iterator[Event]:
+        """Those that are too long by now."""
+        numbers = np.arange(len(state.names))
+        yield from self.of(state, numbers, np.full(len(numbers), now))
+
+    def of(self, state: State, numbers: Integers, now: Integers) -> Iterator[Event]:
+        """The same of some producers, each by a time of its own."""
+        heard = state["heard"][numbers]
+        pause = now - np.maximum(heard, state.listening)
+        places = np.flatnonzero((heard != NEVER) & (pause > self._least))
+        if not self._rules or not len(places):
+            return
+        numbers, pause, now = numbers[places], pause[places], now[places]
+        forms = state["form"][numbers][:, : self._truths.metadata_words]
+        where = self._truths.answers(forms, np.zeros((len(numbers), self._truths.message_words), np.int64))[:, 1]
+        for place, rule in self._rules:
+            status, since = state[of("status", rule)], state[of("since", rule)]
+            for each in np.flatnonzero(where[:, place] & (status[numbers] == states.IDLE)):
+                number = int(numbers[each])
+                if pause[each] > self._length(rule, state, number):
+                    status[number], since[number] = states.RAISED, state["heard"][number]
+                    yield _raised(0, int(now[each]), rule, number, state)
+
+    def wave(self, state: State, wave: Wave, answers: Booleans) -> Iterator[Event]:
+        """What the rows raise and clear."""
+        readings = np.flatnonzero(wave.rows.kind == READING)
+        if not len(wave.rows):
+            return
+        changing = self._changing(state, wave, readings) if self._rules else np.zeros(len(readings), bool)
+        self._hear(state, wave, readings[~changing])
+        begins = wave.begin()
+        ends = np.append(begins[1:], len(wave.rows))
+        one_by_one = {int(number) for number in wave.producer[readings[changing]]}
+        if self._rules:
+            one_by_one |= {number for number in wave.before if state["heard"][number] != NEVER}
+        chosen = np.isin(wave.producer[begins], list(one_by_one))
+        for begin, end in zip(begins[chosen].tolist(), ends[chosen].tolist(), strict=True):
+            yield from self._one_by_one(state, wave, answers, begin, end)
+
+    def _changing(self, state: State, wave: Wave, readings: Integers) -> Booleans:
+        """Readings of producers for which something may change."""
+        producer, at = wave.producer[readings], wave.rows.at[readings]
+        if not len(readings):
+            return np.zeros(0, bool)
+        first = firsts(producer)
+        heard = np.where(first, state["heard"][producer], np.append([NEVER], at)[:-1])
+        suspect = at < heard
+        suspect |= (heard != NEVER) & (at - np.maximum(heard, state.listening) > self._least)
+        changing = np.zeros(len(state.names), bool)
+        changing[producer[suspect]] = True
+        for _, rule in self._rules:
+            changing |= state[of("status", rule)] == states.RAISED
+        changing[list(wave.before)] = True
+        found: Booleans = changing[producer]
+        return found
+
+    def _hear(self, state: State, wave: Wave, readings: Integers) -> None:
+        """Readings that change nothing else. Where there are no silences, their order may be any."""
+        if not len(readings):
+            return
+        producer, at = wave.producer[readings], wave.rows.at[readings]
+        first = firsts(producer)
+        begins = np.flatnonzero(first)
+        last = np.append(begins[1:], len(readings)) - 1
+        numbers = producer[begins]
+        if self._has_habits:
+            heard = np.where(first, state["heard"][producer], np.append([NEVER], at)[:-1])
+            pauses = (heard != NEVER) & (heard >= state.listening) & (at > heard)
+            _keep_pauses(state, producer[pauses], (at - heard)[pauses])
+        state["heard"][numbers] = np.maximum(state["heard"][numbers], np.maximum.reduceat(at, begins))
+        state["value"][numbers] = wave.rows.value[readings[last]]
+
+    def _one_by_one(self, state: State, wave: Wave, answers: Booleans, begin: int, end: int) -> Iterator[Event]:
+        """As the definition says it."""
+        number = int(wave.producer[begin])
+        where = self._where_before(wave, answers, number, begin)
+        for row in range(begin, end):
+            place, at = int(wave.rows.place[row]), int(wave.rows.at[row])
+            yield from self._check(state, number, where, place, at, row - 1)
+            where = answers[row, 1]
+            if wave.rows.kind[row] == READING:
+                value = float(wave.rows.value[row])
+                yield from self._clear(state, number, np.zeros(len(where), bool), place, at, value, row)
+                heard = int(state["heard"][number])
+                if self._has_habits and heard != NEVER and heard >= state.listening and at > heard:
+                    _keep_pauses(state, np.array([number]), np.array([at - heard]))
+                state["heard"][number], state["value"][number] = max(heard, at), value
+            else:
+                yield from self._clear(state, number, where, place, at, float(state["value"][number]), row)
+                yield from self._check(state, number, where, place, at, row)
+
+    def _where_before(self, wave: Wave, answers: Booleans, number: int, begin: int) -> Booleans:
+        if number not in wave.before:
+            own: Booleans = answers[begin, 1]
+            return own
+        form = np.array([self._truths.form(msgspec.json.decode(wave.before[number]))], np.int64)
+        nothing = np.zeros((1, self._truths.message_words), np.int64)
+        found: Booleans = self._truths.answers(form.reshape(1, -1), nothing)[0, 1]
+        return found
+
+    def _check(self, state: State, number: int, where: Booleans, place: int, now: int, row: int) -> Iterator[Event]:
+        heard = int(state["heard"][number])
+        if heard == NEVER:
+            return
+        for each, rule in self._rules:
+            status = state[of("status", rule)]
+            if status[number] != states.IDLE or not where[each]:
+                continue
+            if now - max(heard, state.listening) > self._length(rule, state, number):
+                status[number], state[of("since", rule)][number] = states.RAISED, heard
+                yield _raised(place, now, rule, number, state, row)
+
+    def _clear(
+        self, state: State, number: int, where: Booleans, place: int, at: int, value: float, row: int
+    ) -> Iterator[Event]:
+        for each, rule in self._rules:
+            status = state[of("status", rule)]
+            if status[number] == states.RAISED and not where[each]:
+                status[number] = states.IDLE
+                since = int(state[of("since", rule)][number])
+                yield Event(place, at, rule, number, CLEARED, since, at, value, row)
+
+    def _length(self, rule: Rule, state: State, number: int) -> float:
+        assert rule.silence is not None
+        if rule.silence.length is not None:
+            return rule.silence.length
+        assert rule.silence.factor is not None
+        count = min(int(state["paused"][number]), HABIT_PAUSES)
+        if count < LEAST_PAUSES:
+            return _ENDLESS
+        habit = float(np.median(state["pauses"][number][:count]))
+        return max(LEAST_SILENCE, rule.silence.factor * habit)
+
+
+def _raised(place: int, now: int, rule: Rule, number: int, state: State, row: int | None = None) -> Event:
+    since, value = int(state[of("since", rule)][number]), float(state["value"][number])
+    return Event(place, now, rule, number, RAISED, since, None, value, row)
+
+
+def _keep_pauses(state: State, numbers: Integers, pauses: Integers) -> None:
+    """The last ones of each producer, round and round. Those of one producer stand together, in order."""
+    if not len(numbers):
+        return
+    first = firsts(numbers)
+    begins = np.flatnonzero(first)
+    counts = np.diff(np.append(begins, len(numbers)))
+    rank = np.arange(len(numbers)) - np.repeat(begins, counts)
+    last = rank >= np.repeat(counts, counts) - HABIT_PAUSES
+    places = (state["paused"][numbers] + rank) % HABIT_PAUSES
+    state["pauses"][numbers[last], places[last]] = pauses[last]
+    state["paused"][numbers[begins]] += counts

@@ -1,0 +1,46 @@
+"""Who reaches this broker: without users its doors are for this machine alone (A1), and links between machines are
+encrypted or said not to be (A9).
+
+    nats = ["127.0.0.1:4222"], no users      this machine alone: all is well
+    nats = ["0.0.0.0:4222"], no users        the broker does not start; with --insecure it does, and warns at each start
+    nats = ["0.0.0.0:4222"], with users      all is well
+"""
+
+from __future__ import annotations
+
+import logging
+
+from fumarole.config.settings import Settings
+from fumarole.core.errors import FumaroleError
+from fumarole.exchange.permissions import is_loopback
+
+log = logging.getLogger(__name__)
+
+
+class ExposedError(FumaroleError):
+    """A listener is open to other machines, and everybody would be let in."""
+
+
+def is_local(host: str) -> bool:
+    """Is it an address that only this machine reaches? A name may be any, but for `localhost`."""
+    return host.lower() == "localhost" or is_loopback(host)
+
+
+def check_reach(settings: Settings, insecure: bool) -> None:
+    """Raises ExposedError where a door without users is open to other machines; `insecure` makes that a warning."""
+    _check_links(settings)
+    exposed = [f"{door} {address}" for door, address in settings.doors.addresses() if not is_local(address.host)]
+    if not exposed or settings.users is not None:
+        return
+    if not insecure:
+        raise ExposedError(
+            f"without users everybody would be let in from other machines ({', '.join(exposed)}). "
+            "Configure [[users]], listen on 127.0.0.1, or accept it with --insecure"
+        )
+    log.warning("--insecure: without users everybody is let in from other machines (%s)", ", ".join(exposed))
+
+
+def _check_links(settings: Settings) -> None:
+    addresses = [each for each in (settings.cluster, *settings.peer) if each is not None]
+    if settings.links.certificate is None and not all(is_local(each.host) for each in addresses):
+        log.warning("links to other machines are not encrypted: set links.certificate, links.key and links.authority")

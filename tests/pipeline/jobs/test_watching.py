@@ -1,0 +1,155 @@
+"""The live job with a real broker: alarms are raised and cleared once, also by a job that is started again (P13)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import fumarole
+from fumarole.core.rules import parse
+from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.jobs.watching import Watch, WatchingJob, check
+from tests.integration.running import RunningBroker
+from tests.pipeline.commands import run_command
+from tests.pipeline.live import alarm_faults
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOT: dict[str, Any] = {"name": "hot", "where": "Kind = 'heat' AND $value > 80", "publish": "alarms.hot.{Region}"}
+PATIENCE = 240.0
+
+
+def watch_of(folder: Path, *tables: dict[str, Any], url: str = "nats://127.0.0.1:1", adopt: bool = False) -> Watch:
+    return Watch(parse(list(tables)), url, folder, adopt=adopt)
+
+
+def test_other_rules_need_to_be_adopted(tmp_path: Path) -> None:
+    cold = {"name": "cold", "where": "$value < 0", "publish": "alarms.cold"}
+    assert check(watch_of(tmp_path, HOT, cold)) == ""
+    assert check(watch_of(tmp_path, {**HOT, "publish": "alarms.elsewhere"}, cold)) == ""
+    other = {**HOT, "for": "1 s"}
+    with pytest.raises(PipelineError, match=r"--adopt goes on \(state kept: cold; begins anew: hot; .* ended: hot\)"):
+        check(watch_of(tmp_path, other, cold))
+    assert check(watch_of(tmp_path, other, adopt=True)).endswith("open alarms ended: hot, cold")
+    assert check(watch_of(tmp_path, other)) == ""
+
+
+def test_mistakes_are_told_before_spark_starts(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rules]]\nname = "hot"\nwhere = "$value >"\npublish = "alarms"\n')
+    assert f"{rules}:3: rules[0].where" in run_command("pipeline", "watch", "--rules", str(rules), code=2)[1]
+    rules.write_text("")
+    assert "has no rules" in run_command("pipeline", "watch", "--rules", str(rules), code=2)[1]
+    rules.write_text('[[rules]]\nname = "hot"\nwhere = "$value > 1"\npublish = "alarms"\n')
+    asked = ("pipeline", "watch", "--rules", str(rules), "--checkpoint", str(tmp_path / "c"))
+    assert "--metrics" in run_command(*asked, "--metrics", "nowhere", code=2)[1]
+    assert "position" in run_command(*asked, "--where", "Kind =", code=2)[1]
+
+
+@contextmanager
+def watching(spark: SparkSession, watch: Watch) -> Iterator[WatchingJob]:
+    """A job that has done a batch."""
+    job = WatchingJob(spark, watch)
+    with job.started():
+        wait_until(job, lambda: job.progress.batches > 0)
+        yield job
+
+
+def wait_until(job: WatchingJob, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        job.look()
+        assert time.monotonic() < deadline, job.progress
+        time.sleep(0.05)
+
+
+class Heard:
+    """All messages on some topics, from when it is made."""
+
+    def __init__(self, url: str, *patterns: str) -> None:
+        self.messages: list[fumarole.Message] = []
+        self._ready, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._listen(url, patterns)), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(20)
+
+    async def _listen(self, url: str, patterns: tuple[str, ...]) -> None:
+        async with fumarole.connect(url) as client:
+            subscriptions = [await client.subscribe(pattern) for pattern in patterns]
+            tasks = [asyncio.create_task(self._take(each)) for each in subscriptions]
+            self._ready.set()
+            await asyncio.to_thread(self._stop.wait)
+            for task in tasks:
+                task.cancel()
+
+    async def _take(self, subscription: Any) -> None:
+        async for message in subscription:
+            self.messages.append(message)
+
+    def on(self, topic: str) -> list[dict[str, Any]]:
+        return [json.loads(each.payload or b"{}") for each in self.messages if each.topic.startswith(topic)]
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(10)
+
+
+def publish(url: str, *values: float, metadata: dict[str, str] | None = None, producer: str | None = None) -> str:
+    """Readings of a producer, which is given."""
+
+    async def each() -> str:
+        async with fumarole.connect(url) as client:
+            own = client.producer(metadata or {}, "sensors.one", producer)
+            for value in values:
+                await own.publish(value)
+            await client.flush()
+            return own.id
+
+    return asyncio.run(each())
+
+
+@pytest.mark.timeout(600)
+def test_from_readings_to_alarms(spark: SparkSession, tmp_path: Path) -> None:
+    spark.sparkContext.setLogLevel("OFF")
+    broker = RunningBroker(tmp_path)
+    heard = Heard(broker.url, "alarms.>", "open.>", "_PIPELINE.>")
+    said_before = publish(broker.url, 20.0, metadata={"Kind": "heat", "Region": "italy"})
+    watch = watch_of(tmp_path / "watch", HOT, url=broker.url)
+    try:
+        with watching(spark, watch) as job:
+            publish(broker.url, 85.0, 90.0, producer=said_before)  # its metadata only the broker knows
+            wait_until(job, lambda: job.progress.raised == 1)
+            wait_until(job, lambda: len(heard.on("open.hot")) == 1)
+            assert job.progress.open == {"hot": 1}
+        with watching(spark, watch) as job:
+            wait_until(job, lambda: bool(heard.on("_PIPELINE.gap")))
+            publish(broker.url, 95.0, 30.0, producer=said_before)
+            wait_until(job, lambda: job.progress.cleared == 1)
+            wait_until(job, lambda: len(heard.on("open.hot")) == 2)
+            assert job.progress.open == {"hot": 0}
+    finally:
+        heard.close()
+        broker.release()
+    raised, cleared = heard.on("alarms.hot.italy")
+    assert (raised["state"], raised["value"], raised["producer"]) == ("raised", 85.0, said_before)
+    assert (cleared["state"], cleared["value"], cleared["since"]) == ("cleared", 30.0, raised["since"])
+    assert heard.on(f"open.hot.{said_before}") == [raised, {}]
+    headers = [dict(each.headers) for each in heard.messages if each.topic.startswith(("alarms", "open"))]
+    assert len({each["Fumarole-Alarm"] for each in headers}) == 2
+    assert all("Producer" not in each for each in headers)
+    assert [each.get("Retain") for each in headers].count("1") == 2
+
+
+@pytest.mark.timeout(900)
+def test_a_job_that_is_killed() -> None:
+    """Once; `make soak` does it twenty times."""
+    assert alarm_faults.main(1) == 0
