@@ -131,7 +131,7 @@ def test_a_cluster_says_what_to_kill_and_whose_numbers_these_are() -> None:
     scene.cluster = DemoCluster.__new__(DemoCluster)  # one whose nodes were not started
     process = subprocess.Popen(["true"])
     process.wait()
-    scene.cluster.nodes = [Launched(process, "nats://127.0.0.1:4222"), None]
+    scene.cluster.nodes = [Launched(process, "nats://127.0.0.1:4222", "http://127.0.0.1:8222"), None]
     console = Console(width=100, file=io.StringIO())
     with console.capture() as captured:
         console.print(picture(scene, 100, 40))

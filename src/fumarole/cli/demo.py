@@ -39,8 +39,8 @@ def demo(
             with demo_cluster(nodes, port) as cluster:
                 run(demonstrate(cluster.urls()[0], rate, cluster), interrupted=0)
         else:
-            with demo_broker(port) as url:
-                run(demonstrate(url, rate), interrupted=0)
+            with demo_broker(port) as broker:
+                run(demonstrate(broker.url, rate, web=broker.web), interrupted=0)
     except DemoError as error:
         fail(str(error))
     except KeyboardInterrupt:

@@ -25,7 +25,8 @@ from fumarole.core.errors import FumaroleError
 START_SECONDS = 20.0
 STOP_SECONDS = 12.0
 STANDARD_PORT = 4222
-OTHER_DOORS = {"--msgpack": 4444, "--kubemq": 50000}
+STANDARD_WEB_PORT = 8222
+OTHER_DOORS = {"--msgpack": 4444, "--mqtt": 1883, "--kubemq": 50000}
 """Opened too where the broker has its standard port, if the port is free."""
 
 
@@ -38,19 +39,22 @@ class Launched(NamedTuple):
 
     process: subprocess.Popen[bytes]
     url: str
+    web: str
+    """The console's address."""
 
 
 @contextmanager
-def demo_broker(port: int) -> Iterator[str]:
-    """A broker on this port of loopback; its address. Afterwards it is gone. Raises DemoError."""
+def demo_broker(port: int) -> Iterator[Launched]:
+    """A broker on this port of loopback. Afterwards it is gone. Raises DemoError."""
     with tempfile.TemporaryDirectory(prefix="fumarole-demo-") as folder:
-        flags = []
+        web = STANDARD_WEB_PORT if port == STANDARD_PORT and _is_free(STANDARD_WEB_PORT) else 0
+        flags = ["--http", f"127.0.0.1:{web}"]
         for door, other in OTHER_DOORS.items():
             if port == STANDARD_PORT and _is_free(other):
                 flags += [door, f"127.0.0.1:{other}"]
         launched = launch(Path(folder), port, flags)
         try:
-            yield launched.url
+            yield launched
         finally:
             stop(launched.process)
 
@@ -76,7 +80,8 @@ def launch(folder: Path, port: int, flags: list[str]) -> Launched:
     except BaseException:
         stop(process)
         raise
-    return Launched(process, ready.read_text().split()[0])
+    addresses = ready.read_text().split()
+    return Launched(process, addresses[0], next(each for each in addresses if each.startswith("http")))
 
 
 def _is_free(port: int) -> bool:

@@ -35,6 +35,10 @@ class DemoCluster:
         urls = [f"nats://127.0.0.1:{port}" for port in self._ports]
         return urls[first:] + urls[:first]
 
+    def web(self) -> str:
+        """The console's address at the first node that runs."""
+        return next((node.web for node in self.nodes if node is not None), "")
+
     def states(self) -> list[str]:
         """`node-1 pid 4711`, for each."""
         return [
@@ -65,7 +69,8 @@ class DemoCluster:
         folder = self._folder / str(number)
         folder.mkdir(exist_ok=True)
         peers = [f"127.0.0.1:{port}" for at, port in enumerate(self._cluster) if at != number]
-        flags = ["--node", f"node-{number + 1}", "--cluster", f"127.0.0.1:{self._cluster[number]}"]
+        flags = ["--http", "127.0.0.1:0", "--node", f"node-{number + 1}"]
+        flags += ["--cluster", f"127.0.0.1:{self._cluster[number]}"]
         for peer in peers:
             flags += ["--peer", peer]
         return launch(folder, self._ports[number], flags)

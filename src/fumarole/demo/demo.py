@@ -60,14 +60,20 @@ class Flow:
 class Scene:
     """All there is to see."""
 
-    def __init__(self, url: str, cluster: DemoCluster | None = None) -> None:
+    def __init__(self, url: str, cluster: DemoCluster | None = None, web: str = "") -> None:
         self.url = url
+        self._web = web
         self.cluster = cluster
         self.published = Flow("sensors", "publish")
         self.consumer = Flow("consumer", PATTERN)
         self.members = [Flow(f"{GROUP} {number}", f"{PATTERN}  in group {GROUP}") for number in (1, 2)]
         self.readings: dict[str, deque[float]] = {}
         self.broker: dict[str, Any] = {}
+
+    @property
+    def web(self) -> str:
+        """The console's address; empty: there is none."""
+        return self._web if self.cluster is None else self.cluster.web()
 
     def flows(self) -> list[Flow]:
         """Everything that takes part."""
@@ -126,13 +132,13 @@ async def watch(scene: Scene, client: Client, stopping: asyncio.Event) -> None:
         await asyncio.sleep(SAMPLE)
 
 
-async def demonstrate(url: str, rate: float, cluster: DemoCluster | None = None) -> None:
+async def demonstrate(url: str, rate: float, cluster: DemoCluster | None = None, web: str = "") -> None:
     """Runs it all until it is told to stop, in a cluster spread over its nodes. Raises DemoError."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOPPING_SIGNALS:
         loop.add_signal_handler(number, stopping.set)
-    scene = Scene(url, cluster)
+    scene = Scene(url, cluster, web)
     try:
         await _run(scene, rate, stopping)
     except ExceptionGroup as group:

@@ -63,8 +63,9 @@ def demonstrate(folder: Path, seconds: float, rate: float, port: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rules = folder / "rules.toml"
     rules.write_text(RULES)
-    with demo_broker(port) as url:
-        say(f"a broker at {url}")
+    with demo_broker(port) as broker:
+        url = broker.url
+        say(f"a broker at {url}; its console is at {broker.web}")
         with (
             _recorders(url, archive, folder),
             _standing_job(archive, tables, folder) as job,

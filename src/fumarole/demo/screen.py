@@ -77,6 +77,8 @@ def picture(scene: Scene, width: int, height: int) -> RenderableType:
     what = f"  a broker on {scene.url}"
     if scene.cluster is not None:
         what = f"  {', '.join(scene.cluster.states())}: kill one and see"
+    if scene.web:
+        what += f"   console: {scene.web}"
     title = Text.assemble(("Fumarole", "bold"), what, ("   Ctrl-C ends it", "dim"))
     rows = max(height - FIXED_ROWS, 3)
     return Group(title, "", flows(scene, width), counts(scene), "", readings(scene, width, rows), "", hints(scene))
