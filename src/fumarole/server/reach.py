@@ -34,10 +34,10 @@ def check_reach(settings: Settings, insecure: bool) -> None:
         return
     if not insecure:
         raise ExposedError(
-            f"without users everybody would be let in from other machines ({', '.join(exposed)}). "
+            f"without users every client of other machines would be let in ({', '.join(exposed)}). "
             "Configure [[users]], listen on 127.0.0.1, or accept it with --insecure"
         )
-    log.warning("--insecure: without users everybody is let in from other machines (%s)", ", ".join(exposed))
+    log.warning("--insecure: without users every client of other machines is let in (%s)", ", ".join(exposed))
 
 
 def _check_links(settings: Settings) -> None:

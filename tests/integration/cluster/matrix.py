@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from tests.integration.cluster.clients import ask
 from tests.integration.cluster.nodes import Footing, Namespaces, NodeProcess, Nodes
 
 RATE = 1_000
@@ -97,7 +96,7 @@ class Books:
 
 
 def books_of(node: NodeProcess) -> Books:
-    stats, cluster = ask(node.host, node.port, b"stats"), ask(node.host, node.port, b"cluster")
+    stats, cluster = node.ask("stats"), node.ask("cluster")
     return Books(
         received=stats["received"],
         delivered=stats["delivered"],

@@ -7,6 +7,7 @@ the way between two nodes, never that between a client and a node.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -15,8 +16,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tests.integration.cluster.clients import ask
 from tests.integration.cluster.delays import SlowLine
 from tests.ports import free_port
 
@@ -146,6 +148,13 @@ class Footing(NamedTuple):
     memory: int
 
 
+ASK = """
+import json, sys
+from tests.integration.cluster.clients import ask
+print(json.dumps(ask("127.0.0.1", int(sys.argv[1]), sys.argv[2].encode())))
+"""
+
+
 class NodeProcess:
     """`fumarole serve` with a part in a cluster."""
 
@@ -184,6 +193,7 @@ class NodeProcess:
             *("--nats", f"{self.host}:{self.port}", "--data", str(self._folder / "data")),
             *("--cluster", self.cluster_address, "--ready-file", str(ready)),
             *(word for peer in self._peers for word in ("--peer", peer)),
+            *self._beyond_loopback(),
             *self._flags,
         ]
         with self.log.open("a") as log:
@@ -194,6 +204,20 @@ class NodeProcess:
             assert time.monotonic() < deadline, f"{self.name} did not start:\n{self.log.read_text()}"
             time.sleep(0.02)
         self.port = int(ready.read_text().split()[0].rpartition(":")[2])
+
+    def _beyond_loopback(self) -> list[str]:
+        """A host with an address of its own has no users (A1), and an administrator on its loopback (A4)."""
+        return [] if self.host.startswith("127.") else ["--insecure", "--nats", f"127.0.0.1:{self.port}"]
+
+    def ask(self, service: str) -> dict[str, Any]:
+        """What the node says of itself to an administrator: `stats`, `cluster`."""
+        if self.host.startswith("127."):
+            return ask(self.host, self.port, service.encode())
+        command = [*self._network.prefix(self.number), sys.executable, "-c", ASK, str(self.port), service]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=True)
+        answer: dict[str, Any] = json.loads(run.stdout)
+        return answer
 
     def footing(self) -> Footing:
         """What it takes of the machine."""

@@ -81,8 +81,8 @@ def test_a_request_is_answered_from_another_node(connect: Connect) -> None:
         asking.hear_until(b"MSG inbox.%d %d 4\r\nnoon\r\n" % (number, number))
 
 
-def test_clients_hear_of_the_other_nodes(nodes: Nodes, connect: Connect) -> None:
-    assert set(connect(0).info["connect_urls"]) == {f"{node.host}:{node.port}" for node in nodes.nodes[1:]}
+def test_clients_hear_of_all_nodes(nodes: Nodes, connect: Connect) -> None:
+    assert set(connect(0).info["connect_urls"]) == {f"{node.host}:{node.port}" for node in nodes.nodes}
 
 
 def test_namespaces_are_kept_apart_across_nodes(connect: Connect) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 import uuid
 from collections.abc import Iterator
@@ -46,9 +48,25 @@ def refused(folder: Path, *flags: str) -> str:
 
 class Workers:
     def __init__(
-        self, folder: Path, count: int, flags: tuple[str, ...] = (), beside: str = "", port: int = 0, name: str = "many"
+        self,
+        folder: Path,
+        count: int,
+        flags: tuple[str, ...] = (),
+        beside: str = "",
+        port: int = 0,
+        name: str = "many",
+        terminal: int | None = None,
     ) -> None:
-        """`beside`: a command that a shell starts before it becomes the broker, whose child it then is."""
+        """`beside`: a command that a shell starts before it becomes the broker, whose child it then is.
+
+        `terminal`: the descriptor of the terminal that the broker runs in; None: it has none.
+        """
+
+        def take_terminal() -> None:
+            assert terminal is not None
+            os.setsid()
+            fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
         self.ready = ready = folder / "ready"
         ready.unlink(missing_ok=True)
         self.log = folder / "log"
@@ -58,7 +76,14 @@ class Workers:
         if beside:
             command = ["sh", "-c", f'{beside} & exec "$@"', "sh", *command]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command,
+                env=environment(),
+                stdout=log,
+                stderr=log,
+                preexec_fn=None if terminal is None else take_terminal,  # noqa: PLW1509, no thread runs beside it
+                pass_fds=() if terminal is None else (terminal,),
+            )
         deadline = time.monotonic() + 20
         while not ready.exists():
             assert self.process.poll() is None, self.log.read_text()
@@ -181,10 +206,22 @@ def test_a_name_that_is_made_up_is_no_process_id(tmp_path: Path) -> None:
         client.close()
 
 
-def test_the_end_of_their_terminal_stops_all(workers: Workers) -> None:
+def test_the_end_of_their_terminal_stops_all(tmp_path: Path) -> None:
+    outside, inside = os.openpty()
+    with running(tmp_path, 3, terminal=inside) as workers:
+        os.close(inside)
+        os.close(outside)  # the system sends SIGHUP to the process that leads the terminal's session
+        assert workers.process.wait(15) == 0
+        assert workers.log.read_text().count("to drain") == 3
+
+
+def test_without_a_terminal_and_a_configuration_sighup_changes_nothing(workers: Workers) -> None:
     workers.process.send_signal(signal.SIGHUP)
-    assert workers.process.wait(15) == 0
-    assert workers.log.read_text().count("to drain") == 3
+    deadline = time.monotonic() + 5
+    while "nothing is reloaded" not in workers.log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert workers.process.poll() is None
+    assert "nothing is reloaded" in workers.log.read_text()
 
 
 def test_they_may_be_started_to_outlive_their_terminal(tmp_path: Path) -> None:
