@@ -98,6 +98,8 @@ def default_text(path: KeyPath) -> str:
         return ""
     if isinstance(value, Enum):
         return str(value.value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:g}s"
     return size_text(value).replace(" ", "") if path[-1] in SIZES else str(value)
