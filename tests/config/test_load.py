@@ -211,6 +211,12 @@ SAMPLES: dict[KeyPath, str] = {
     ("allowed_namespaces",): "a,b",
     ("grammar",): "channel",
     ("limits", "query_depth"): "12",
+    ("http", "origins"): "https://plots.example.org,http://127.0.0.1:8000",
+    ("http", "hosts"): "fumarole.example.org,fumarole",
+    ("http", "off"): "console,metrics",
+    ("http", "metrics_open"): "true",
+    ("http", "cookie_life"): "1234",
+    ("http", "streams_per_user"): "12",
     ("kubemq", "namespace"): "lab",
     ("mqtt", "namespace"): "lab",
     ("mqtt", "max_qos"): "1",
@@ -253,7 +259,7 @@ def test_a_setting_is_the_same_from_file_variable_and_flag(variable: str, load_t
     path = VARIABLES[variable]
     (flag,) = (name for name, known in FLAGS.items() if known == path)
     text = sample(path)
-    is_list = path[0] in {"doors", "allowed_namespaces", "peer"}
+    is_list = path[0] in {"doors", "allowed_namespaces", "peer"} or path[-1] in {"origins", "hosts", "off"}
     needed = 'cluster = "localhost:3"\n' if path[0] == "peer" else ""
     from_file = load_text(f"{needed}{key_text(path)} = {json.dumps(text.split(',') if is_list else text)}")
     assert from_file != Settings()

@@ -33,7 +33,7 @@ def test_every_door_beyond_this_machine_wants_users(door: str, caplog: pytest.Lo
     assert caplog.messages == []
     check_reach(settings, insecure=True)
     assert len(caplog.messages) == 1
-    assert "everybody is let in from other machines" in caplog.messages[0]
+    assert "every client of other machines is let in" in caplog.messages[0]
 
 
 def test_all_is_well_on_this_machine_or_with_users(tmp_path: object, caplog: pytest.LogCaptureFixture) -> None:

@@ -137,10 +137,12 @@ def read_qos(value: object) -> int:
 
 
 def read_flag(value: object) -> bool:
-    """Reads true or false."""
-    if not isinstance(value, bool):
+    """Reads true or false, also as the text that variables and flags are."""
+    known = {"true": True, "false": False}
+    flag = known.get(value) if isinstance(value, str) else value
+    if not isinstance(flag, bool):
         raise RefusedError(shown(value), "true or false")
-    return value
+    return flag
 
 
 def read_query_depth(value: object) -> int:
