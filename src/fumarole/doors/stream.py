@@ -257,7 +257,7 @@ class StreamDoor(ABC):
             pump.pause_writing()
         asks = self._tls is not None and self._tls.verify_mode is ssl.CERT_REQUIRED
         own = (transport.get_extra_info("sockname") or self.address)[0]
-        remote = RemoteAddress(str(own), self.address[1], address, secure, asks)
+        remote = RemoteAddress(str(own), self.address[1], address, secure, asks=asks)
         session = self.session(remote, asyncio.get_running_loop().time(), pump)
         reader: Reader = session if self._make_reader is None else self._make_reader(session)
         pump.begin(session, reader, -1 if secure else transport.get_extra_info("socket").fileno())
