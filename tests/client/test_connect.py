@@ -23,10 +23,11 @@ USERS = (
         name="lab",
         password=Secret(hash_password(PASSWORD)),
         namespace="volcanoes",
+        roles=("admin",),
         publish=PermissionSettings(deny=("secret.>",)),
         subscribe=PermissionSettings(deny=("secret.>",)),
     ),
-    UserSettings(name="station", token=Secret(token_digest("t0ken")), namespace="volcanoes"),
+    UserSettings(name="station", token=Secret(token_digest("t0ken")), namespace="volcanoes", roles=("admin",)),
 )
 
 

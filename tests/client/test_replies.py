@@ -203,7 +203,8 @@ async def test_a_request_does_not_get_the_error_of_an_earlier_one(
 async def test_an_inbox_refused_on_the_way_back_is_asked_for_again(start_broker: StartBroker) -> None:
     def users(*deny: str) -> tuple[UserSettings, ...]:
         token = Secret(token_digest("t0ken"))
-        return (UserSettings(name="station", token=token, subscribe=PermissionSettings(deny=deny)),)
+        denied = PermissionSettings(deny=deny)
+        return (UserSettings(name="station", token=token, roles=("admin",), subscribe=denied),)
 
     broker = await start_broker(users=users())
     notices = Notices()

@@ -44,7 +44,7 @@ def test_a_proof_is_good_for_one_handshake_one_secret_and_one_side() -> None:
     ("change", "reason"),
     [
         pytest.param({"cluster": "field"}, "belongs to the cluster 'field', not lab", id="cluster"),
-        pytest.param({"protocol": 2, "version": "9.9"}, "speaks link protocol 2, this is 0.1 with 1", id="version"),
+        pytest.param({"protocol": 3, "version": "9.9"}, "speaks link protocol 3, this is 0.1 with 2", id="version"),
         pytest.param({"node": ""}, "without a proper name", id="no name"),
         pytest.param({"node": "x" * 64}, "without a proper name", id="long name"),
         pytest.param({"node": "a\nb"}, "without a proper name", id="two lines"),

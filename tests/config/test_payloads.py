@@ -30,7 +30,9 @@ x = "dubble"
 
 def test_declarations_beside_settings(tmp_path: Path) -> None:
     file = tmp_path / "fumarole.toml"
-    file.write_text(RIGHT + "[[rules]]\nname = 'x'\nwhere = 'a = 1'\npublish = 'alarms.x'\n[doors]\nnats = ['127.0.0.1:0']\n")
+    file.write_text(
+        RIGHT + "[[rules]]\nname = 'x'\nwhere = 'a = 1'\npublish = 'alarms.x'\n[doors]\nnats = ['127.0.0.1:0']\n"
+    )
     assert list(load_payloads(file).types) == ["temperature", "pressure"]
     load(file, {}, {})
     ended = run_here("config", "check", str(file))

@@ -91,6 +91,7 @@ LINES = [
         bad._replace(answer=rb"-ERR 'Parser Error: the count of UNSUB is one to nine digits'\r\n")
         for bad in sizes("UNSUB", b"SUB a 1\r\nUNSUB 1 %b\r\nPUB a 0\r\n\r\n")
     ],
+    Bad("headers of no bytes", b"HPUB a 0 2\r\nhi\r\n", rb"-ERR 'Parser Error: headers begin with NATS/1.0'\r\n"),
     Bad("the largest size there is", b"PUB a 999999999\r\n", TOO_LARGE),
     Bad("1 MB of line", b"x" * MIB, TOO_LONG),
     Bad("1 MB of topic", b"PUB " + b"x" * MIB + b" 0\r\n\r\n", TOO_LONG),
