@@ -303,12 +303,12 @@ def a_forwarded_message_is_forwarded_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_lost_peer_is_remembered(patch: pytest.MonkeyPatch) -> None:
-    def lose(self: Cluster, peer: Peer, why: str) -> None:
+    def evict(self: Cluster, peer: Peer, why: str) -> None:
         if self.peers.pop(peer.name, None) is not None:
             peer.close()
             self.advance()
 
-    patch.setattr(Cluster, "lose", lose)
+    patch.setattr(Cluster, "evict", evict)
 
 
 def a_node_that_comes_hears_of_no_producers(patch: pytest.MonkeyPatch) -> None:
