@@ -28,6 +28,9 @@ READY, INTERRUPT = b"r", b"i"
 SIZE: Final = struct.Struct("!I")
 _PEER: Final = struct.Struct("3i")
 FAILED: Final = 1
+ANSWERED: Final = 3
+"""The exit code of a child that has run a command and told what it ended with."""
+
 Run: TypeAlias = "Callable[[Sequence[str]], int]"
 
 
@@ -88,9 +91,10 @@ class Resident:
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._listener, selectors.EVENT_READ)
             while not self._stopping and self._java.is_alive:
-                if waiting.select(0.5 if self._children else min(LOOK_SECONDS, self._idle)):
-                    self._accept()
+                asked = waiting.select(0.5 if self._children else min(LOOK_SECONDS, self._idle))
                 self._reap()
+                if asked:
+                    self._accept()
                 if not self._children and time.monotonic() - self._used > self._idle:
                     break
         self._listener.close()
@@ -108,7 +112,6 @@ class Resident:
         with connection:
             connection.setblocking(True)
             if peer_user(connection) == os.geteuid() and self._java.is_alive:
-                self._commands += 1
                 self._fork(lambda: self._answer(connection))
 
     def _fork(self, work: Callable[[], int]) -> int:
@@ -134,7 +137,9 @@ class Resident:
 
     def _reap(self) -> None:
         for child in list(self._children):
-            if os.waitpid(child, os.WNOHANG)[0]:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                self._commands += os.waitstatus_to_exitcode(status) == ANSWERED
                 self._children.discard(child)
                 self._used = time.monotonic()
 
@@ -169,6 +174,7 @@ class Resident:
                 for number in (signal.SIGINT, signal.SIGTERM):
                     signal.signal(number, signal.SIG_IGN)  # the command hangs up when it has its answer
                 connection.sendall(SIZE.pack(code))
+                return ANSWERED
         return 0
 
     def _status(self) -> dict[str, Any]:
@@ -179,7 +185,7 @@ class Resident:
             # Without this one, which asks.
             "idle": 0.0 if self._children else time.monotonic() - self._used,
             "running": len(self._children),
-            "commands": self._commands - 1,
+            "commands": self._commands,
         }
 
     def _command(self, request: Request) -> int:
