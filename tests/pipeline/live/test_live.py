@@ -338,7 +338,7 @@ def test_options_of_a_sink_that_cannot_be() -> None:
     given = {"queryName": "alarms", "checkpointLocation": "here", "path": "there"}
     FumaroleSource(given).streamWriter(StructType(), overwrite=False)
     FumaroleSource(given).writer(StructType(), overwrite=False)
-    with pytest.raises(PipelineError, match=r"no option 'topik'; it has marks, servers, topic$"):
+    with pytest.raises(PipelineError, match=r"no option 'topik'; it has marks, refusals, servers, topic$"):
         FumaroleSource({**given, "topik": "a"}).streamWriter(StructType(), overwrite=False)
 
 
