@@ -149,7 +149,8 @@ def test_from_readings_to_alarms(spark: SparkSession, tmp_path: Path) -> None:
     assert [each.get("Retain") for each in headers].count("1") == 2
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_job_that_is_killed() -> None:
-    """Once; `make soak` does it twenty times."""
+    """Once; `make soak` does it twenty times beside this."""
     assert alarm_faults.main(1) == 0
