@@ -1,8 +1,10 @@
+import fcntl
 import os
 from pathlib import Path
 
 import pytest
 
+import fumarole
 from fumarole.cli.pipeline import warm
 from fumarole.cli.pipeline.warm import NoSessionError, Place, connect, runtime_folder
 
@@ -24,6 +26,24 @@ def test_a_session_for_each_master_settings_and_environment_of_spark(
     monkeypatch.setattr(warm, "_newest", lambda: 1)
     others.add(name())
     assert len(others - {same}) == 4
+
+
+def test_code_that_is_compiled_later_makes_no_other_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "__pycache__").mkdir()
+    for name in ("__init__.py", "__pycache__/__init__.pyc"):
+        (tmp_path / name).touch()
+    os.utime(tmp_path / "__init__.py", (100, 100))
+    monkeypatch.setattr(fumarole, "__file__", str(tmp_path / "__init__.py"))
+    assert warm._newest() == 100
+
+
+def test_a_session_that_holds_its_lock_and_is_silent_is_told(tmp_path: Path) -> None:
+    (tmp_path / "spark-1.sock").touch()
+    with (tmp_path / "spark-1.lock").open("wb") as held:
+        assert warm.sessions(tmp_path) == []
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(NoSessionError, match="did not answer"):
+            warm.sessions(tmp_path)
 
 
 def test_its_folder_is_this_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

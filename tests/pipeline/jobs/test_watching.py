@@ -16,7 +16,7 @@ import pytest
 import fumarole
 from fumarole.core.rules import parse
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.jobs.watching import Watch, WatchingJob, check
+from fumarole.pipeline.jobs.watching import SETTINGS, Watch, WatchingJob, check
 from tests.integration.running import RunningBroker
 from tests.pipeline.commands import run_command
 from tests.pipeline.live import alarm_faults
@@ -122,6 +122,7 @@ def test_from_readings_to_alarms(spark: SparkSession, tmp_path: Path) -> None:
     spark.sparkContext.setLogLevel("OFF")
     broker = RunningBroker(tmp_path)
     heard = Heard(broker.url, "alarms.>", "open.>", "_PIPELINE.>")
+    before = {key: spark.conf.get(key, None) for key in SETTINGS}
     said_before = publish(broker.url, 20.0, metadata={"Kind": "heat", "Region": "italy"})
     watch = watch_of(tmp_path / "watch", HOT, url=broker.url)
     try:
@@ -136,6 +137,7 @@ def test_from_readings_to_alarms(spark: SparkSession, tmp_path: Path) -> None:
             wait_until(job, lambda: job.progress.cleared == 1)
             wait_until(job, lambda: len(heard.on("open.hot")) == 2)
             assert job.progress.open == {"hot": 0}
+        assert {key: spark.conf.get(key, None) for key in SETTINGS} == before
     finally:
         heard.close()
         broker.release()

@@ -91,9 +91,17 @@ def runtime_folder() -> Path:
 
 
 def _newest() -> int:
-    """When the package was changed last: a session runs the code with which it was started."""
+    """When the package was changed last: a session runs the code with which it was started.
+
+    What Python keeps beside the code is written when a module is imported first, and changes nothing.
+    """
     root = Path(fumarole.__file__).parent
-    return max(int(Path(place, name).stat().st_mtime) for place, _, names in os.walk(root) for name in names)
+    return max(
+        int(Path(place, name).stat().st_mtime)
+        for place, _, names in os.walk(root)
+        if Path(place).name != "__pycache__"
+        for name in names
+    )
 
 
 def _umask() -> int:
@@ -243,12 +251,15 @@ def _followed(connection: socket.socket, place: Place) -> int:
 
 
 def sessions(folder: Path) -> list[dict[str, Any]]:
-    """What runs of this user's sessions, of all versions and settings."""
+    """What runs of this user's sessions, of all versions and settings. Raises NoSessionError for one that is silent."""
     found = []
     for path in sorted(folder.glob("spark-*.sock")):
+        log = path.with_suffix(".log")
         answer = _asked(path, "status")
         if answer:
-            found.append({**json.loads(answer), "log": str(path.with_suffix(".log"))})
+            found.append({**json.loads(answer), "log": str(log)})
+        elif is_held(path.with_suffix(".lock")):
+            raise NoSessionError(f"{path} did not answer; {log} may say why")
     return found
 
 

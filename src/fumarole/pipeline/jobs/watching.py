@@ -157,6 +157,22 @@ def messages(rows: DataFrame, rules: Rules, open_root: str = OPEN) -> DataFrame:
     return counted.where(sf.col("topic").isNotNull()).select(each.alias("message")).select("message.*")
 
 
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """A session with these settings, which is as it was afterwards: it may be the caller's own."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
 class WatchingJob:
     """`with WatchingJob(…).started() as job`, then `job.look()` again and again."""
 
@@ -166,18 +182,17 @@ class WatchingJob:
         self._seen = -1
         self._query: StreamingQuery | None = None
         self.progress = Progress()
-        for key, value in SETTINGS.items():
-            spark.conf.set(key, value)
         register(spark)
 
     @contextmanager
     def started(self) -> Iterator[WatchingJob]:
-        self._start()
-        try:
-            yield self
-        finally:
-            if self._query is not None:
-                self._query.stop()
+        with _set(self._spark, SETTINGS):
+            self._start()
+            try:
+                yield self
+            finally:
+                if self._query is not None:
+                    self._query.stop()
 
     def _start(self) -> None:
         watch = self._watch

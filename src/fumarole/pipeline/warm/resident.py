@@ -112,7 +112,10 @@ class Resident:
         with connection:
             connection.setblocking(True)
             if peer_user(connection) == os.geteuid() and self._java.is_alive:
-                self._fork(lambda: self._answer(connection))
+                try:
+                    self._fork(lambda: self._answer(connection))
+                except OSError as error:  # no memory or no process left: the command is refused, not the session ended
+                    sys.stderr.write(f"no process for a command: {error.strerror}\n")
 
     def _fork(self, work: Callable[[], int]) -> int:
         """Runs it in a child, which is returned."""
