@@ -1,4 +1,4 @@
-"""`fumarole bench`: a load of publishers and consumers, each in a process of its own, and what became of it."""
+"""`fumarole bench`: a load of publishers and consumers, each in a process of its own, and its figures."""
 
 from __future__ import annotations
 
@@ -38,19 +38,22 @@ Report = dict[str, Any]
 )
 def bench(
     *,
-    publishers: Annotated[int, typer.Option("--publishers", "-p", min=0, metavar="N", help="How many publish.")] = 1,
-    consumers: Annotated[
-        int, typer.Option("--consumers", "-c", min=0, metavar="N", help="How many receive it all.")
+    publishers: Annotated[
+        int, typer.Option("--publishers", "-p", min=0, metavar="N", help="Number of publishers.")
     ] = 1,
-    size: Annotated[int, typer.Option("--size", "-s", min=0, metavar="BYTES", help="Of a payload.")] = 128,
+    consumers: Annotated[int, typer.Option("--consumers", "-c", min=0, metavar="N", help="Number of consumers.")] = 1,
+    size: Annotated[int, typer.Option("--size", "-s", min=0, metavar="BYTES", help="Bytes of a payload.")] = 128,
     topics: Annotated[int, typer.Option("--topics", "-t", min=1, metavar="N", help="Different topics.")] = 100,
     duration: Annotated[
         float, typer.Option("--duration", "-d", callback=finite, min=0.1, metavar="SECONDS", help="How long.")
     ] = 5.0,
     rate: Annotated[
-        float | None, typer.Option(callback=finite, min=1, metavar="N", help="Each publisher at most so many a second.")
+        float | None,
+        typer.Option(callback=finite, min=1, metavar="N", help="Messages a second of each publisher, at most."),
     ] = None,
-    group: Annotated[str, typer.Option("--group", "-g", metavar="NAME", help="The consumers share, as a group.")] = "",
+    group: Annotated[
+        str, typer.Option("--group", "-g", metavar="NAME", help="The consumers form a group and share the messages.")
+    ] = "",
     latency: Annotated[bool, typer.Option(help="Also measure the time from publisher to consumer.")] = True,
     as_json: AsJsonObject = False,
     access: Access,
@@ -61,7 +64,7 @@ def bench(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of what."""
+    """The load: publishers, consumers, sizes, rates."""
 
     publishers: int
     consumers: int
@@ -76,7 +79,7 @@ async def measure(access: Access, load: Load, with_latency: bool, as_json: bool)
     """Runs the load, and prints the figures."""
     prefix = f"bench.{secrets.token_hex(4)}"
     async with access.connect("bench"):
-        pass  # where there is no broker, it is better said once than by every worker
+        pass  # without a broker, one error is better than one from each worker
     result = await _throughput(access, load, prefix)
     if with_latency:
         result["latency_microseconds"] = await _latency(access, load.size, f"{prefix}.latency")
@@ -93,12 +96,12 @@ class Worker:
         self._process = process
 
     def tell(self, line: str) -> None:
-        """What to do next."""
+        """Sends the next command."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
 
     async def report(self) -> Report:
-        """What it reports next. One that ended has said on stderr why."""
+        """Its next report. A worker that has ended wrote the reason on stderr."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:
@@ -107,7 +110,7 @@ class Worker:
         return report
 
     async def end(self) -> None:
-        """Ends it, however far it is."""
+        """Ends it at once."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
@@ -115,7 +118,7 @@ class Worker:
 
 @asynccontextmanager
 async def _workers(plans: list[Report]) -> AsyncIterator[list[Worker]]:
-    """Workers that are connected and wait to begin; afterwards they are gone, whatever happened."""
+    """Workers that are connected and wait to begin. At the end of the block they are ended, also after an error."""
     import asyncio
 
     pipe = asyncio.subprocess.PIPE
@@ -186,7 +189,7 @@ async def _show(progress: Progress, duration: float) -> None:
 
 
 async def _latency(access: Access, size: int, topic: str) -> dict[str, float]:
-    """From `publish` to the consumer's hands, one message at a time: microseconds by percentile."""
+    """The time from `publish` to the consumer, one message at a time: microseconds by percentile."""
     taken: list[float] = []
     payload = bytes(size)
     async with (

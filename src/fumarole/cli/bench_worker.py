@@ -1,4 +1,4 @@
-"""One publisher or consumer of `bench`: told what to do in lines on stdin, it reports in JSON lines on stdout."""
+"""One publisher or consumer of `bench`: it reads commands on stdin, and writes reports as JSON lines on stdout."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fumarole.client import Client
 from fumarole.core.errors import FumaroleError
 
 AT_ONCE = 5_000
-"""Messages between two looks at the clock, as fast as possible."""
+"""Messages between two readings of the clock, at full speed."""
 TICK = 0.005
-"""Seconds between two, at a given rate."""
+"""Seconds between two readings of the clock, at a given rate."""
 
 Plan = dict[str, Any]
 
 
 def report(**figures: Any) -> None:
-    """A line for the one who started this."""
+    """Writes a line for the parent process."""
     print(json.dumps(figures), flush=True)  # noqa: T201
 
 
@@ -41,7 +41,7 @@ async def publish(client: Client, plan: Plan, told: AsyncIterator[str]) -> None:
     topics = [f"{plan['prefix']}.{number}" for number in range(plan["topics"])]
     payload = bytes(plan["size"])
     at_once = AT_ONCE if plan["rate"] is None else max(int(plan["rate"] * TICK), 1)
-    # Every batch has the same messages, so that making them is not what is measured.
+    # Every batch has the same messages, so that the time to make them is not measured.
     batches = [
         [(topics[(at + start) % len(topics)], payload) for at in range(at_once)]
         for start in range(0, len(topics), at_once)
@@ -59,7 +59,7 @@ async def publish(client: Client, plan: Plan, told: AsyncIterator[str]) -> None:
 
 
 async def consume(client: Client, plan: Plan, told: AsyncIterator[str]) -> None:
-    """Counts until told to stop, and then what is still on its way."""
+    """Counts messages until the stop command, then those that are still on their way."""
     first = last = 0.0
     count = 0
     async with client.subscribe(f"{plan['prefix']}.>", group=plan["group"]) as messages:
@@ -81,7 +81,7 @@ async def consume(client: Client, plan: Plan, told: AsyncIterator[str]) -> None:
 
 
 async def work() -> None:
-    """From the plan to the last report."""
+    """Runs the worker, from its plan to its last report."""
     told = orders()
     plan: Plan = json.loads(await anext(told))
     async with Access.from_texts(plan["access"]).connect("bench") as client:
@@ -89,7 +89,7 @@ async def work() -> None:
 
 
 def main() -> None:
-    """Ctrl-C is for the one who started this, who then ends it."""
+    """Ignores Ctrl-C: the parent process handles it and ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         asyncio.run(work())

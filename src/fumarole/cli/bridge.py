@@ -39,22 +39,24 @@ def bridge(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run the bridges of this file instead, side by side.")
     ] = None,
-    name: Annotated[str | None, _option("Its name, in logs and in the names of its queues.", AMQP)] = None,
+    name: Annotated[
+        str | None, _option("The name of the bridge, in logs and in the names of its queues.", AMQP)
+    ] = None,
     amqp: Annotated[
         str | None, _option("The AMQP broker.", AMQP, envvar="FUMAROLE_BRIDGE_AMQP", show_envvar=True)
     ] = None,
-    topic_exchange: Annotated[str | None, _option("Where topics are bound.", AMQP)] = None,
+    topic_exchange: Annotated[str | None, _option("The exchange on which topics are bound.", AMQP)] = None,
     topics: Annotated[
-        list[str] | None, _option("Bound always; clients get nothing beyond. May be repeated.", AMQP)
+        list[str] | None, _option("A topic that is always bound; clients may bind no others. May be repeated.", AMQP)
     ] = None,
-    direct_exchange: Annotated[str | None, _option("Where direct names are bound.", AMQP)] = None,
+    direct_exchange: Annotated[str | None, _option("The exchange on which direct names are bound.", AMQP)] = None,
     direct_queue: Annotated[str | None, _option("The queue for direct messages.", AMQP)] = None,
-    router: Annotated[str | None, _option("Where clients come in.", ZEROMQ)] = None,
-    ttl: Annotated[str | None, _option("How long a bind holds.", ZEROMQ)] = None,
+    router: Annotated[str | None, _option("The endpoint for ZeroMQ clients.", ZEROMQ)] = None,
+    ttl: Annotated[str | None, _option("The time for which a bind holds.", ZEROMQ)] = None,
     curve_key: Annotated[str | None, _option("The bridge's CURVE key, a file.", ZEROMQ)] = None,
     curve_clients: Annotated[str | None, _option("A folder with the public keys of clients.", ZEROMQ)] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Let other machines come in without CURVE.", rich_help_panel=ZEROMQ)
+        bool, typer.Option("--insecure", help="Accept clients of other machines without CURVE.", rich_help_panel=ZEROMQ)
     ] = False,
     payload: Annotated[str | None, _option("The largest payload.", ZEROMQ)] = None,
     waiting: Annotated[str | None, _option("Messages that wait for a slow client.", ZEROMQ)] = None,
@@ -62,7 +64,7 @@ def bridge(
     routes: Annotated[str | None, _option("Routes of all clients.", ZEROMQ)] = None,
     exchange: Annotated[str | None, _option("Join the topic exchange with this namespace.", LINK)] = None,
     servers: Annotated[
-        str | None, _option("Where that is.", LINK, envvar="FUMAROLE_BRIDGE_SERVERS", show_envvar=True)
+        str | None, _option("The addresses of that broker.", LINK, envvar="FUMAROLE_BRIDGE_SERVERS", show_envvar=True)
     ] = None,
     log_level: Annotated[str | None, typer.Option(metavar="VALUE", help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(metavar="VALUE", help="text or json.")] = None,

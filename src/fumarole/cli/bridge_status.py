@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 )
 def status(
     router: Annotated[
-        str, typer.Option(metavar="ENDPOINT", help="Where the bridge's clients come in.")
+        str, typer.Option(metavar="ENDPOINT", help="The endpoint of the bridge.")
     ] = "tcp://localhost:5555",
     as_json: AsJsonObject = False,
     timeout: Annotated[
-        float, typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="For the bridge to answer.")
+        float,
+        typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="The time in which the bridge must answer."),
     ] = 5.0,
     bridge_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The bridge's public CURVE key, where it has one.")
+        Path | None, typer.Option(metavar="FILE", help="The public CURVE key of the bridge, if it has one.")
     ] = None,
-    own_key: Annotated[Path | None, typer.Option(metavar="FILE", help="A key that it lets in.")] = None,
+    own_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The key of this client, one that the bridge accepts.")
+    ] = None,
 ) -> None:
     """Show a bridge: the broker's state, routes with their remaining time, bindings in force, counters."""
     run(show_status(router, timeout, as_json, bridge_key, own_key))
@@ -44,7 +47,7 @@ def status(
 async def show_status(
     router: str, seconds: float, as_json: bool, bridge_key: Path | None, own_key: Path | None
 ) -> None:
-    """Asks the bridge, and prints what it says."""
+    """Requests the status of the bridge, and prints it."""
     from fumarole.bridge.client import BridgeClient
 
     async with BridgeClient(router, timeout=seconds, bridge_key=bridge_key, own_key=own_key) as client:
@@ -105,6 +108,6 @@ def _routes(routes: list[dict[str, Any]]) -> RenderableType:
         table.add_column(column)
     table.add_column("seconds left", justify="right")
     for route in routes:
-        # Keys are what strangers chose: neither markup nor control characters.
+        # Clients choose their keys: show neither markup nor control characters.
         table.add_row(route["kind"], Text(printable(route["key"])), route["client"], f"{route['seconds']:.1f}")
     return table

@@ -28,7 +28,7 @@ STYLES = {"live": "green", "joining": "yellow", "leaving": "yellow", "doubted": 
     """,
 )
 def status(*, as_json: AsJsonObject = False, access: Access) -> None:
-    """Show the nodes of the cluster, the links between them, and how far each is behind."""
+    """Show the nodes of the cluster, the links between them, and the changes that each has not confirmed."""
     run(_show(access, as_json))
 
 

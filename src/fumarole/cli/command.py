@@ -10,7 +10,7 @@ from typing import Any, Final
 from fumarole.cli.shared_options import shared_options
 
 ARGUMENTS: Final[ContextVar[tuple[str, ...] | None]] = ContextVar("ARGUMENTS", default=None)
-"""Those of this process, where it is one command: another process can run the same."""
+"""The arguments of this process when it runs one command, so that another process can run the same command."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ from fumarole.cli.terminal import fail, finite, run
 )
 def demo(
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="The port of the broker; 0 is any free port.")
     ] = 4222,
     rate: Annotated[float, typer.Option(callback=finite, min=1, metavar="N", help="Readings a second.")] = 2000,
     nodes: Annotated[
-        int, typer.Option(min=1, max=9, metavar="N", help="Brokers, on that port and those after it; kill one and see.")
+        int, typer.Option(min=1, max=9, metavar="N", help="Number of brokers, on that port and the ports after it.")
     ] = 1,
 ) -> None:
     """Start a broker with simulated volcano sensors, a consumer and a group of two, and watch them."""

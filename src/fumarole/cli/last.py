@@ -1,4 +1,4 @@
-"""`fumarole last`: what is known now, as a table."""
+"""`fumarole last`: the last values, as a table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def last(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per value, for scripts.")] = False,
     access: Access,
 ) -> None:
-    """Show what is known now: of each topic the retained or the last message, and its age."""
+    """Show the last values: of each topic the retained or the last message, and its age."""
     run(show_last(access, pattern, where, as_json))
 
 

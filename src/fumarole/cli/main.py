@@ -1,6 +1,6 @@
 """The command line: `fumarole COMMAND …`. Each command has a file named like it; see docs/reference/command-line.md.
 
-A command's file is imported when the command is asked for, or when help lists it.
+A command's file is imported when the command runs, or when the help lists it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NAMES = (
 )
 GROUPS = {
     "bridge": ("Broker", ""),
-    "config": ("Broker", "Look at a configuration."),
-    "cluster": ("Observation", "Look at a cluster."),
-    "producer": ("Observation", "Deal with one producer."),
-    "query": ("Observation", "Look at a query."),
-    "pipeline": ("Archive", "Work with an archive."),
+    "config": ("Broker", "Check a configuration."),
+    "cluster": ("Observation", "Show the state of a cluster."),
+    "producer": ("Observation", "Change one producer."),
+    "query": ("Observation", "Explain a query."),
+    "pipeline": ("Archive", "Verify, replay and analyse an archive."),
 }
 """Commands that have others below them: the panel of each, and the help of each that is no command itself."""
 
@@ -48,7 +48,7 @@ def load(name: str) -> Command:
 
 
 class Tree(TyperGroup):
-    """Commands that are built when they are asked for. A package that is missing ends a command."""
+    """Commands that are built on first use. A missing package ends the command with a sentence."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -67,7 +67,7 @@ class Tree(TyperGroup):
             fail(sentence, MISUSED)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
-        """What help lists of a command: its name, its panel, its first line."""
+        """The entry of a command in the help: its name, its panel, its first line."""
         if cmd_name not in self.commands:
             return None
         name = self._inner + cmd_name

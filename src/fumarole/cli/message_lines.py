@@ -23,7 +23,7 @@ Show = Callable[["Message"], bytes]
 
 
 def shower(raw: bool, as_json: bool, replies: bool = False) -> Show:
-    """How messages are shown: as they came, as JSON lines, or for people, to whom the topic of a reply says nothing."""
+    """The form of messages: payloads only, JSON lines, or text for people. The text of a reply leaves its topic out."""
     if raw:
         return lambda message: message.payload + b"\n"
     if as_json:
@@ -66,12 +66,12 @@ def as_reply(message: Message) -> bytes:
 
 
 def _payload_line(message: Message) -> str:
-    # What a command printed has a line end already.
+    # The output of a command has a line end already.
     return one_line(message.text.removesuffix("\n")) + "\n"
 
 
 def one_line(text: str) -> str:
-    """A text of unknown origin: on a terminal, what would steer it is shown instead."""
+    """A text of unknown origin. On a terminal, control characters are made visible."""
     return printable(text) if sys.stdout.isatty() else text
 
 
@@ -80,7 +80,7 @@ def _header_lines(pairs: list[tuple[str, str]]) -> str:
 
 
 def say_listening(pattern: str, group: str) -> None:
-    """Where a person looks: what is listened to, and how to end it."""
+    """Prints the pattern and how to end the command, for a person at a terminal."""
     if sys.stderr.isatty():
         say(paint(f"listening to {pattern}{f' in group {group}' if group else ''}; Ctrl-C ends", DIM, sys.stderr))
 
@@ -91,13 +91,13 @@ def value_text(value: object) -> str:
 
 
 def write(data: bytes) -> None:
-    """Puts results out at once."""
+    """Flushes results at once."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 async def stdin_chunks() -> AsyncIterator[bytes]:
-    """What stdin has, as it comes. A thread reads: a terminal, a pipe and a file are all the same to it."""
+    """The bytes of stdin, as they come. A thread reads them, because it handles terminal, pipe and file alike."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -117,7 +117,7 @@ async def stdin_chunks() -> AsyncIterator[bytes]:
         except (RuntimeError, asyncio.CancelledError):
             pass  # the loop has ended before stdin did
 
-    # A daemon, as nothing but more input would ever wake it.
+    # A daemon thread, because only more input would end its read.
     threading.Thread(target=read, name="stdin", daemon=True).start()
     while chunk := await chunks.get():
         if isinstance(chunk, OSError):
@@ -126,7 +126,7 @@ async def stdin_chunks() -> AsyncIterator[bytes]:
 
 
 async def stdin_lines() -> AsyncIterator[list[bytes]]:
-    """The lines of stdin, without their ends, as many at a time as there are."""
+    """The lines of stdin without their line ends, in batches of all lines that are there."""
     rest = b""
     async for chunk in stdin_chunks():
         *lines, rest = (rest + chunk).split(b"\n")

@@ -1,4 +1,4 @@
-"""Options that commands share: the broker and how it is reached, the form of the output, headers, groups."""
+"""Options that commands share: servers and TLS, the form of the output, headers, groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Headers = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Which brokers, and what proves that they are the right ones and this client is the right one."""
+    """The servers, and the TLS files for their certificates and the client's own."""
 
     servers: Annotated[
         str,
@@ -43,7 +43,7 @@ class Access:
     ] = DEFAULT_SERVERS
     tls_authority: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Trust servers that this authority signed.", rich_help_panel=PANEL),
+        typer.Option(metavar="FILE", help="The authority that signs the servers' certificates.", rich_help_panel=PANEL),
     ] = None
     tls_certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="This client's certificate.", rich_help_panel=PANEL)
@@ -51,19 +51,19 @@ class Access:
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.", rich_help_panel=PANEL)] = None
 
     def as_texts(self) -> list[str | None]:
-        """For another process."""
+        """The options as texts, for another process."""
         files = (self.tls_authority, self.tls_certificate, self.tls_key)
         return [self.servers, *(None if file is None else str(file) for file in files)]
 
     @classmethod
     def from_texts(cls, texts: list[str | None]) -> Access:
-        """What `as_texts` gave."""
+        """The options from the result of `as_texts`."""
         servers, *files = texts
         assert servers is not None
         return cls(servers, *(None if file is None else Path(file) for file in files))
 
     def connect(self, name: str, **options: Any) -> Opening[Client]:
-        """A client as `fumarole.connect` makes it; what happens to its connection is said on stderr."""
+        """A client of `fumarole.connect`, which prints its notices on stderr."""
         import sys
 
         from fumarole.client import ServerAddressError, connect

@@ -18,7 +18,7 @@ from fumarole.cli.terminal import fail
     """,
 )
 def password() -> None:
-    """Hash a password for the configuration; it is asked for, or the first line of stdin."""
+    """Hash a password for the configuration. It is read from the terminal, or from the first line of stdin."""
     from fumarole.server.credentials import hash_password
 
     try:

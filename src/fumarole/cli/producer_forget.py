@@ -19,9 +19,9 @@ from fumarole.cli.terminal import MISUSED, fail, run
     """,
 )
 def forget(
-    *, identity: Annotated[str, typer.Argument(metavar="ID", help="Which one: a UUID.")], access: Access
+    *, identity: Annotated[str, typer.Argument(metavar="ID", help="The UUID of the producer.")], access: Access
 ) -> None:
-    """Forget a producer and what it said about itself."""
+    """Forget a producer and its metadata."""
     run(forget_producer(access, identity))
 
 

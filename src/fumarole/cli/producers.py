@@ -1,4 +1,4 @@
-"""`fumarole producers`: what producers say about themselves, and their last readings."""
+"""`fumarole producers`: producers with their metadata and last readings."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ UNBOUNDED_WIDTH = 10_000
 )
 def producers(
     *,
-    where: Annotated[str, typer.Option(metavar="QUERY", help="Those that this query selects. Left out: all.")] = "",
+    where: Annotated[
+        str, typer.Option(metavar="QUERY", help="Only producers that this query selects. Left out: all.")
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per producer, for scripts.")] = False,
     access: Access,
 ) -> None:
-    """Show producers: what they say about themselves, and their last readings."""
+    """Show producers with their metadata and last readings."""
     run(show_producers(access, where, as_json))
 
 

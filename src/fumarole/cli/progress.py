@@ -1,4 +1,4 @@
-"""Progress bars, only where they are of use: on a terminal, when work takes more than a moment."""
+"""Progress bars, on a terminal only, when work takes more than a moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import rich.progress
 
 PATIENCE = 0.7
-"""Seconds of work before there is anything to see."""
+"""Seconds of work before a bar is shown."""
 INTERVAL = 0.1
 
 
@@ -26,7 +26,7 @@ class Progress:
         self._total = total
         self._counted = counted
         self._next = time.monotonic() + PATIENCE
-        # Without a known end, and with typed input, it would only be in the way.
+        # Without a known end, or with typed input, a bar would disturb.
         self._enabled = sys.stderr.isatty() and not (total is None and sys.stdin.isatty())
         self._bar: rich.progress.Progress | None = None
 
@@ -40,7 +40,7 @@ class Progress:
             self._bar.stop()
 
     def show(self, done: float) -> None:
-        """So much is done by now. Cheap to call often."""
+        """Sets the amount that is done. Cheap to call often."""
         if not self._enabled or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + INTERVAL
@@ -69,14 +69,14 @@ class Progress:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """A line on a terminal that says what is waited for, as long as that takes."""
+    """A line on a terminal that names the running work, until the block ends."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    # Whatever stderr is turned to meanwhile, the line stays where a person sees it.
+    # stderr may be redirected meanwhile; the line stays on the terminal.
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as screen:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(*columns, console=Console(file=screen), transient=True) as line:

@@ -16,7 +16,7 @@ from fumarole.cli.progress import Progress
 from fumarole.cli.terminal import DIM, MISUSED, count_text, fail, finite, paint, run, say
 
 BATCH = 4096
-"""Messages between two looks at the clock."""
+"""Messages between two readings of the clock."""
 FLUSH_SECONDS = 30.0
 LATENESS = 0.05
 
@@ -33,15 +33,20 @@ LATENESS = 0.05
 )
 def pub(
     *,
-    topic: Annotated[str, typer.Argument(help="Where to; letters, digits, - and _, with dots between the words.")],
-    payload: Annotated[str | None, typer.Argument(help="What to publish. Left out: each line of stdin.")] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="So many times, or lines.")] = None,
-    rate: Annotated[float | None, typer.Option(callback=finite, min=0.001, help="At most so many a second.")] = None,
+    topic: Annotated[str, typer.Argument(help="The topic: words of letters, digits, - and _, with dots between them.")],
+    payload: Annotated[str | None, typer.Argument(help="The payload. Left out: each line of stdin.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Publish the payload so many times, or so many lines.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(callback=finite, min=0.001, help="Messages a second, at most.")] = None,
     header: Headers = None,
-    reply: Annotated[str, typer.Option(metavar="TOPIC", help="Where answers should go.")] = "",
+    reply: Annotated[str, typer.Option(metavar="TOPIC", help="The topic for answers.")] = "",
     whole: Annotated[bool, typer.Option("--whole", help="All of stdin is one message.")] = False,
     retain: Annotated[
-        bool, typer.Option("--retain", help="The broker keeps it as the newest of its topic; empty: it keeps none.")
+        bool,
+        typer.Option(
+            "--retain", help="The broker keeps the message as the newest of its topic. An empty payload removes it."
+        ),
     ] = False,
     access: Access,
 ) -> None:
@@ -54,7 +59,7 @@ def pub(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be published. Without a payload, it comes from stdin."""
+    """The messages to publish. Without a payload, they come from stdin."""
 
     topic: str
     payload: str | None = None
@@ -65,19 +70,19 @@ class Work:
     whole: bool = False
 
     def total(self) -> int | None:
-        """How many messages it will be, if that is known."""
+        """The number of messages, if it is known."""
         return self.count or (None if self.payload is None and not self.whole else 1)
 
 
 class Pace:
-    """At most so many a second; a little lateness is caught up."""
+    """A limit of messages a second. A short delay is caught up."""
 
     def __init__(self, rate: float) -> None:
         self._interval = 1 / rate
         self._due = 0.0
 
     async def wait(self) -> None:
-        """Returns when it is time for the next."""
+        """Returns when the next message is due."""
         import asyncio
 
         now = asyncio.get_running_loop().time()
@@ -87,7 +92,7 @@ class Pace:
 
 
 async def publish(access: Access, work: Work) -> None:
-    """Publishes it all, and returns when the server has heard it."""
+    """Publishes all messages, and returns when the server has received them."""
     published = 0
     pace = None if work.rate is None else Pace(work.rate)
     async with access.connect("pub") as client:

@@ -1,4 +1,4 @@
-"""`fumarole query explain`: how a query is understood."""
+"""`fumarole query explain`: the tree of a parsed query, and its keys."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from fumarole.cli.query_mistakes import query_mistakes
         fumarole query explain "Kind = 'temperature' and not Room like '4%'"
     """,
 )
-def explain(query: Annotated[str, typer.Argument(help="Such as: Kind = 'temperature' and Room like '4%'")]) -> None:
-    """Show how a query is understood, and the keys it depends on. No broker is needed."""
+def explain(
+    query: Annotated[str, typer.Argument(help="A query, such as: Kind = 'temperature' and Room like '4%'")],
+) -> None:
+    """Show the parsed query as a tree, and the keys it depends on. No broker is needed."""
     from fumarole.core.limits import Limits
     from fumarole.core.query.parse import parse
     from fumarole.core.query.tree import explain

@@ -1,4 +1,4 @@
-"""How commands tell a mistake in a query: the text, and a caret under the place."""
+"""How commands show a mistake in a query: the text, and a caret under the position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fumarole.core.query.errors import QueryError
 
 @contextmanager
 def query_mistakes() -> Iterator[None]:
-    """Inside, a wrong query ends the command with the place of the mistake."""
+    """In this block, a wrong query ends the command with the position of the mistake."""
     from fumarole.client import QueryRefusedError
 
     try:

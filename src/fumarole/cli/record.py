@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PLAIN_INTERVAL = 10.0
 LIVE_INTERVAL = 0.25
 RATE_SECONDS = 3.0
-"""A rate is over so many seconds: messages come in bursts."""
+"""The seconds over which a rate is measured, because messages come in bursts."""
 MIB = 1 << 20
 
 
@@ -46,7 +46,7 @@ MIB = 1 << 20
 def record(
     *,
     archive: Archive,
-    topic: Annotated[str, typer.Option(metavar="PATTERN", help="What to record.")] = ">",
+    topic: Annotated[str, typer.Option(metavar="PATTERN", help="The pattern of the topics to record.")] = ">",
     where: Annotated[
         str, typer.Option(metavar="QUERY", help="Only readings of the producers that this query selects.")
     ] = "",
@@ -54,13 +54,13 @@ def record(
         str, typer.Option("--group", "-g", metavar="NAME", help="Recorders of one group share the messages.")
     ] = "recorder",
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What this recorder is called. Left out: as the machine.")
+        str | None, typer.Option(metavar="NAME", help="The name of this recorder. Left out: the name of the machine.")
     ] = None,
     roll_bytes: Annotated[
-        int, typer.Option(min=1_024, help="A file is finished when it has so many bytes.")
+        int, typer.Option(min=1_024, help="A file is sealed when it has so many bytes,")
     ] = 33_554_432,
     roll_seconds: Annotated[
-        float, typer.Option(callback=finite, min=0.1, help="Or so many seconds after its first message.")
+        float, typer.Option(callback=finite, min=0.1, help="or so many seconds after its first message.")
     ] = 30.0,
     payloads: Declared = None,
     as_json: Annotated[
@@ -78,7 +78,7 @@ def record(
 
 
 async def record_messages(access: Access, archive: str, options: Options, as_json: bool) -> None:
-    """Records until SIGTERM or Ctrl-C, then seals what was captured and ends well."""
+    """Records until SIGTERM or Ctrl-C, then seals the captured messages and ends with 0."""
     import asyncio
 
     import msgspec
@@ -101,20 +101,20 @@ async def record_messages(access: Access, archive: str, options: Options, as_jso
                 sys.stdout.flush()
             except OSError as error:
                 unsaid = error
-                loop.call_soon_threadsafe(stop.set)  # the archive is well: what was captured is sealed before the end
+                loop.call_soon_threadsafe(stop.set)  # the archive works: seal the captured messages before the end
 
     root = open_root(archive)
     try:
         with query_mistakes():
             await _record(access, root, options, on_seal, stop)
     except ClientError:
-        raise  # also those that are an OSError: it is not the archive's fault
+        raise  # also errors of the client that are an OSError: they are no fault of the archive
     except OSError as error:
         fail(f"{root.name}: {error.strerror or error}; what was not sealed is lost")
     if unsaid is None:
         return
     abandon_stdout()
-    if not isinstance(unsaid, BrokenPipeError):  # the reader of the pipe has seen enough
+    if not isinstance(unsaid, BrokenPipeError):  # the reader of the pipe has closed it
         fail(f"stdout: {unsaid.strerror or unsaid}; what was captured is in {root.name}, and recording has ended")
 
 
@@ -160,7 +160,7 @@ def _say_end(recorder: Recorder) -> None:
 
 
 class Screen(Protocol):
-    """Where the state of a recorder is shown."""
+    """Shows the state of a recorder: a live line on a terminal, else lines in a log."""
 
     interval: float
 
@@ -192,7 +192,7 @@ def line(recorder: Recorder, rate: float) -> str:
 
 
 class PlainLines:
-    """For logs: a line now and then, and at once when the disk begins or ceases to take nothing."""
+    """For logs: a line every few seconds, and at once when writing begins to fail or works again."""
 
     interval = 1.0
 

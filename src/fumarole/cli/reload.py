@@ -23,12 +23,12 @@ TOPIC = "$FUM.reload"
     """,
 )
 def reload(as_json: AsJsonObject = False, *, access: Access) -> None:
-    """Let a running broker load its configuration again. A mistake changes nothing, and is shown with its line."""
+    """Make a running broker load its configuration again. A mistake changes nothing, and is shown with its line."""
     run(load_again(access, as_json))
 
 
 async def load_again(access: Access, as_json: bool) -> None:
-    """Asks the broker, and shows what came of it."""
+    """Sends the request to the broker, and shows the result."""
     async with access.connect("reload") as client:
         (answer,) = await client.call(TOPIC)
     found: dict[str, Any] = json.loads(answer.payload)

@@ -1,4 +1,4 @@
-"""`fumarole reply`: answer requests with a text, an echo, or what a command prints."""
+"""`fumarole reply`: answer requests with a text, an echo, or the output of a command."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ EXIT_CODE = "Exit-Code"
 )
 def reply(
     *,
-    pattern: Annotated[str, typer.Argument(help="Which requests to answer.")],
+    pattern: Annotated[str, typer.Argument(help="The pattern of the requests to answer.")],
     text: Annotated[str | None, typer.Argument(help="The answer.")] = None,
     echo: Annotated[bool, typer.Option("--echo", help="Answer with the request's own payload.")] = False,
     command: Annotated[
         str | None,
         typer.Option(
-            metavar="CMD", help="Run this in a shell, with the payload on stdin and $TOPIC set; answer what it prints."
+            metavar="CMD",
+            help="Run this in a shell, with the payload on stdin and $TOPIC set; its output is the answer.",
         ),
     ] = None,
     group: Group = "",
@@ -49,7 +50,7 @@ def reply(
     ] = None,
     access: Access,
 ) -> None:
-    """Answer requests: with a text, an echo, or what a command prints."""
+    """Answer requests with a text, an echo, or the output of a command."""
     if [text is not None, echo, command is not None].count(True) != 1:
         fail("say how to answer: with TEXT, --echo or --command, one of them", MISUSED)
     run(answer(access, pattern, group, count, text, command), interrupted=0)
@@ -58,7 +59,7 @@ def reply(
 async def answer(
     access: Access, pattern: str, group: str, count: int | None, text: str | None, command: str | None
 ) -> None:
-    """Answers requests until it is ended, or has had so many."""
+    """Answers requests until Ctrl-C, or until `count` are answered."""
     import asyncio
 
     async with access.connect("reply") as client:
@@ -97,7 +98,7 @@ async def _respond(request: Message, payload: bytes, exit_code: int = 0) -> None
         await request.respond(payload, headers=headers)
     except NoReplyTopicError:
         _say_unanswered(request, "not a request, not answered")
-    except (PayloadTooLargeError, PendingFullError) as error:  # others still want theirs
+    except (PayloadTooLargeError, PendingFullError) as error:  # the other requests still get their answers
         _say_unanswered(request, f"not answered: {error}")
 
 

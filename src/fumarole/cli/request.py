@@ -1,4 +1,4 @@
-"""`fumarole request`: ask, and show what is answered."""
+"""`fumarole request`: publish a request, and show the answers."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from fumarole.cli.terminal import MISUSED, fail, finite, run
 )
 def request(
     *,
-    topic: Annotated[str, typer.Argument(help="Whom to ask.")],
-    payload: Annotated[str, typer.Argument(help="What to ask.")] = "",
+    topic: Annotated[str, typer.Argument(help="The topic of the request.")],
+    payload: Annotated[str, typer.Argument(help="The payload of the request.")] = "",
     replies: Annotated[
-        str, typer.Option("--replies", "-r", metavar="N|all", help="How many answers to wait for.")
+        str, typer.Option("--replies", "-r", metavar="N|all", help="Answers to wait for, or all.")
     ] = "1",
     timeout: Annotated[
-        float, typer.Option(callback=finite, min=0.001, metavar="SECONDS", help="How long to wait for them.")
+        float, typer.Option(callback=finite, min=0.001, metavar="SECONDS", help="The time to wait for answers.")
     ] = 5.0,
     header: Headers = None,
     raw: Raw = False,
     as_json: AsJson = False,
     access: Access,
 ) -> None:
-    """Ask, and show what is answered."""
+    """Publish a request, and show the answers."""
     if replies != "all" and not (replies.isdecimal() and int(replies)):
         fail(f"--replies is a number above 0, or `all`, not {replies!r}", MISUSED)
     wanted = None if replies == "all" else int(replies)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fumarole.server.broker import Broker
 
 NOT_SETTINGS = frozenset({"config", "ready_file", "insecure"})
-"""Options of `serve` that are not settings; the others are added by `serve_with_settings`."""
+"""Options that are not settings; `serve_with_settings` adds the settings."""
 
 
 @command(
@@ -34,17 +34,20 @@ NOT_SETTINGS = frozenset({"config", "ready_file", "insecure"})
 def serve(
     context: typer.Context,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings in TOML. FUMAROLE_… variables and flags go over it.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Settings in TOML. FUMAROLE_… variables override the file, and flags override both."
+        ),
     ] = None,
     insecure: Annotated[
         bool,
-        typer.Option("--insecure", envvar="FUMAROLE_INSECURE", help="Let clients of other machines in without users."),
+        typer.Option("--insecure", envvar="FUMAROLE_INSECURE", help="Accept clients of other machines without users."),
     ] = False,
     ready_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="When every door is open, write their addresses here.")
     ] = None,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM. SIGHUP loads the configuration again, SIGUSR2 lets clients leave first."""
+    """Run a broker until Ctrl-C or SIGTERM. SIGHUP loads the configuration again, SIGUSR2 sends clients away first."""
     settings = _settings(config, context.params)
     from fumarole.server import logs, loop
     from fumarole.server.broker import CannotServeError, openable, serve
@@ -79,7 +82,7 @@ def _settings(config: Path | None, given: dict[str, Any]) -> Settings:
 
 
 def _loaded(config: Path, given: dict[str, Any], insecure: bool) -> Settings:
-    """The same again, later. Raises ConfigurationError, CannotServeError or MissingPackageError."""
+    """Loads the settings again, for a reload. Raises ConfigurationError, CannotServeError or MissingPackageError."""
     from fumarole.config.load import load
     from fumarole.server.broker import openable
     from fumarole.server.reach import check_reach

@@ -1,6 +1,6 @@
 """The options of `serve`: one for each setting that has a flag, made from the configuration's own list of them.
 
-Making them takes the whole tree of settings, so it is done only when `serve` is really asked for.
+Making them needs the whole tree of settings, so they are made only when `serve` runs.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from fumarole.doors.registry import DOORS
 PANELS = {"limits": "Limits (sizes such as 64KiB, times such as 500ms)", "tls": "TLS", "links": "Cluster"}
 HELP = {
     **{f"--{door.name}": door.help for door in DOORS.values()},
-    "--data": "Where anything durable goes.",
-    "--allowed-namespaces": "Only these namespaces; may be repeated.",
-    "--grammar": "Which topics there may be: strict, or channel (UTF-8 without white space).",
+    "--data": "The folder for durable files.",
+    "--allowed-namespaces": "The allowed namespaces; may be repeated.",
+    "--grammar": "The valid topics: strict, channel (UTF-8 without white space), or open.",
     "--node": "The name of this node in its cluster.",
     "--cluster": "Listen for other nodes here.",
     "--peer": "A node of the cluster to join; may be repeated, one is enough.",
     "--workers": "Processes that share the doors, or auto: one for each core.",
     "--links-name": "The name of the cluster.",
-    "--links-secret-file": "Its first line is what nodes prove to know.",
-    "--links-certificate": "What this node shows other nodes, PEM.",
+    "--links-secret-file": "A file whose first line is the secret of all nodes.",
+    "--links-certificate": "The certificate of this node for other nodes, PEM.",
     "--links-key": "Its key, PEM.",
-    "--links-authority": "Who must have signed other nodes' certificates, PEM.",
-    "--links-address": "Where other nodes reach this one, if that is not where it listens.",
-    "--links-outbox": "What may wait for one other node.",
-    "--links-silence": "After so much of it a node is gone.",
+    "--links-authority": "The authority of other nodes' certificates, PEM.",
+    "--links-address": "The address at which other nodes reach this one, if it is not the listening one.",
+    "--links-outbox": "Bytes that may wait for one other node.",
+    "--links-silence": "A node that is silent for so long is gone.",
     "--log-level": "debug, info, warning or error.",
     "--log-format": "text or json.",
     "--limits-control-line": "The longest protocol line.",
     "--limits-payload": "The largest payload, headers included.",
     "--limits-connections": "Open connections.",
-    "--limits-connections-per-address": "The same from one address.",
+    "--limits-connections-per-address": "Open connections from one address.",
     "--limits-consumers-per-connection": "Subscriptions of one connection.",
-    "--limits-outbox": "What may wait for a slow connection.",
-    "--limits-handshake": "From accept to CONNECT.",
+    "--limits-outbox": "Bytes that may wait for a slow connection.",
+    "--limits-handshake": "The time from accept to CONNECT.",
     "--limits-tls-handshake": "The same with TLS.",
-    "--limits-idle": "Silence before a sign of life is asked for.",
-    "--limits-drain": "For outboxes to empty when the broker stops.",
+    "--limits-idle": "Silence after which the broker pings a client.",
+    "--limits-drain": "The time for outboxes to empty when the broker stops.",
     "--tls-certificate": "The server's certificate and its chain, PEM.",
     "--tls-key": "Its key, PEM.",
-    "--tls-client-authority": "Who must have signed clients' certificates, PEM.",
+    "--tls-client-authority": "The authority of clients' certificates, PEM.",
     "--tls-client-certificates": "none, optional or required.",
     "--tls-handshake-first": "true: at the NATS door, TLS comes before INFO.",
 }
-"""What there is to say. A setting without an entry has its line in docs/reference/configuration.md all the same."""
+"""The help of each option. A setting without an entry here is described in docs/reference/configuration.md only."""
 SIZES = ("control_line", "payload", "outbox")
 
 
@@ -88,7 +88,7 @@ def _parameter(flag: str, path: KeyPath) -> inspect.Parameter:
 
 
 def default_text(path: KeyPath) -> str:
-    """What holds where a setting is not given; empty: there is nothing."""
+    """The default of a setting, as text; empty: none."""
     value: Any = Settings()
     for key in path:
         value = getattr(value, str(key), None)

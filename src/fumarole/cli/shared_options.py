@@ -51,5 +51,5 @@ def _keyword(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _parameter(name: str, default: Any, annotation: Any) -> inspect.Parameter:
-    # By keyword only: then one without a default may stand behind one that has one.
+    # Keyword-only parameters: one without a default may follow one with a default.
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

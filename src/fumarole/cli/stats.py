@@ -1,4 +1,4 @@
-"""`fumarole stats`: what the broker counts in a namespace."""
+"""`fumarole stats`: the broker's counters of a namespace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Counters = dict[str, Any]
 STANDING = {"connections", "consumers", "producers"}
-"""What there is now, and no sum."""
+"""Numbers that are a current amount, not a sum, so they have no rate."""
 
 
 @command(
@@ -34,20 +34,22 @@ STANDING = {"connections", "consumers", "producers"}
 )
 def stats(
     *,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again, with rates, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat, with rates, until Ctrl-C.")] = False,
     interval: Annotated[
-        float, typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="Between two looks.")
+        float, typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="The time between two repeats.")
     ] = 1.0,
-    consumers: Annotated[bool, typer.Option("--consumers", "-c", help="Also the consumers that lost most.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per look, for scripts.")] = False,
+    consumers: Annotated[
+        bool, typer.Option("--consumers", "-c", help="Show also the consumers that lost most.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object each time, for scripts.")] = False,
     access: Access,
 ) -> None:
-    """Show what the broker counts in your namespace."""
+    """Show the broker's counters of your namespace."""
     run(show_counters(access, interval if watch else None, consumers, as_json), interrupted=0)
 
 
 async def show_counters(access: Access, interval: float | None, with_consumers: bool, as_json: bool) -> None:
-    """Prints what the broker counts: once, or at each interval."""
+    """Prints the counters: once, or at each interval."""
     async with access.connect("stats") as client:
         if as_json:
             await _print_json(client, interval, with_consumers)
@@ -103,11 +105,11 @@ async def _print_tables(client: Client, interval: float | None, with_consumers: 
 
 
 def flat(counters: Counters) -> dict[str, int]:
-    """The numbers, those by reason under names of their own: `dropped: outbox full`."""
+    """The numbers by name; a number with a reason is named like `dropped: outbox full`."""
     numbers: dict[str, int] = {}
     for name, value in counters.items():
         if isinstance(value, dict):
-            # Quotas are for --json: what is held, of how much.
+            # Quotas are shown with --json only.
             numbers |= {f"{name}: {reason}": number for reason, number in value.items() if isinstance(number, int)}
         elif isinstance(value, int):
             numbers[name.replace("_", " ")] = value
@@ -145,7 +147,7 @@ def _consumers_table(worst: list[dict[str, Any]]) -> RenderableType:
     for name in ("delivered", "dropped"):
         table.add_column(name, justify="right")
     for consumer in worst:
-        # What others call themselves must neither steer this terminal nor be taken for markup.
+        # Clients choose their names: show neither markup nor control characters.
         texts = [Text(printable(str(consumer[name]))) for name in ("connection", "pattern", "group")]
         numbers = [f"{consumer[name]:,}" for name in ("delivered", "dropped")]
         table.add_row(*texts, *numbers, style="red" if consumer["dropped"] else None)

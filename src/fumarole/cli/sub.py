@@ -44,15 +44,17 @@ def sub(
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(metavar="QUERY", help="Readings of the producers that this query selects, and who they are."),
+        typer.Option(
+            metavar="QUERY", help="Show readings of the producers that this query selects, and the changes of that set."
+        ),
     ] = None,
-    last: Annotated[bool, typer.Option("--last", help="First what is known now, with its age.")] = False,
+    last: Annotated[bool, typer.Option("--last", help="Show the last values first, with their age.")] = False,
     every: Annotated[
         str | None,
         typer.Option(
             callback=period,
             metavar="PERIOD",
-            help="Of each topic the newest, at most once in it: 500ms, 1s; 0: no clock.",
+            help="Only the newest message of each topic in this time: 500ms, 1s; 0: whenever there is room.",
         ),
     ] = None,
     access: Access,
@@ -66,7 +68,7 @@ def sub(
 
 
 class Fresh(NamedTuple):
-    """What is asked for besides every message."""
+    """The options `--last` and `--every`."""
 
     last: bool
     every: str | None
@@ -169,7 +171,7 @@ def _as_json(each: Reading | Change) -> str:
 
 
 def _as_text(each: Reading | Change) -> str:
-    """`+ id` and `- id`; `id  21.5`, then a line for a topic of its own and for each thing new about the producer."""
+    """`+ id` and `- id`; `id  21.5`, then a line for a topic of its own, and one for each changed key."""
     from fumarole.client import Change
 
     if isinstance(each, Change):

@@ -1,4 +1,4 @@
-"""What commands have in common: how they run and end, and how they print.
+"""Shared by all commands: how they run and end, and how they print.
 
 Results go to stdout, everything else to stderr. Colours are for terminals only, and never where NO_COLOR is set.
 """
@@ -27,8 +27,8 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
-    """Says why on stderr, and ends the command."""
-    # Much of it may be the answer of another program.
+    """Prints the reason on stderr, and ends the command."""
+    # The reason may contain the answer of another program.
     say(paint(printable(text), RED, sys.stderr))
     raise typer.Exit(code)
 
@@ -73,10 +73,10 @@ def _seen_enough() -> NoReturn:
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
-    """Whatever stdin, stdout and stderr are: closed ones are empty, and what cannot be written ends with a sentence."""
+    """Prepares stdin, stdout and stderr: closed ones read as empty, and a failed write ends with a sentence."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # It gets the lowest number that is free, so that no connection is ever taken for the stream.
+            # It gets the lowest free descriptor, so that no connection is ever taken for the stream.
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
     try:
         try:
@@ -87,7 +87,7 @@ def standard_streams() -> Iterator[None]:
         abandon_stdout()
         raise SystemExit(0) from None
     except OSError as error:
-        # What is written without a name is stdout, and it still has what it could not write.
+        # An error without a name is stdout's, which still has the bytes that it could not write.
         full = error.filename is None and error.errno in _FULL
         what = f"stdout: {error.strerror}" if full else trouble_text(error)
         if full:
@@ -97,12 +97,12 @@ def standard_streams() -> Iterator[None]:
 
 
 def abandon_stdout() -> None:
-    """It takes nothing more, and the interpreter must not find that out again when it ends."""
+    """Replaces a broken stream, so that the interpreter does not fail on it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def finite(value: float | None) -> float | None:
-    """For options: `nan` and `inf` are numbers to Python, and no time or rate."""
+    """A finite number, for options: Python also reads `nan` and `inf`."""
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter(f"expected a number, not {value}")
     return value
@@ -133,7 +133,7 @@ CYAN, GREEN, YELLOW, RED, DIM, BOLD = "36", "32", "33", "31", "2", "1"
 
 
 def coloured(stream: TextIO) -> bool:
-    """May this stream have colours?"""
+    """True when the stream may have colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -148,7 +148,7 @@ def printable(text: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """As JSON, letters as they are. What a terminal might obey is escaped; a JSON parser reads the same text."""
+    """JSON with letters as they are. Control characters are escaped, and a JSON parser reads the same text."""
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 

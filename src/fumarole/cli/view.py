@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def view(
     *,
     text: Annotated[str, typer.Argument(metavar="VIEW", help="select KEY, … [, count(*)] where QUERY")],
-    once: Annotated[bool, typer.Option("--once", help="Show what it holds now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show the view as it is now, and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per change, for scripts.")] = False,
     access: Access,
 ) -> None:
@@ -42,7 +42,7 @@ def view(
 
 
 async def show_view(access: Access, text: str, once: bool, as_json: bool) -> None:
-    """Prints what the view holds, then its changes."""
+    """Prints the entries of the view, then its changes."""
     with query_mistakes():
         async with access.connect("view") as client, client.view(text) as found:
             if as_json:

@@ -1,4 +1,4 @@
-"""`fumarole pipeline balance`: how evenly the recorders of a group were served."""
+"""`fumarole pipeline balance`: each recorder's share of the messages of its group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fumarole.core.packages import need
 )
 @in_warm_session
 def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, spark_options: WarmSparkOptions) -> None:
-    """See how evenly the recorders of a group were served."""
+    """Show each recorder's share of the messages of its group."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.table import Table, run_batch
     from fumarole.pipeline.transforms.traffic import balance as served

@@ -26,17 +26,20 @@ if TYPE_CHECKING:
 def compact(
     archive: Archive,
     namespace: Namespace = "default",
-    target: Annotated[int, typer.Option(min=1, metavar="MIB", help="About how large files are to be.")] = 128,
+    target: Annotated[int, typer.Option(min=1, metavar="MIB", help="The target size of files.")] = 128,
     settled: Annotated[
         str,
-        typer.Option(metavar="DURATION", help="Only hours that ended so long ago: recorders may still add to others."),
+        typer.Option(
+            metavar="DURATION",
+            help="Compact only hours that ended so long ago: recorders may still write to later ones.",
+        ),
     ] = "10 minutes",
     grace: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long replaced files stay, for those who read them.")
+        str, typer.Option(metavar="DURATION", help="The time for which replaced files stay, for running readers.")
     ] = "1 hour",
     publish: Publish = None,
 ) -> None:
-    """Make few large files of many small ones, beside readers and recorders."""
+    """Join many small files into few large ones, while readers and recorders run."""
     need("pipeline", "pyspark")
     run_compaction(archive, namespace, target, settled, grace, publish)
 
@@ -44,7 +47,7 @@ def compact(
 def run_compaction(
     archive: str, namespace: str, target: int, settled: str, grace: str, publish: Form | None = None
 ) -> None:
-    """Says what became of which files, and which could not be read."""
+    """Prints the result for each group of files, and the files that could not be read."""
     from fumarole.cli.pipeline.spark import told
     from fumarole.pipeline.archive.places import open_root
     from fumarole.pipeline.jobs.compacting import DamagedError, compact, sweep
@@ -70,7 +73,7 @@ def run_compaction(
 
 
 def publish_archive(root: Root, namespace: str) -> None:
-    """Says what changed."""
+    """Prints the change of the table."""
     from fumarole.pipeline.archive.as_delta import publish
 
     changed = publish(root, namespace)

@@ -20,16 +20,18 @@ from fumarole.core.packages import need
     """,
 )
 def demo(
-    folder: Annotated[Path, typer.Option(metavar="DIR", help="Where everything is put; new or empty.")] = Path(
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="The folder for all files; new or empty.")] = Path(
         "pipeline"
     ),
     seconds: Annotated[
-        float, typer.Option(callback=finite, min=5, metavar="SECONDS", help="How long the stations are observed.")
+        float, typer.Option(callback=finite, min=5, metavar="SECONDS", help="The time for which the stations publish.")
     ] = 60.0,
     rate: Annotated[float, typer.Option(callback=finite, min=1, metavar="N", help="Readings a second.")] = 2000.0,
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="The broker's; 0 is any free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="PORT", help="The port of the broker; 0 is any free port.")
+    ] = 0,
 ) -> None:
-    """Watch the whole pipeline: broker, simulated stations, recorders, the standing job, and a report."""
+    """Run the whole pipeline: broker, simulated stations, recorders, the standing job, and a report."""
     need("pipeline", "pyspark", "matplotlib")
     from fumarole.cli.pipeline.spark import told
     from fumarole.demo.pipeline import demonstrate

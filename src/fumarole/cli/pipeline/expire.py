@@ -1,4 +1,4 @@
-"""`fumarole pipeline expire`: delete what is older than it is to be kept."""
+"""`fumarole pipeline expire`: delete old messages of an archive."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from fumarole.core.packages import need
 )
 def expire(
     archive: Archive,
-    keep: Annotated[str, typer.Option(metavar="RULE", help="How long messages are kept: 'raw 30 days'.")],
+    keep: Annotated[str, typer.Option(metavar="RULE", help="The time for which messages are kept: 'raw 30 days'.")],
     namespace: Namespace = "default",
     out: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="The output of a standing job: only what it has taken in is deleted."),
+        typer.Option(
+            metavar="DIR", help="The output of a standing job: only messages that it has taken in are deleted."
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete. Left out: say what would be deleted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete. Left out: list what would be deleted.")] = False,
 ) -> None:
-    """Delete messages of an archive that are older than they are to be kept, by the recorder's time."""
+    """Delete messages of an archive that are older than --keep, by the recorder's time."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.spark import told
     from fumarole.pipeline.archive.places import open_root

@@ -1,4 +1,4 @@
-"""`fumarole pipeline gaps`: when producers were silent for longer than usual."""
+"""`fumarole pipeline gaps`: silences of producers that are longer than usual."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def gaps(
     chosen: Chosen,
     *,
     factor: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Silent for so many times its habit is a gap.")
+        float, typer.Option(callback=finite, min=1, help="A silence longer than so many times the habit is a gap.")
     ] = 5.0,
-    least: Annotated[str, typer.Option(metavar="DURATION", help="Nothing shorter is a gap.")] = "1 s",
-    by: Annotated[str, typer.Option(metavar="NAME", help="Whose silences: producer, or topic.")] = "producer",
+    least: Annotated[str, typer.Option(metavar="DURATION", help="The shortest gap.")] = "1 s",
+    by: Annotated[str, typer.Option(metavar="NAME", help="Silences by producer, or by topic.")] = "producer",
     shown: Shown,
     spark_options: WarmSparkOptions,
 ) -> None:
-    """Find out when producers were silent for longer than is their habit."""
+    """List silences of producers that are longer than their habit."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.spark import told
     from fumarole.cli.pipeline.table import Table, run_batch

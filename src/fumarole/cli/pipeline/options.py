@@ -1,4 +1,4 @@
-"""Options that the pipeline's commands share: which part of an archive, what becomes of a table, where Spark runs."""
+"""Options that the pipeline's commands share: the part of an archive, the output of a table, where Spark runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fumarole.pipeline.jobs.batch import Part
 
 Archive = Annotated[str, typer.Option("--archive", metavar="DIR", help="A folder, or a URI such as s3://bucket/path.")]
-Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="Which namespace of the archive.")]
+Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="The namespace of the archive.")]
 Every = Annotated[str, typer.Option("--every", metavar="DURATION", help="The length of a window: 30s, 1m, 1 hour.")]
 
 
@@ -28,7 +28,7 @@ Zone = Annotated[
 
 
 class Form(StrEnum):
-    """As what an archive is published."""
+    """The form in which an archive is published."""
 
     DELTA = "delta"
 
@@ -38,31 +38,34 @@ Publish = Annotated[
     typer.Option("--publish", metavar="FORM", help="delta: the archive is a Delta table as well, over the same files."),
 ]
 Declared = Annotated[
-    Path | None, typer.Option("--payloads", metavar="FILE", help="What payloads mean: [[payloads]] in TOML.")
+    Path | None, typer.Option("--payloads", metavar="FILE", help="Declarations of payloads: [[payloads]] in TOML.")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which messages of an archive."""
+    """The messages of an archive that a command reads."""
 
     archive: Archive
     namespace: Namespace = "default"
     topic: Annotated[str | None, typer.Option(metavar="PATTERN", help="Only messages on these topics.")] = None
     where: Annotated[
         str | None,
-        typer.Option(metavar="QUERY", help="Only of producers whose metadata, at that time, was like this."),
+        typer.Option(
+            metavar="QUERY", help="Only messages of producers whose metadata matched this query at that time."
+        ),
     ] = None
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="From then on. ISO 8601; UTC if it says none.")] = (
-        None
-    )
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only messages from this time on. ISO 8601; UTC without an offset."),
+    ] = None
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before then.")] = None
     payloads: Declared = None
     field: Annotated[
         str | None, typer.Option(metavar="NAME", help="The declared field that is the value. Left out: as declared.")
     ] = None
     value: Annotated[
-        str | None, typer.Option(metavar="TEST", help="Only values like this: '> 80', 'between 1 and 5'.")
+        str | None, typer.Option(metavar="TEST", help="Only values that pass this test: '> 80', 'between 1 and 5'.")
     ] = None
 
     @property
@@ -79,10 +82,10 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What becomes of a table."""
+    """The output of a table: shown, written as Parquet, or as JSON."""
 
     out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write the table there, as Parquet. Left out: show it.")
+        str | None, typer.Option(metavar="DIR", help="Write the table to this folder, as Parquet. Left out: show it.")
     ] = None
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Rows to show.")] = 40
     sort: Annotated[
@@ -110,7 +113,7 @@ class SparkOptions:
 
 @dataclass(frozen=True, slots=True)
 class WarmSparkOptions(SparkOptions):
-    """The same, for a question, which the warm session may answer."""
+    """The same, for commands that the warm session may run."""
 
     cold: Annotated[
         bool,

@@ -1,4 +1,4 @@
-"""`fumarole pipeline replay`: publish again what was recorded."""
+"""`fumarole pipeline replay`: publish recorded messages again."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ def replay(
     *,
     archive: Archive,
     speed: Annotated[
-        float, typer.Option(callback=finite, min=0.0, help="So many times as fast as it was; 0: as fast as possible.")
+        float, typer.Option(callback=finite, min=0.0, help="So many times the recorded pace; 0: as fast as possible.")
     ] = 1.0,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="From here on: 2026-11-15T22:00, UTC unless it says otherwise.")
+        str | None,
+        typer.Option(metavar="TIME", help="Only messages from this time on: 2026-11-15T22:00, UTC without an offset."),
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Before this.")] = None,
     topic: Annotated[str, typer.Option(metavar="PATTERN", help="Only messages on topics of this pattern.")] = ">",
     namespace: Namespace = "default",
     access: Access,
 ) -> None:
-    """Publish what was recorded again, as far apart as it was."""
+    """Publish recorded messages again, at the recorded pace."""
     need("pipeline")
     from fumarole.pipeline.errors import TimeError
     from fumarole.pipeline.replay import Range
@@ -56,7 +57,7 @@ def replay(
 
 
 async def replay_archive(access: Access, archive: str, namespace: str, wanted: Range, speed: float) -> None:
-    """Publishes, and shows its progress on a terminal."""
+    """Publishes the messages, and shows the progress on a terminal."""
     from fumarole.client import RefusedError
     from fumarole.pipeline.replay import replay
 

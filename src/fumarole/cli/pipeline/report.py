@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 def report(
     chosen: Chosen,
     *,
-    page: Annotated[Path, typer.Option(metavar="FILE", help="Where the page is to be.")] = Path("report.html"),
+    page: Annotated[Path, typer.Option(metavar="FILE", help="The file for the page.")] = Path("report.html"),
     producer: Annotated[
-        str | None, typer.Option(metavar="UUID", help="Whose values to show. Left out: the most talkative one's.")
+        str | None,
+        typer.Option(
+            metavar="UUID", help="The producer whose values are shown. Left out: the one with the most messages."
+        ),
     ] = None,
     spark_options: WarmSparkOptions,
 ) -> None:
@@ -48,7 +51,7 @@ def run_report(spark_options: SparkOptions, part: Part, page: Path, producer: st
 
     if not page.absolute().parent.is_dir():
         fail(f"{page} cannot be written: {page.parent} is no folder", MISUSED)
-    with spark_session(spark_options, "report", part) as running, waiting("Spark is at work"):
+    with spark_session(spark_options, "report", part) as running, waiting("Spark is running"):
         figures = gather(running, part, producer)
     with told():
         page.write_text(written(figures))

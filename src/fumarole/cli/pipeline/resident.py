@@ -1,6 +1,6 @@
 """The process of a warm session: `python -m fumarole.cli.pipeline.resident`, started by `cli.pipeline.warm`.
 
-On stdin it is told where its socket and its lock are, the master, and the settings.
+It reads the paths of its socket and lock, the master and the settings from stdin.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Serves commands until it is idle for long, is told to stop, or Java is gone."""
+    """Serves commands until it has been idle for long, gets the stop command, or Java has ended."""
     place, lock, master, settings = json.load(sys.stdin)
     with Path(lock).open("wb") as held:
         os.fchmod(held.fileno(), 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return  # another is there, which will do
+            return  # another session serves the same commands
         listener = _listener(Path(place))
         try:
             _serve(listener, master, settings)
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _listener(path: Path) -> socket.socket:
-    """A socket of this user's alone."""
+    """A socket that only this user can open."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
@@ -58,7 +58,7 @@ def _serve(listener: socket.socket, master: str, settings: Sequence[str]) -> Non
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """A command, in a child."""
+    """Runs a command in a child process."""
     from fumarole.cli.main import app
     from fumarole.cli.pipeline import spark
     from fumarole.cli.terminal import standard_streams

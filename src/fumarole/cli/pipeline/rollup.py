@@ -1,4 +1,4 @@
-"""`fumarole pipeline rollup`: values summed up by windows of time."""
+"""`fumarole pipeline rollup`: statistics of values by windows of time."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def rollup(
     every: Every = "1 minute",
     by: Annotated[
         str,
-        typer.Option(metavar="NAMES", help="What to group by: metadata keys, topic, producer, topic[2] (its word)."),
+        typer.Option(
+            metavar="NAMES", help="Group by metadata keys, topic, producer, or topic[2] (a word of the topic)."
+        ),
     ] = "topic,producer",
-    quantiles: Annotated[
-        str, typer.Option(metavar="NUMBERS", help="Which quantiles, between 0 and 1.")
-    ] = "0.05,0.5,0.95",
+    quantiles: Annotated[str, typer.Option(metavar="NUMBERS", help="Quantiles, between 0 and 1.")] = "0.05,0.5,0.95",
     zone: Zone = None,
     shown: Shown,
     spark_options: WarmSparkOptions,
 ) -> None:
-    """Sum values up by windows of time: count, min, mean, max, standard deviation, quantiles."""
+    """Statistics of values by windows of time: count, min, mean, max, standard deviation, quantiles."""
     need("pipeline", "pyspark")
     from fumarole.cli.pipeline.spark import told
     from fumarole.cli.pipeline.table import Table, run_batch

@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 )
 def pipeline_run(
     archive: Archive,
-    out: Annotated[str, typer.Option("--out", metavar="DIR", help="Where the tables are to be, and the job's log.")],
+    out: Annotated[str, typer.Option("--out", metavar="DIR", help="The folder for the tables and the job's log.")],
     *,
     namespace: Namespace = "default",
     window: Annotated[
         list[str] | None, typer.Option("--window", metavar="DURATION", help="Rollup windows. May be repeated.")
     ] = None,
     lateness: Annotated[
-        str, typer.Option(metavar="DURATION", help="How far behind the newest message the watermark is.")
+        str, typer.Option(metavar="DURATION", help="The distance of the watermark behind the newest message.")
     ] = "10 minutes",
     interval: Annotated[
         float,
-        typer.Option(callback=finite, min=0.1, metavar="SECONDS", help="How often to look for newly sealed files."),
+        typer.Option(
+            callback=finite, min=0.1, metavar="SECONDS", help="The time between two looks for new sealed files."
+        ),
     ] = 5.0,
-    batch_rows: Annotated[
-        int, typer.Option(min=1, metavar="N", help="At most so many messages at a time.")
-    ] = 5_000_000,
+    batch_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Messages in one batch, at most.")] = 5_000_000,
     once: Annotated[bool, typer.Option("--once", help="Catch up with the archive, then end.")] = False,
     payloads: Declared = None,
     tables: Annotated[
@@ -78,7 +78,7 @@ def run_standing(
     payloads: Payloads | None = None,
     tables: Path | None = None,
 ) -> None:
-    """Batches until it is told to stop, or has caught up."""
+    """Runs batches until Ctrl-C or SIGTERM, or until it has caught up."""
     from fumarole.cli.pipeline.spark import spark_session, told
     from fumarole.pipeline.archive.places import open_root
     from fumarole.pipeline.archive.seals import check_namespace
@@ -93,7 +93,7 @@ def run_standing(
         own = [] if tables is None else own_tables(tables)
     stop = threading.Event()
     with told(), alone(out), spark_session(spark_options, "run") as spark:
-        # Spark sets a handler of its own for Ctrl-C, so this comes after it.
+        # Spark installs a handler of its own for Ctrl-C, so this handler is installed after Spark's.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         job = StandingJob(spark, archive, out, namespace, windows, lateness, batch_rows, payloads, own=own)
@@ -128,5 +128,5 @@ def tell(progress: BatchReport) -> None:
 
 
 def warn(file: str) -> None:
-    """A line about a file that cannot be had, and may be later."""
+    """A line about a file that cannot be read now."""
     say(paint(f"not read yet: {printable(file)}", YELLOW, sys.stderr))

@@ -1,4 +1,4 @@
-"""`fumarole pipeline server`: the warm session, started, looked at and ended by hand."""
+"""`fumarole pipeline server`: start, show and stop the warm session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fumarole.cli.terminal import count_text, duration_text, fail, say
 
 
 class Action(StrEnum):
-    """What is to be done."""
+    """The action on the warm session."""
 
     START = "start"
     STATUS = "status"
@@ -42,12 +42,12 @@ class Action(StrEnum):
     """,
 )
 def server(
-    action: Annotated[Action, typer.Argument(help="What to do.")],
+    action: Annotated[Action, typer.Argument(help="start, status or stop.")],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="status: a JSON object on stdout for each session.")] = False,
     spark_options: SparkOptions,
 ) -> None:
-    """Start, look at or stop the warm Spark session, which answers questions at once."""
+    """Start, show or stop the warm Spark session, in which commands need no start of Spark."""
     try:
         match action:
             case Action.START:

@@ -23,16 +23,16 @@ from fumarole.pipeline.jobs.failures import FAILURES, in_short
 from fumarole.pipeline.jobs.spark import check_java, check_master, remote_session, session
 
 resident: Callable[[str], SparkSession] | None = None
-"""In a warm session: what gives a command its Spark session (`cli.pipeline.resident`)."""
+"""Set in a warm session: gives a command its Spark session (`cli.pipeline.resident`)."""
 
 
 @contextmanager
 def spark_session(spark_options: SparkOptions, name: str, part: Part | None = None) -> Iterator[SparkSession]:
-    """A session for a command, on a part of an archive; what goes wrong in it becomes one line."""
+    """A Spark session for a command, on a part of an archive. Its errors become one line."""
     settings = dict(_setting(text) for text in spark_options.conf or [])
     if part is not None:
         with told():
-            part.check()  # whatever can be known without Spark, whose start takes a while
+            part.check()  # check what needs no Spark first, because Spark takes seconds to start
     if resident is not None:
         with told():
             yield resident(f"fumarole {name}")
@@ -57,7 +57,7 @@ def spark_session(spark_options: SparkOptions, name: str, part: Part | None = No
             with _stopped(spark):
                 yield spark
         except FAILURES:
-            raise  # Spark's own output is kept, for details
+            raise  # keep Spark's own output in a file, for details
         except BaseException:
             shutil.rmtree(folder)
             raise

@@ -1,4 +1,4 @@
-"""`fumarole pipeline sql`: a question in SQL."""
+"""`fumarole pipeline sql`: run SQL over an archive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fumarole.core.packages import need
 )
 @in_warm_session
 def sql(
-    query: Annotated[str, typer.Argument(help="What to ask of the views readings, metadata and rollups.")],
+    query: Annotated[str, typer.Argument(help="SQL over the views readings, metadata and rollups.")],
     *,
     archive: Archive,
     namespace: Namespace = "default",
@@ -33,7 +33,7 @@ def sql(
     shown: Shown,
     spark_options: WarmSparkOptions,
 ) -> None:
-    """Ask in SQL, of readings with their fields and metadata, of metadata, and of rollups."""
+    """Run SQL over readings with their fields and metadata, over metadata, and over rollups."""
     need("pipeline", "pyspark")
     from pyspark.sql import DataFrame, SparkSession
 

@@ -1,4 +1,4 @@
-"""What a command of the pipeline makes: one table, written as Parquet, printed, or given as JSON."""
+"""The output of the pipeline's commands: one table, written as Parquet, printed, or as JSON."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from fumarole.pipeline.transforms.grouping import quoted
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a command makes, and how it is laid out and shown."""
+    """The form of a command's table: its layout, its order, its time zone."""
 
     name: str
     part: Part
     made: Callable[[SparkSession], DataFrame]
     by: str | None
-    """The column of times by which it is laid out."""
+    """The column of times by which its files are partitioned."""
     order: list[str]
     hidden: list[str] = field(default_factory=list)
     largest: str = "count"
-    """The column that `--top` goes by, unless `--sort` says otherwise."""
+    """The column for `--top` when `--sort` is not given."""
     zone: str | None = None
-    """In which times are shown; None: UTC. In JSON they are always UTC."""
+    """The time zone in which times are shown; None: UTC. JSON always has UTC."""
 
 
 def run_batch(spark_options: SparkOptions, table: Table, shown: Shown) -> None:
@@ -62,7 +62,7 @@ def run_batch(spark_options: SparkOptions, table: Table, shown: Shown) -> None:
 
 
 def say_unfit(part: Part) -> None:
-    """How many payloads were not as declared. They are in the archive, and no job stops because of them (P6)."""
+    """Prints how many payloads did not fit their declaration. They stay in the archive, and no job stops (P6)."""
     unfit = part.unfit()
     if unfit:
         say(paint(f"{count_text(unfit, 'message')} did not fit its declaration", YELLOW, sys.stderr))
@@ -82,12 +82,12 @@ def _order(table: Table, shown: Shown, columns: list[str]) -> list[Column]:
 
 
 def _ordered(name: str) -> Column:
-    """Null is last, whichever way it goes."""
+    """The order by a column. Null is last in both directions."""
     return quoted(name[1:]).desc_nulls_last() if name.startswith("-") else quoted(name).asc_nulls_last()
 
 
 def show_rows(rows: list[dict[str, Any]], columns: list[str], shown: Shown, zone: str | None = None) -> None:
-    """On stdout: a table, or JSON."""
+    """Prints a table, or JSON, on stdout."""
     if shown.as_json:
         for row in rows[: shown.limit]:
             sys.stdout.write(json.dumps({name: plain(value) for name, value in row.items()}) + "\n")
@@ -114,7 +114,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _metadata(each) if isinstance(each, dict) else each for key, each in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
-        return None  # the mean of numbers whose sum is none; JSON has no word for it
+        return None  # NaN or an infinity, for instance a mean whose sum overflows; JSON has no form for it
     return value
 
 

@@ -23,7 +23,9 @@ from fumarole.core.packages import need
 def traffic(
     chosen: Chosen,
     *,
-    depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="So many words deep. Left out: all.")] = None,
+    depth: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The depth of the subtrees in words. Left out: all words.")
+    ] = None,
     shown: Shown,
     spark_options: WarmSparkOptions,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`fumarole pipeline verify`: check that an archive has everything it says it has."""
+"""`fumarole pipeline verify`: check that an archive is complete and undamaged."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def verify(
         bool, typer.Option("--set-aside", help="Move files that are damaged or foreign to `_aside`.")
     ] = False,
 ) -> None:
-    """Read all of an archive, and check that it has everything it says it has, and no holes."""
+    """Read a whole archive, and check it against its seals: damaged, missing and foreign files, holes."""
     need("pipeline")
     verify_archive(archive, namespace, set_aside)
 
 
 def verify_archive(archive: str, namespace: str, aside: bool) -> None:
-    """Says what is wrong, a line each, and how much there is."""
+    """Prints a line for each problem, and a summary."""
     from fumarole.core.errors import FumaroleError
     from fumarole.pipeline.archive.seals import sealed
     from fumarole.pipeline.archive.verifying import set_aside, verify

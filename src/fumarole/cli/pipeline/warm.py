@@ -1,10 +1,10 @@
-"""The commands' side of the warm session: where it is, how it is started, and how it is asked (P9).
+"""The commands' side of the warm session: find it, start it, send it a command (P9).
 
 It needs the standard library only: a command that is run by the session imports nothing that it does not need.
 
     $XDG_RUNTIME_DIR/fumarole/spark-5e0c….sock    of one user, version of Fumarole and Spark, master, settings
                               spark-5e0c….lock    held by the session while it runs
-                              spark-5e0c….log     what Spark has to say
+                              spark-5e0c….log     Spark's output
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ READY, INTERRUPT = b"r", b"i"
 SIZE: Final = struct.Struct("!I")
 _PEER: Final = struct.Struct("3i")
 _SEEN_BY_JAVA: Final = ("JAVA_HOME", "SPARK_", "PYSPARK_", "HADOOP_", "AWS_", "GOOGLE_", "AZURE_", "TMPDIR")
-"""Variables that the session's own process goes by. With others of these it is another session."""
+"""Variables that the process of a session uses. Each set of their values has a session of its own."""
 
 
 hand_over: ContextVar[Callable[[], int] | None] = ContextVar("hand_over", default=None)
@@ -53,11 +53,11 @@ hand_over: ContextVar[Callable[[], int] | None] = ContextVar("hand_over", defaul
 
 
 class NoSessionError(Exception):
-    """There is no warm session, and none can be started. The text says why."""
+    """There is no warm session, and none can be started. The text has the reason."""
 
 
 class Place:
-    """Where the warm session of a master and its settings is."""
+    """The files of the warm session of a master and its settings."""
 
     def __init__(self, master: str, settings: Sequence[str], folder: Path | None = None) -> None:
         self.master = master
@@ -76,7 +76,7 @@ class Place:
 
 
 def runtime_folder() -> Path:
-    """A folder of this user alone. Raises NoSessionError where there is none."""
+    """A folder that only this user can open. Raises NoSessionError where there is none."""
     above = os.environ.get("XDG_RUNTIME_DIR")
     user = os.geteuid()
     folder = Path(above, "fumarole") if above else Path(tempfile.gettempdir(), f"fumarole-{user}")
@@ -91,9 +91,9 @@ def runtime_folder() -> Path:
 
 
 def _newest() -> int:
-    """When the package was changed last: a session runs the code with which it was started.
+    """The time of the last change of the package: a session runs the code with which it was started.
 
-    What Python keeps beside the code is written when a module is imported first, and changes nothing.
+    Compiled files (`__pycache__`) do not count: Python writes them at the first import.
     """
     root = Path(fumarole.__file__).parent
     return max(
@@ -111,7 +111,7 @@ def _umask() -> int:
 
 
 def in_warm_session(command: Callable[..., None]) -> Callable[..., None]:
-    """The same command, run by a warm session where it comes from a command line and is not to be run cold.
+    """The same command. It runs in a warm session when it comes from a command line and `--cold` is not given.
 
     It has an option `spark_options`, a WarmSparkOptions.
     """
@@ -134,8 +134,8 @@ def in_warm_session(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def ask(place: Place, arguments: Sequence[str]) -> int:
-    """Runs a command in the session, which is started where there is none. Its exit code. Raises NoSessionError."""
-    for _ in range(2):  # a session may end while it is asked
+    """Runs a command in the session, starts one if needed, and returns the exit code. Raises NoSessionError."""
+    for _ in range(2):  # a session may end before it gets the command
         with open_session(place) as connection:
             sys.stdout.flush()
             request = {
@@ -152,7 +152,7 @@ def ask(place: Place, arguments: Sequence[str]) -> int:
 
 @contextmanager
 def open_session(place: Place) -> Iterator[socket.socket]:
-    """A connection to it; it is started where there is none. Raises NoSessionError."""
+    """A connection to the session, which is started if needed. Raises NoSessionError."""
     connection = connect(place)
     if connection is None:
         connection = _started(place)
@@ -161,7 +161,7 @@ def open_session(place: Place) -> Iterator[socket.socket]:
 
 
 def connect(place: Place) -> socket.socket | None:
-    """A connection to a session that runs. Raises NoSessionError where it is another user's."""
+    """A connection to a running session. Raises NoSessionError where it belongs to another user."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(str(place.socket))
@@ -201,7 +201,7 @@ def _started(place: Place) -> socket.socket:
 
 
 def is_held(lock: Path) -> bool:
-    """Does a session run that holds it?"""
+    """True while a running session holds the lock."""
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -214,13 +214,13 @@ def is_held(lock: Path) -> bool:
 
 def _send(connection: socket.socket, request: dict[str, Any], streams: Sequence[int] = ()) -> None:
     body = json.dumps(request).encode()
-    with suppress(ConnectionError):  # which the answer shows
+    with suppress(ConnectionError):  # the answer shows it
         socket.send_fds(connection, [SIZE.pack(len(body))], list(streams))
         connection.sendall(body)
 
 
 def _is_ready(connection: socket.socket) -> bool:
-    """Does the session run the command? It may be starting."""
+    """True when the session takes the command. The session may still be starting."""
     try:
         with waiting("starting Spark"):
             return connection.recv(1) == READY
@@ -231,7 +231,7 @@ def _is_ready(connection: socket.socket) -> bool:
 
 
 def _followed(connection: socket.socket, place: Place) -> int:
-    """Until the command ends. Ctrl-C reaches it."""
+    """Waits until the command ends. Ctrl-C is passed on to it."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         with suppress(ConnectionError):
@@ -251,7 +251,7 @@ def _followed(connection: socket.socket, place: Place) -> int:
 
 
 def sessions(folder: Path) -> list[dict[str, Any]]:
-    """What runs of this user's sessions, of all versions and settings. Raises NoSessionError for one that is silent."""
+    """The running sessions of this user, of all versions and settings. Raises NoSessionError if one does not answer."""
     found = []
     for path in sorted(folder.glob("spark-*.sock")):
         log = path.with_suffix(".log")
@@ -264,7 +264,7 @@ def sessions(folder: Path) -> list[dict[str, Any]]:
 
 
 def stop_sessions(folder: Path) -> int:
-    """Ends all of them, and their workers. Returns how many there were. Raises NoSessionError for one that stays."""
+    """Ends all sessions and their workers, and returns their number. Raises NoSessionError if one does not end."""
     held = [path for path in sorted(folder.glob("spark-*.lock")) if is_held(path)]
     for path in held:
         _asked(path.with_suffix(".sock"), "stop")

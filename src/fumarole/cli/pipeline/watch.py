@@ -1,4 +1,4 @@
-"""`fumarole pipeline watch`: rules over live messages; what they raise and clear is published."""
+"""`fumarole pipeline watch`: rules over live messages; the alarms are published."""
 
 from __future__ import annotations
 
@@ -33,30 +33,33 @@ if TYPE_CHECKING:
     """,
 )
 def watch(
-    rules: Annotated[Path, typer.Option(metavar="FILE", help="What raises an alarm: [[rules]] in TOML.")],
+    rules: Annotated[Path, typer.Option(metavar="FILE", help="The rules: [[rules]] in TOML.")],
     *,
     servers: Annotated[
         str, typer.Option(envvar="FUMAROLE_SERVERS", metavar="URL,…", help="Brokers, tried in turn.")
     ] = DEFAULT_SERVERS,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="What the job remembers. Left out: nothing, when it is started again."),
+        typer.Option(metavar="DIR", help="The folder of the job's state. Left out: a restart begins without state."),
     ] = None,
     topic: Annotated[str, typer.Option(metavar="PATTERN", help="Only messages on these topics.")] = ">",
-    where: Annotated[str, typer.Option(metavar="QUERY", help="Only readings of producers like this.")] = "",
+    where: Annotated[
+        str, typer.Option(metavar="QUERY", help="Only readings of the producers that this query selects.")
+    ] = "",
     payloads: Declared = None,
     open_root: Annotated[
         str, typer.Option("--open", metavar="TOPIC", help="Where open alarms are retained: TOPIC.RULE.PRODUCER.")
     ] = "open",
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="Go on from a checkpoint of other rules; says which state is kept.")
+        bool,
+        typer.Option("--adopt", help="Continue from a checkpoint of other rules, and list the state that is kept."),
     ] = False,
     metrics: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Serve how it goes to Prometheus, at /metrics.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus, at /metrics.")
     ] = None,
     spark_options: SparkOptions,
 ) -> None:
-    """Raise and clear alarms over live messages, as rules say."""
+    """Raise and clear alarms over live messages, by rules."""
     need("pipeline", "pyspark")
     from fumarole.pipeline.jobs.watching import Watch
 
@@ -67,7 +70,7 @@ def watch(
 
 
 def run_watch(spark_options: SparkOptions, asked: Watch, metrics: str | None = None) -> None:
-    """Until it is told to stop."""
+    """Runs until Ctrl-C or SIGTERM."""
     from fumarole.cli.pipeline.spark import spark_session, told
     from fumarole.core.query.parse import parse
     from fumarole.pipeline.jobs.watch_metrics import Publisher, message, served
@@ -85,7 +88,7 @@ def run_watch(spark_options: SparkOptions, asked: Watch, metrics: str | None = N
     stop = threading.Event()
     own = [f"{key}={value}" for key, value in settings(os.cpu_count() or 1).items()]
     with spark_session(replace(spark_options, conf=[*own, *(spark_options.conf or [])]), "watch") as spark:
-        # Spark sets a handler of its own for Ctrl-C, so this comes after it.
+        # Spark installs a handler of its own for Ctrl-C, so this handler is installed after Spark's.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         say(f"watching {asked.servers} by {count_text(len(asked.rules.declared), 'rule')}; Ctrl-C ends")
@@ -117,7 +120,7 @@ def _address(given: str | None) -> tuple[str, int] | None:
 
 
 def tell(progress: Progress) -> None:
-    """A line about how it goes."""
+    """A line about the state of the job."""
     firing = [f"{name} {count:,}" for name, count in progress.open.items() if count]
     parts = [
         f"{progress.rate:,.0f} rows/s",

@@ -46,7 +46,7 @@ def whatif(
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="With --rules: alarms to show.")] = 40,
     spark_options: WarmSparkOptions,
 ) -> None:
-    """Find out what a subscription would have received, or which alarms rules would have raised."""
+    """Show what a subscription would have received, or which alarms rules would have raised."""
     need("pipeline", "pyspark")
     if rules is not None:
         run_rehearsal(spark_options, chosen.part, rules_file(rules), page, Shown(limit=limit, as_json=as_json))
@@ -57,7 +57,7 @@ def whatif(
 
 
 def run_rehearsal(spark_options: SparkOptions, part: Part, rules: Rules, page: Path | None, shown: Shown) -> None:
-    """A table of alarms, and a report where it is asked for."""
+    """Prints a table of alarms, and writes a report with `--page`."""
     from fumarole.cli.pipeline.spark import spark_session, told
     from fumarole.cli.pipeline.table import say_unfit, show_rows
     from fumarole.pipeline.jobs.rehearsing import rehearse
