@@ -21,6 +21,7 @@ TESTED_IN = {
     "sessions/mqtt_forms": "sessions/test_mqtt.py",
     "sessions/mqtt_outlet": "sessions/test_mqtt.py",
     "sessions/mqtt_speaker": "sessions/test_mqtt.py",
+    "sessions/mqtt_subscriptions": "sessions/test_mqtt.py",
     "sessions/mqtt_window": "sessions/test_mqtt.py",
     "bridge/amqp": "integration/bridge/test_bridge.py",
     "bridge/blocking": "integration/bridge/test_client.py",

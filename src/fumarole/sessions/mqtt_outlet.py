@@ -61,10 +61,12 @@ class MqttOutlet:
         """Messages that were no MQTT message, or larger than the client takes."""
         self._node = node
         self._exchange = exchange
-        self._largest = largest
+        self.largest = largest
         self._window = Window(maximum)
         self._joined: dict[tuple[bytes, ...], Consumer] = {}
         self._most_aliases = min(aliases, ALIASES)
+        self.takes_packets = not self._most_aliases
+        """May the hot path write messages of QoS 0 into the outbox, as long as none waits here?"""
         self._aliases: dict[bytes, int] = {}
         """Of topics, as the client was told with messages that cannot be dropped."""
 
@@ -108,7 +110,7 @@ class MqttOutlet:
     def _send(self, consumer: Consumer, form: Form, qos: int, retain: bool) -> None:
         identifiers = consumer.key[1:] if self.version == V5 else b""
         size = form.size(self.version, identifiers)
-        if size > self._largest:
+        if size > self.largest:
             self._drop(consumer)
         elif self._window or (qos and not self._may_send(size)):
             self._wait(consumer, form, qos, retain, size)
