@@ -115,6 +115,7 @@ TESTED_IN = {
     "fastpath/cluster_protocol": "fastpath/test_cluster_protocol_equal.py",
     "fastpath/heir": "integration/cluster/test_heir.py",
     "fastpath/hot_path": "fastpath/test_equal.py",
+    "fastpath/mqtt": "fastpath/test_mqtt_equal.py",
     "fastpath/msgpack": "fastpath/test_readings_equal.py",
     "fastpath/nats": "fastpath/test_equal.py",
     "fastpath/outbox": "exchange/test_outbox.py",
