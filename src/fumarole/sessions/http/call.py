@@ -61,7 +61,7 @@ class Call:
         self.prepared: Any = None
         """What a handler has made of the head, for the next request with the same one."""
         self.user: User | None = None
-        """None where authentication is off, or anybody may call."""
+        """None where authentication is off, or where any client may call."""
         self.exchange: Exchange | None = None
         self.plans: Plans | None = None
 
