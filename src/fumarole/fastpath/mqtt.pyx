@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The hot loop of the MQTT door: PUBLISH of QoS 0 and 1, from the read buffer to the outboxes, a whole buffer at a time.
+"""The hot loop of the MQTT door: PUBLISH of QoS 0 and 1, and PUBACK, from the read buffer to the outboxes, a whole buffer at a time.
 
 It is the fused copy of protocols/mqtt.py (parsing), sessions/mqtt.py and sessions/mqtt_speaker.py (meaning) for the packet that comes
 by the million, as fastpath/nats.pyx is for PUB, and shares with it all but the packets. Every other packet is handed whole to the
@@ -23,7 +23,7 @@ from fumarole.fastpath.nats cimport (
     INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION, NatsReader, Operation
 )
 from fumarole.fastpath.outbox cimport Consumer
-from fumarole.fastpath.packets cimport LONGEST_TOPIC, VERSION_5, write_packet
+from fumarole.fastpath.packets cimport LONGEST_TOPIC, VERSION_5, send_packet
 from fumarole.fastpath.plans cimport Plan, fumarole_strict
 from fumarole.fastpath.texts cimport Slice
 
@@ -45,9 +45,10 @@ cdef extern from *:
     #define LONGEST_TAIL (LONGEST_PAYLOAD + 512)
     #define PACKET_HEADER 5             /* bytes of the longest: type, remaining length */
     #define MALFORMED -2
+    #define WORK_OF_AN_ANSWER 3
     #define ALIAS_PROPERTY 0x23
     """
-    const Py_ssize_t LONGEST_PAYLOAD, LONGEST_TAIL, PACKET_HEADER, MALFORMED
+    const Py_ssize_t LONGEST_PAYLOAD, LONGEST_TAIL, PACKET_HEADER, MALFORMED, WORK_OF_AN_ANSWER
     const unsigned char ALIAS_PROPERTY
 
 assert PURE_BESIDES == 14
@@ -177,6 +178,10 @@ cdef class MqttReader(NatsReader):
         cdef Plan plan
         self.needed = 0
         while at < end and not self.closed and not self.waiting:
+            size = self.acknowledged(<const unsigned char*>at, end - at)
+            if size:
+                at += size
+                continue
             size = self.take(<const unsigned char*>at, <const unsigned char*>end, &operation)
             if size == INCOMPLETE:
                 break
@@ -198,6 +203,14 @@ cdef class MqttReader(NatsReader):
             if self.work >= WORK_AT_ONCE:
                 break
         return at - data
+
+    cdef Py_ssize_t acknowledged(self, const unsigned char* at, Py_ssize_t length) except -1:
+        """A PUBACK in its usual form: its length; 0: it is something else."""
+        if length < 4 or at[0] != 0x40 or at[1] != 2 or two(at + 2) == 0 or self.plans is None:
+            return 0
+        self.outlet.end(two(at + 2))
+        self.work += WORK_OF_AN_ANSWER
+        return 4
 
     cdef Py_ssize_t take(self, const unsigned char* at, const unsigned char* end, Operation* operation) except -2:
         """A PUBLISH in its usual form: its length, INCOMPLETE, or ODD."""
@@ -317,16 +330,15 @@ cdef class MqttReader(NatsReader):
             if PyBytes_AS_STRING(key)[0] & NO_LOCAL and consumer.outlet is self.outlet:
                 self.skipped += 1
                 return publication
-            if not self.qos or not PyBytes_AS_STRING(key)[0] & QOS:
-                topic.at, topic.length = operation.topic, operation.topic_length
-                properties.at, properties.length = PyBytes_AS_STRING(self.properties), PyBytes_GET_SIZE(self.properties)
-                if write_packet(consumer, topic, properties, self.payload):
-                    return publication
+            topic.at, topic.length = operation.topic, operation.topic_length
+            properties.at, properties.length = PyBytes_AS_STRING(self.properties), PyBytes_GET_SIZE(self.properties)
+            if send_packet(consumer, self.qos and PyBytes_AS_STRING(key)[0] & QOS, topic, properties, self.payload):
+                return publication
         if consumer.outbox is not None and not self.has_tail:
             self.write_tail(operation)
         return NatsReader.deliver(self, consumer, key, operation, publication)
 
-    cdef bint send_packet(self, Consumer consumer, Operation* operation) except -1:
+    cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1:
         return False  # tried already
 
     cdef int write_tail(self, Operation* operation) except -1:
