@@ -223,7 +223,14 @@ class MqttSession(StreamSession):
         self.speaker = Speaker(self.node, self._user, self.exchange.name, client_id)
         sees = self._user.subscribe if self._user else None
         self._subscriptions = Subscriptions(
-            self.exchange, self.outlet, self._consumers, sees, self.account, self.node.limits, self._terms.max_qos
+            self.exchange,
+            self.outlet,
+            self._consumers,
+            sees,
+            self.account,
+            self.node.limits,
+            self._terms.max_qos,
+            self._clients.broker_topics,
         )
         self._clients.take(key, self)
         self._key = key
@@ -391,9 +398,9 @@ class MqttSession(StreamSession):
 
     def _send_last_in_slices(self, consumers: list[Consumer]) -> Iterator[None]:
         for number, consumer in enumerate(consumers, 1):
-            if self.exchange is None or self.state is not State.OPEN:
+            if self._subscriptions is None or self.state is not State.OPEN:
                 return
-            self.exchange.send_last(consumer)
+            self._subscriptions.send_last(consumer)
             if number % LAST_AT_ONCE == 0:
                 yield
 
@@ -450,6 +457,8 @@ class MqttSession(StreamSession):
         will, self._will = self._will, None
         if self.outlet is not None:
             self.outlet.close()
+        if self._subscriptions is not None:
+            self._subscriptions.close()
         super().close()
         if will is not None:
             self._clients.bequeath(will, self._will_delay, self.now)
