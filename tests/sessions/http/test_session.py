@@ -678,7 +678,8 @@ def test_credentials_that_are_none(guarded: Web, text: str) -> None:
 
 def test_a_cookie(guarded: Web) -> None:
     said = guarded.asks("POST", "/v1/session", **bearer("lab"))
-    assert said.json() == {"user": "lab", "namespace": "lab", "admin": False, "node": "desk"}
+    told = {"user": "lab", "namespace": "lab", "admin": False, "may_publish": True, "node": "desk"}
+    assert said.json() == told
     cookie = said.fields["set-cookie"]
     assert cookie == "fumarole=lab-43200; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict"
     pair = cookie.partition(";")[0]
