@@ -97,5 +97,5 @@ def test_a_server_that_does_not_confirm(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(pub, "FLUSH_SECONDS", 0.1)
     with server(b"PONG\r\n", stays=True) as silent:
         ended = run_here("pub", "a", "1", "--servers", silent)
-    text = "no server confirmed within 0.1 s that it heard everything; some of it may be lost\n"
+    text = "no server confirmed within 0.1 s that it received everything; some of it may be lost\n"
     assert (ended.code, ended.err) == (1, text)

@@ -142,7 +142,7 @@ async def test_who_may_not_hear_answers_is_told_what_is_missing(start_broker: St
     broker = await start_broker(users=(deaf,))
     async with fumarole.connect(broker.login("t0ken")) as client:
         for _ in range(2):
-            with pytest.raises(fumarole.RefusedError, match=r"may not hear answers, and needs `_INBOX\.>`"):
+            with pytest.raises(fumarole.RefusedError, match=r"may not receive replies; it needs `_INBOX\.>`"):
                 await client.stats()
 
 

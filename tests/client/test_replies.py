@@ -218,7 +218,7 @@ async def test_an_inbox_refused_on_the_way_back_is_asked_for_again(start_broker:
                 await client.stats()
             else:
                 for _ in range(2):
-                    with pytest.raises(fumarole.RefusedError, match="may not hear answers"):
+                    with pytest.raises(fumarole.RefusedError, match="may not receive replies"):
                         await client.stats()
 
 

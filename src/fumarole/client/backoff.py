@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: twice as long each time, up to a limit, and never all clients at once."""
+"""The delay before the next attempt: twice as long each time, up to a limit, with a random part."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,7 +7,7 @@ LONGEST = 2.0
 
 
 def delays(chance: Callable[[], float], shortest: float = SHORTEST, longest: float = LONGEST) -> Iterator[float]:
-    """Seconds, without end. `chance` gives numbers from 0 to 1; a delay is between half and the whole of its turn's."""
+    """Delays in seconds, without end. `chance` gives numbers from 0 to 1 and takes up to half of a delay away."""
     delay = shortest
     while True:
         yield delay * (0.5 + 0.5 * chance())

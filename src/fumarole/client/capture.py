@@ -1,6 +1,6 @@
-"""A capture: a subscription whose messages become columns, not objects. For those who want very many of them.
+"""A capture: a subscription whose messages become columns, not objects, for very many messages.
 
-There is at most one on a client. When the taker of the columns is too slow, the socket is not read for a while, and
+A client has at most one. When the columns are taken too slowly, the socket is not read for a while, and
 the broker's policy decides (D6): nothing is dropped here.
 """
 
@@ -56,16 +56,16 @@ class Gathering:
         return self._gathered.rows
 
     def add(self, topic: str, payload: bytes, pairs: Iterable[tuple[str, str]], now: int) -> None:
-        """One more message, with its headers, and when it came."""
+        """Adds a message, with its headers and its time of arrival."""
         self._gathered.add(nats.Message(encode_topic(topic), b"", b"", headers.build(pairs), payload), now)
 
     def take(self) -> Columns:
-        """All of them; from here on it gathers anew."""
+        """Returns all messages, and begins a new batch."""
         return self._gathered.take()
 
 
 def gather(messages: Iterable[tuple[str, bytes, Iterable[tuple[str, str]]]], now: int) -> Columns:
-    """Messages that came at once, as columns: topics, payloads and headers."""
+    """A batch of messages as columns: topics, payloads and headers."""
     gathering = Gathering()
     for topic, payload, pairs in messages:
         gathering.add(topic, payload, pairs, now)
@@ -79,7 +79,7 @@ def microseconds() -> int:
 
 @dataclass(slots=True, eq=False)
 class Farewells:
-    """What the broker says of producers that are forgotten: a second subscription, for the same sieve."""
+    """The broker's messages about forgotten producers: a second subscription, into the same sieve."""
 
     sid: bytes
     group: bytes
@@ -89,10 +89,10 @@ class Farewells:
         return 0
 
     def deliver(self, messages: list[nats.Message]) -> None:
-        """Before there is a sieve, and when it is gone, they are dropped."""
+        """Drops messages while there is no sieve."""
 
     def end(self, error: ClientError | None) -> None:
-        """The capture goes on without."""
+        """Nothing to do: the capture goes on without this subscription."""
 
 
 class Capture:
@@ -112,7 +112,7 @@ class Capture:
         self.pattern = pattern
         self.group = group
         self.ended = False
-        """Nothing more will come."""
+        """True when no more messages will come."""
         self._reconnecting = reconnecting
         self._farewells = Farewells(reconnecting.new_sid(), group) if farewells else None
         self._most_bytes = most_bytes
@@ -121,7 +121,7 @@ class Capture:
         self._connection: Connection | None = None
         self._sieve: columns.Sieve | CompiledSieve | None = None
         self._left: list[Columns] = []
-        """What came through sieves that are gone."""
+        """The batches of earlier sieves."""
         self._error: ClientError | None = None
         self._filled = asyncio.Event()
         self._draining = False
@@ -133,17 +133,17 @@ class Capture:
 
     @property
     def size(self) -> int:
-        """Their bytes, about."""
+        """Their bytes, approximately."""
         return sum(each.size for each in self._left) + (0 if self._sieve is None else self._sieve.size)
 
     async def filled(self, seconds: float) -> None:
-        """Returns when there is enough to be worth taking, when so much time has passed, or when it has ended."""
+        """Returns when there are enough messages to take, when the time is up, or when the capture has ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._filled.wait()
 
     def take(self) -> list[Columns]:
-        """What has come. Raises the error that ended it, when all was taken."""
+        """The batches that have come. When all are taken, raises the error that ended the capture."""
         taken, self._left = self._left, []
         if self._sieve is not None and self._sieve.rows:
             taken.append(self._sieve.take())
@@ -159,7 +159,9 @@ class Capture:
         """Returns when the broker has confirmed it. Raises what a subscribe raises."""
         try:
             if self._farewells is not None:
-                with contextlib.suppress(RefusedError):  # who may not hear them captures without
+                with contextlib.suppress(
+                    RefusedError
+                ):  # without the permission for _FORGOTTEN, the capture goes on without these messages
                     await self._reconnecting.subscribe(self._farewells)
             await self._reconnecting.subscribe(self)
         except BaseException:
@@ -167,7 +169,7 @@ class Capture:
             raise
 
     async def drain(self) -> None:
-        """Unsubscribes, and waits until everything that was sent before has arrived. It can still be taken."""
+        """Unsubscribes, and waits until all messages sent before have arrived. They can still be taken."""
         self._draining = True
         if self._connection is not None:
             self._connection.resume_reading()
@@ -179,14 +181,14 @@ class Capture:
             self.end(None)
 
     async def close(self) -> None:
-        """Unsubscribes. What has arrived already can still be taken."""
+        """Unsubscribes. Messages that have arrived can still be taken."""
         self._reconnecting.unsubscribe(self)
         self.end(None)
 
-    # What the connection calls.
+    # Called by the connection.
 
     def begin(self, connection: Connection) -> None:
-        """Messages will come on this connection."""
+        """Sets the connection on which messages will come."""
         self._leave()
         self._connection = connection
         also = None if self._farewells is None else self._farewells.sid
@@ -197,7 +199,7 @@ class Capture:
         return 0
 
     def deliver(self, messages: list[nats.Message]) -> None:
-        raise AssertionError(messages)  # the sieve has them all
+        raise AssertionError(messages)  # the sieve has all messages
 
     def end(self, error: ClientError | None) -> None:
         if not self.ended:
@@ -210,7 +212,7 @@ class Capture:
             self._filled.set()
 
     def _leave(self) -> None:
-        """The connection goes on without a sieve. What was gathered is kept."""
+        """Takes the sieve out of the connection. Its batches are kept."""
         if self._sieve is not None and self._connection is not None:
             if self._sieve.rows:
                 self._left.append(self._sieve.take())

@@ -1,4 +1,4 @@
-"""The client: publish, subscribe, request. Everything else is what these stand on."""
+"""The client: publish, subscribe, request, and all other operations of the public API."""
 # ruff: noqa: ASYNC109, a request has a timeout parameter
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CLUSTER = "$FUM.cluster"
 PRODUCERS = "$FUM.producers"
 LAST = "$FUM.last"
 CLOSE_SECONDS = 2.0
-"""What was published gets this long to leave when the client is closed."""
+"""Seconds for published messages to leave when the client is closed."""
 
 Payload = bytes | str
 
@@ -91,22 +91,22 @@ class Client:
 
     @property
     def connected(self) -> bool:
-        """Is there a connection right now? False while the client reconnects."""
+        """True while there is a connection. False while the client reconnects."""
         return self._reconnecting.connected
 
     @property
     def server(self) -> str:
-        """The server it is connected to, without credentials; empty: none at the moment."""
+        """The server of the connection, without credentials; empty: there is none at the moment."""
         return "" if self._reconnecting.connection is None else str(self._reconnecting.connection.server)
 
     @property
     def name(self) -> str:
-        """What it calls itself to the broker."""
+        """The name of this client at the broker."""
         return self._reconnecting.options.identity.name
 
     @property
     def losses(self) -> int:
-        """Connections that were lost so far: what was published meanwhile has not been heard here."""
+        """Connections that were lost so far. Messages published by others meanwhile did not reach this client."""
         return self._reconnecting.losses
 
     @property
@@ -125,8 +125,8 @@ class Client:
     ) -> None:
         """Sends a message to the subscribers of the topic; it is not confirmed, see `flush`.
 
-        With `retain` the broker keeps it as the newest of its topic, for those who subscribe later and ask for `last`;
-        with an empty payload it removes what is kept. Disconnected, the message is kept for the next connection, up to
+        With `retain` the broker keeps it as the newest of its topic, for consumers that subscribe later with `last`;
+        an empty payload removes the kept message. While disconnected, the message waits for the next connection, up to
         `pending` bytes; then PendingFullError is raised.
         """
         sender = self._sender
@@ -138,7 +138,7 @@ class Client:
             await sender.room()
 
     async def publish_many(self, messages: Iterable[tuple[str, Payload]] | AsyncIterable[tuple[str, Payload]]) -> int:
-        """Publishes a stream of (topic, payload), in large writes, as fast as the socket takes them; how many it were.
+        """Publishes a stream of (topic, payload), in large writes, at the speed of the socket. Returns their number.
 
         Disconnected, it waits for the next connection.
         """
@@ -159,16 +159,16 @@ class Client:
             try:
                 taken = self._gather(iterator, frames)
             finally:
-                # What came before a fault in the iterator is published all the same.
+                # Messages before an error of the iterator are published.
                 sender.add_all(frames, sum(map(len, frames)))
             count += len(frames)
             await sender.room()
         return count
 
     async def publish_frames(self, chunks: Iterable[tuple[int, bytes]]) -> int:
-        """Publishes what is in the form of the wire already: whole frames, and how many there are in each chunk.
+        """Publishes frames that are already encoded: whole frames, and their number in each chunk.
 
-        For those who make very many at once. Disconnected, it waits for the next connection.
+        For callers that make very many at once. While disconnected, it waits for the next connection.
         """
         sender = self._sender
         count = 0
@@ -180,7 +180,7 @@ class Client:
         return count
 
     def _gather(self, iterator: Iterator[tuple[str, Payload]], frames: list[bytes]) -> int:
-        """Frames for the next messages, of CHUNK bytes or a little more; fewer: there are no more messages."""
+        """Frames of the next messages, CHUNK bytes or a little more; fewer when there are no more messages."""
         topics, most = self._topics, self._reconnecting.max_payload
         size = 0
         for topic, payload in iterator:
@@ -208,7 +208,7 @@ class Client:
     ) -> Opening[Subscription]:
         """A subscription, confirmed by the server when it is opened: `async with` or `await`, then `async for`.
 
-        With `last`, what is known now comes first: the retained message of every topic, and the last one where the
+        With `last`, the last values come first: the retained message of every topic, and the last one where the
         namespace keeps those; each has an `age`. With `every`, seconds or a text like `"500ms"`, of each topic only the
         newest message comes, at most once in that time; 0: as often as this client can take it.
 
@@ -232,10 +232,10 @@ class Client:
     def capture(
         self, pattern: str = ">", *, group: str = "", most_bytes: int = MOST_BYTES, farewells: bool = False
     ) -> Opening[Capture]:
-        """A subscription whose messages become columns, many at a time: for an archive, not for a person.
+        """A subscription whose messages become columns, many at a time, for recorders.
 
         A client has one at most. With `most_bytes` waiting to be taken, nothing more is read from the broker. With
-        `farewells`, what it says of producers that are forgotten comes too, on `_FORGOTTEN`, each in its place.
+        `farewells`, the broker's messages about forgotten producers come too, on `_FORGOTTEN`, in order.
         """
         if self._reconnecting.capture is not None:
             raise ClientError("this client captures already; connect another one")
@@ -250,7 +250,7 @@ class Client:
         return Opening(open_capture())
 
     async def last(self, pattern: str = ">", *, where: str = "", timeout: float = 5.0) -> AsyncIterator[Message]:
-        """What is known now: of each topic the retained message, and the last one where the namespace keeps those; with
+        """The last values: of each topic the retained message, and the last one where the namespace keeps those; with
         `where`, the last reading of each producer that the query selects. Each has an `age`.
 
         The broker has `timeout` for each. Raises QueryRefusedError, RefusedError and RequestTimeoutError.
@@ -291,10 +291,10 @@ class Client:
         *,
         headers: Headers | None = None,
     ) -> list[Message]:
-        """The replies: as soon as that many are in, else what arrived when the time is up, perhaps nothing.
+        """The replies: as soon as that many are in, else those that came when the time is up, perhaps none.
 
-        `replies=None` waits for all that come in that time. Raises NoResponders at once if there is none (R1), and
-        TimeoutError if it could not even be sent.
+        `replies=None` waits for all that come in that time. Raises NoResponders at once if there is no responder (R1),
+        and TimeoutError if the request could not be sent.
         """
         if replies is not None and replies < 1:
             raise ValueError("replies is at least 1, or None for all that come in time")
@@ -317,17 +317,17 @@ class Client:
         return await self.ask_broker(STATS, timeout=timeout)
 
     async def consumers(self, timeout: float = 5.0) -> dict[str, Any]:
-        """The consumers of this client's namespace that lost most, with what each got and lost."""
+        """The consumers of this client's namespace that lost most, with the messages that each got and lost."""
         return await self.ask_broker(CONSUMERS, timeout=timeout)
 
     async def cluster(self, timeout: float = 5.0) -> dict[str, Any]:
-        """The cluster as the node of this connection sees it: its peers, and how the links to them are."""
+        """The cluster as the node of this connection sees it: its peers, and the state of the links to them."""
         return await self.ask_broker(CLUSTER, timeout=timeout)
 
     async def producers(self, query: str = "", timeout: float = 5.0, *, most: int = 1_000) -> list[ProducerInfo]:
         """The producers that a query selects, or all; the first `most` of them. Raises QueryRefusedError.
 
-        The broker may be asked several times, and has `timeout` for each answer.
+        It may take several requests; `timeout` holds for each.
         """
         found: list[ProducerInfo] = []
         skip: int | None = 0
@@ -337,15 +337,15 @@ class Client:
         return found[:most]
 
     async def all_producers(self, query: str = "", timeout: float = 5.0) -> AsyncIterator[list[ProducerInfo]]:
-        """However many there are, up to a thousand at a time. Those that come or go meanwhile may be missed; where the
-        connection is lost meanwhile, and the broker is another one then, others too."""
+        """All of them, in answers of up to a thousand. Producers that come or go meanwhile may be missed; after a
+        reconnect to another broker, others too."""
         skip: int | None = 0
         while skip is not None:
             page, skip = await self._some_producers(query, skip, timeout)
             yield page
 
     async def _some_producers(self, query: str, skip: int, timeout: float) -> tuple[list[ProducerInfo], int | None]:
-        """Those of one answer, perhaps none, and what to skip for those that follow; None: there are no more."""
+        """The producers of one answer, perhaps none, and the `skip` of the next request; None: there are no more."""
         answer = await self.ask_broker(PRODUCERS, json.dumps({"where": query, "skip": skip}), query, timeout)
         told = answer["producers"]
         return [ProducerInfo(each["id"], each["metadata"], each["value"], each["age"]) for each in told], answer["next"]
@@ -375,10 +375,9 @@ class Client:
 
         With `topic`, only readings on topics of this pattern; with `group`, its members share them. Up to `buffer`
         readings, of together `buffer_bytes`, wait to be taken; then the oldest is dropped. With `farewells`, each
-        producer that is forgotten, also one that was not selected, has a last reading on `_FORGOTTEN` which takes back
-        all that it had said of itself. With `last`, the last reading of each producer comes first, with its `age`; with
-        `every`, of each producer only the newest comes, at most once in that time. Raises QueryRefusedError when
-        opened.
+        producer that is forgotten, also one that was not selected, has a last reading on `_FORGOTTEN` that deletes all
+        its metadata. With `last`, the last reading of each producer comes first, with its `age`; with `every`, of each
+        producer only the newest comes, at most once in that time. Raises QueryRefusedError when opened.
         """
         if buffer < 1 or buffer_bytes < 1:
             raise ValueError("buffer and buffer_bytes are at least 1")
@@ -396,8 +395,8 @@ class Client:
     def view(self, text: str) -> Opening[ViewSubscription]:
         """A live view: `select Region, count(*) where Status = 'failed'`. `async with` or `await`, then `async for`.
 
-        What it holds is its `entries`, and the first change; each change has entries that are `new` and that are
-        `gone`. Raises QueryRefusedError when opened.
+        `entries` has its entries; the first change has all of them as `new`, later changes have `new` and `gone`
+        entries. Raises QueryRefusedError when opened.
         """
 
         async def open_view() -> ViewSubscription:
@@ -410,7 +409,7 @@ class Client:
     async def ask_broker(
         self, service: str, payload: Payload = b"", query: str = "", timeout: float = 5.0
     ) -> dict[str, Any]:
-        """What the broker itself answers. Raises RefusedError where it cannot, for a query with the place."""
+        """The broker's own answer to a request. Raises RefusedError if it refuses, for a query with the position."""
         answer = (await self.request(service, payload, timeout)).json()
         if not isinstance(answer, dict):
             raise ClientError(f"{self.server} does not answer {service} as a Fumarole broker does")
@@ -418,9 +417,9 @@ class Client:
         return answer
 
     async def flush(self, timeout: float = 10.0) -> None:
-        """Returns when the server has heard all that was published.
+        """Returns when the server has received all that was published.
 
-        Raises RefusedError if it did not accept it all, FlushTimeoutError if it does not say so in time.
+        Raises RefusedError if it refused something, FlushTimeoutError if it does not confirm in time.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -432,7 +431,7 @@ class Client:
             raise RefusedError("; ".join(dict.fromkeys(refusals)))
 
     async def drain(self, timeout: float = 10.0) -> None:
-        """Ends all subscriptions, waits until what arrived has been dealt with, and closes. At most so many seconds."""
+        """Ends all subscriptions, waits until the arrived messages are taken, and closes. At most so many seconds."""
         everything = (*self._reconnecting.subscribers(), *self._reconnecting.followers)
         taken = [each for each in everything if isinstance(each, Subscription | Readings)]
         try:
@@ -444,11 +443,11 @@ class Client:
             await self.close()
 
     async def close(self) -> None:
-        """Sends what was published, and closes. Subscriptions end; what has arrived can still be taken from them."""
-        seconds = 0.0  # a cancelled close waits for nothing
+        """Sends published messages, and closes. Subscriptions end; messages that have arrived can still be taken."""
+        seconds = 0.0  # a cancelled close does not wait
         try:
             if self._reconnecting.connected:
-                # A socket closed with something unread may take back what was just written: read until all is heard.
+                # Closing a socket with unread bytes may discard written ones, so read until the server has them.
                 with contextlib.suppress(ClientError, TimeoutError):
                     async with asyncio.timeout(CLOSE_SECONDS):
                         await self._reconnecting.confirm()
@@ -467,7 +466,7 @@ class Client:
 
 
 def raise_refusal(answer: dict[str, Any], query: str) -> None:
-    """Raises what the broker refuses, for a query with the place."""
+    """Raises the broker's refusal; for a query, with the position."""
     if "position" in answer and query:
         raise QueryRefusedError(query, answer["position"], answer["found"], answer["expected"])
     if "error" in answer:

@@ -1,7 +1,7 @@
 """One connection to one server: a pump around the pure `ClientProtocol`, from the greeting to the end.
 
-Messages go straight to those who asked for them, in the callback in which they arrived. A PING is answered here; a PONG
-answers the oldest question that is open, so a question is how anything sent before it is confirmed.
+Messages go straight to their subscriptions, in the callback in which they arrived. A PING is answered here. A PONG
+answers the oldest open PING of this client, so a PING confirms everything that was sent before it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from fumarole.core.limits import KIB, MIB, Limits
 from fumarole.protocols import nats
 
 WRITE_BUFFER = 256 * KIB
-"""What the transport may hold for the socket before it asks writers to pause."""
+"""Bytes that the transport may hold before it pauses writers."""
 UNANSWERED_PINGS = 2
 TOO_MUCH = "it said more than a greeting before it was answered"
 LIMITS = Limits(control_line=1 * MIB)
 """A server's INFO may be long, and its control line may be set above our own default."""
-# What servers say about a SUB and about a PUB. Whatever else they say is about the connection, and ends it.
+# Errors of servers about a SUB and about a PUB. Every other error is about the connection, and ends it.
 _OF_SUBSCRIBE = re.compile(
     r"Invalid Subject|Permissions Violation for Subscription|maximum subscriptions exceeded", re.IGNORECASE
 )
@@ -63,7 +63,7 @@ class _Arrived(dict[bytes, list[nats.Message]]):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a client says about itself to every server; a server's own credentials go before these."""
+    """The options and credentials of a client for every server; credentials in a server's address go before these."""
 
     name: str = ""
     user: str | None = None
@@ -116,10 +116,10 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.info: dict[str, Any] = {}
         self.paused = False
-        """The socket takes nothing more for now."""
+        """True while the socket takes no more bytes."""
         self.closed = False
         self.reason = ""
-        """Why it was closed, as far as known."""
+        """The reason for which it was closed, if known."""
         self._hearers = hearers
         self._refused = refused
         self._writable = writable
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         self._unanswered = 0
         self._heartbeat: asyncio.TimerHandle | None = None
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
                 arrived[event[1]].append(event)
             else:
                 self._control(event)
-        # Who waits for an answer that came with them goes on only after this.
+        # Tasks that wait for an answer in these bytes continue only after this.
         for deliver, messages in arrived.by_place.items():
             deliver(messages)
         if self.protocol.close_expected():
@@ -180,20 +180,20 @@ class Connection(asyncio.Protocol):
         for answer in (self._greeted, *(question.answer for question in self._questions)):
             if not answer.done():
                 answer.set_exception(error)
-                answer.exception()  # the waiter may have gone, which is no fault
+                answer.exception()  # the waiter may have been cancelled
         self._questions.clear()
         self._gone.set_result(None)
         self._lost(self)
 
-    # What its owner calls.
+    # Called by the owner.
 
     def write(self, data: bytes) -> None:
-        """Hands bytes to the socket. From here on they are sent at most once."""
+        """Hands bytes to the socket. They are sent at most once."""
         if not self.closed:
             self._transport.write(data)
 
     def pause_reading(self) -> None:
-        """What the server sends waits in the socket, and then with the server."""
+        """Stops reading. Bytes from the server wait in the socket, and then at the server."""
         if self._reading and not self.closed:
             self._reading = False
             self._transport.pause_reading()
@@ -204,25 +204,25 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def hand_back(self, rest: bytes) -> None:
-        """Puts the protocol back in the place of a sieve; `rest` is what the sieve had begun to read."""
+        """Replaces a sieve by the protocol; `rest` is the bytes that the sieve had begun to read."""
         self.protocol.receive_data(rest)
         self.receive = self._receive
         self.resume_reading()
 
     def ask(self, *before: bytes) -> asyncio.Future[None]:
-        """Sends frames and a PING. The answer means that the server has done all that; it may be a RefusedError."""
+        """Sends frames and a PING. Its answer means that the server has handled them; it may be a RefusedError."""
         (answer,) = self.ask_each([b"".join(before)])
         return answer
 
     def ask_each(self, several: list[bytes]) -> list[asyncio.Future[None]]:
-        """The same with a PING behind each of several, all in one write."""
+        """The same for several frames, with a PING behind each, all in one write."""
         questions = [_Question(self._loop.create_future()) for _ in several]
         self._questions += questions
         self.write(b"".join([frames + nats.PING for frames in several]))
         return [question.answer for question in questions]
 
     def keep_alive(self, interval: float) -> None:
-        """From now on a server that is silent for this long is asked for a sign of life, and left if it gives none."""
+        """From now on a server that is silent for this long gets a PING, and is left if it does not answer."""
         self._heartbeat = self._loop.call_later(interval, self._beat, interval)
 
     def abort(self, reason: str) -> None:
@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     async def close(self, seconds: float) -> None:
-        """Ends the connection when what was written has left, or when the time is up."""
+        """Ends the connection when the written bytes have left, or when the time is up."""
         if not self.closed:
             self.reason = "it was closed here"
             self._transport.close()
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
             await self._gone
 
-    # The rest of what a server says.
+    # Other operations of the server.
 
     def _control(self, event: nats.Event) -> None:
         match event:
@@ -285,7 +285,7 @@ class Connection(asyncio.Protocol):
             self.abort("it gives no sign of life")
             return
         else:
-            # The server is to know that this client is alive. While nothing is read here, its own silence is no fault.
+            # The PING shows the server that this client is alive. While nothing is read here, silence does not count.
             self._unanswered += self._reading
             self.ask()
         self.keep_alive(interval)
@@ -293,9 +293,9 @@ class Connection(asyncio.Protocol):
     # The beginning.
 
     def _receive_greeting(self, data: bytes) -> list[nats.Event]:
-        """INFO, or an error. No server says more before it is answered; an attacker on the way might, in front of TLS.
+        """INFO, or an error. No server sends more before CONNECT; an attacker on the way might, before TLS.
 
-        Some ask a client that takes a second or two for a sign of life. CONNECT is one.
+        Some servers send a PING to a client that takes a second or two. CONNECT answers it.
         """
         events = self._receive(data)
         for event in events:
@@ -315,7 +315,7 @@ class Connection(asyncio.Protocol):
         return []
 
     async def greet(self, identity: Identity) -> None:
-        """INFO, perhaps TLS, CONNECT, and a PING whose answer says that the client is in."""
+        """INFO, perhaps TLS, CONNECT, and a PING whose answer means that the server accepts the client."""
         await self._greeted
         if self.server.tls or identity.tls is not None or self.info.get("tls_required"):
             await self._begin_tls(identity.tls)
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
 
     async def _begin_tls(self, context: ssl.SSLContext | None) -> None:
         if not (self.info.get("tls_required") or self.info.get("tls_available")):
-            # A client that asked for TLS must never be served without.
+            # A client with TLS never goes on without it.
             raise ClientError(f"{self.server} does not offer TLS, which this client was told to use")
         context = context or ssl.create_default_context()
         name = self.server.certified or self.server.host
@@ -349,7 +349,7 @@ async def open_connection(
     informed: Callable[[Connection], None],
     lost: Callable[[Connection], None],
 ) -> Connection:
-    """A connection on which the client was let in. Raises OSError, TimeoutError or ClientError."""
+    """A connection on which the server has accepted the client. Raises OSError, TimeoutError or ClientError."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(seconds):
         _, connection = await loop.create_connection(
@@ -357,7 +357,7 @@ async def open_connection(
         )
         try:
             await connection.greet(identity)
-            if connection.closed:  # in the same moment in which it let us in
+            if connection.closed:  # lost at the moment in which the server accepted the client
                 raise DisconnectedError(str(server), connection.reason)
         except BaseException:
             connection.abort("it was given up")
@@ -366,7 +366,7 @@ async def open_connection(
 
 
 def failure_text(error: BaseException) -> str:
-    """Why a server could not be reached, in a few words."""
+    """The reason for which a server could not be reached, in a few words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -1,11 +1,11 @@
-"""What can go wrong for a client. Each error says what to do; all of them are `FumaroleError`s."""
+"""The errors of the client. Each text says what to do; all of them are `FumaroleError`s."""
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.query.errors import QueryError
 
 
 class ClientError(FumaroleError):
-    """Whatever the client raises on purpose."""
+    """The base of all errors that the client raises."""
 
 
 class ServerAddressError(ClientError, ValueError):
@@ -22,14 +22,14 @@ class NoServerError(ClientError, ConnectionError):
 
 
 class AuthorizationError(ClientError):
-    """The server is there, and does not let this client in."""
+    """The server is there, and refuses the credentials of this client."""
 
     def __init__(self, server: str, text: str) -> None:
         super().__init__(f"{server} refused the credentials ({text}); check user and password, or token")
 
 
 class DisconnectedError(ClientError, ConnectionError):
-    """The connection was lost before the server confirmed what it was asked to. `reason` is why, as far as known."""
+    """The connection was lost before the server confirmed an operation. `reason` is the reason, if known."""
 
     def __init__(self, server: str, reason: str) -> None:
         super().__init__(f"the connection to {server} was lost ({reason}) before this was confirmed; try again")
@@ -41,7 +41,7 @@ class ClosedError(ClientError):
 
 
 class RefusedError(ClientError):
-    """The server understood and said no: a topic its grammar does not allow, or a missing permission."""
+    """The server refused an operation: a topic that its grammar does not allow, or a missing permission."""
 
 
 class QueryRefusedError(RefusedError):
@@ -56,12 +56,12 @@ class QueryRefusedError(RefusedError):
         self.expected = expected
 
     def caret(self) -> str:
-        """The place in the query with a caret under it, then the sentence: three lines for a terminal."""
+        """The query with a caret under the position, then the sentence: three lines for a terminal."""
         return self._error.caret()
 
 
 class InvalidReadingError(ClientError, ValueError):
-    """A producer's identity, metadata or value that cannot be."""
+    """An invalid identity, metadata or value of a producer."""
 
 
 class NoResponders(ClientError):
@@ -77,18 +77,20 @@ class RequestTimeoutError(ClientError, TimeoutError):
 
 
 class FlushTimeoutError(ClientError, TimeoutError):
-    """The server has not said in time that it heard everything, or there was none to ask."""
+    """The server did not confirm in time that it received everything, or there was no connection."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"no server confirmed within {seconds:g} s that it heard everything; some of it may be lost")
+        super().__init__(
+            f"no server confirmed within {seconds:g} s that it received everything; some of it may be lost"
+        )
 
 
 class NoReplyTopicError(ClientError):
-    """The message was not a request: its sender left no topic to answer to."""
+    """The message was not a request: it has no reply topic."""
 
 
 class PendingFullError(ClientError, BufferError):
-    """Disconnected, and what waits for the next connection has reached its limit."""
+    """Disconnected, and the bytes that wait for the next connection have reached the limit."""
 
 
 class PayloadTooLargeError(ClientError, ValueError):

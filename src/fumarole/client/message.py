@@ -1,4 +1,4 @@
-"""A message as a consumer sees it."""
+"""A received message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 
 class Publisher(Protocol):
-    """Who can send an answer."""
+    """Sends an answer."""
 
     async def publish(
         self, topic: str, payload: bytes | str = b"", *, headers: Headers | None = None, reply: str = ""
@@ -24,7 +24,7 @@ class Publisher(Protocol):
 
 
 class Message:
-    """What was published: `topic`, `payload`, `headers`, and `reply`, the topic for an answer, if one is expected."""
+    """A message: `topic`, `payload`, `headers`, and `reply`, the topic for an answer, if one is expected."""
 
     __slots__ = ("_event", "_publisher")
 
@@ -39,7 +39,7 @@ class Message:
 
     @property
     def payload(self) -> bytes:
-        """What was published."""
+        """The payload."""
         return self._event[4]
 
     @property
@@ -77,11 +77,11 @@ class Message:
 
     @property
     def status(self) -> str:
-        """What the broker says in the first line of the headers: mostly nothing, 503 where nobody hears a request."""
+        """The status in the first line of the headers: 503 for a request without a responder; mostly empty."""
         return headers.status(self._event[3]) if self._event[3] else ""
 
     def of_topic(self) -> Message:
-        """A value that came on a reply topic, as the message on its own topic that it was."""
+        """A last value that came on a reply topic, as a message on its own topic."""
         event = self._event
         topic = headers.last(event[3], "Topic") or ""
         block = headers.without(event[3], "Topic")

@@ -1,4 +1,4 @@
-"""What `connect` and `subscribe` return."""
+"""The return value of `connect` and `subscribe`: used with `await` or `async with`."""
 
 from collections.abc import Coroutine, Generator
 from types import TracebackType
@@ -6,7 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """What can be closed."""
+    """An object with `close`."""
 
     async def close(self) -> None: ...
 

@@ -1,8 +1,8 @@
-"""A producer: readings under one identity, and what it says about itself.
+"""A producer: readings under one identity, and its metadata.
 
-A reading is a message with the header `Producer: <id>`. The header `Metadata: {…}` goes with it only when there is
-something to say: everything with the first reading, and again with the first one after a connection was lost, since
-another broker may know nothing; between these, what has changed.
+A reading is a message with the header `Producer: <id>`. The header `Metadata: {…}` goes with it only when it is
+needed: all metadata with the first reading, and again with the first one after a connection was lost, because
+another broker may not have it; between these, the changed keys.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class ProducerInfo(NamedTuple):
     id: str
     metadata: dict[str, Value]
     value: float | str | None
-    """Its latest reading; None: there was none since the broker was started."""
+    """Its latest reading; None: there was none since the start of the broker."""
     age: float | None
     """Seconds since then."""
 
 
 class Broker(Publisher, Protocol):
-    """Who takes readings, and answers."""
+    """Publishes readings, and sends requests to the broker."""
 
     async def ask_broker(self, service: str, payload: bytes | str = b"") -> dict[str, Any]: ...
 
@@ -56,15 +56,15 @@ class Producer:
         self._broker = broker
         self._reconnecting = reconnecting
         self._known: dict[str, Value | None] = {}
-        """All that was ever said; None: deleted, which a broker that was told otherwise must hear again."""
+        """All keys that were ever published. None is a deleted key, which another broker may still have."""
         self._news: dict[str, Value | None] = {}
         self._told = _NEVER
-        """How many connections had been lost when everything was last said."""
+        """The number of lost connections when all metadata was last published."""
         self.update(metadata)
 
     @property
     def metadata(self) -> dict[str, Value]:
-        """What it says about itself, changes not yet sent included."""
+        """Its metadata, with changes that are not sent yet."""
         return {key: value for key, value in self._known.items() if value is not None}
 
     def update(self, changes: Mapping[str, Value | None] | None = None, /, **more: Value | None) -> None:
@@ -76,7 +76,7 @@ class Producer:
         self._news |= told
 
     async def publish(self, value: float) -> None:
-        """Publishes a reading, with what is new about the producer. Like any publication it is not confirmed."""
+        """Publishes a reading, with the changed metadata. Like any publication it is not confirmed."""
         _check_value(value)
         losses, before = self._reconnecting.losses, self._told
         say, self._news = (self._news if before == losses else dict(self._known)), {}
@@ -85,14 +85,14 @@ class Producer:
             headers["Metadata"] = json.dumps(say)
         self._told = losses
         try:
-            # It takes the message before it waits for anything, so what changes meanwhile is for the next one.
+            # `publish` takes the message before it waits, so changes made meanwhile go with the next one.
             await self._broker.publish(self.topic, _number(value), headers=headers)
         except Exception:
             self._told = _NEVER
             raise
 
     async def forget(self) -> bool:
-        """The broker forgets this producer; was there one? With another reading it is known again, and whole."""
+        """Makes the broker forget this producer; True if it had it. The next reading brings all metadata again."""
         self._told = _NEVER
         answer = await self._broker.ask_broker(FORGET, self.id)
         return bool(answer["forgotten"])
@@ -112,7 +112,7 @@ def _identity(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """As float and int write it: NumPy's kinds of them, and those with names, do it otherwise."""
+    """The text of a plain float or int, also for NumPy's types and enums."""
     return int.__repr__(value) if isinstance(value, int) else float.__repr__(value)
 
 

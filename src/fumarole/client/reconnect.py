@@ -29,11 +29,11 @@ log = logging.getLogger("fumarole.client")
 CLOSED = "the client is closed; connect again"
 SENT_AWAY = "it is about to stop, and sent its clients away"
 AT_ONCE = 500
-"""Subscriptions on their way. A node of a cluster that has to keep very many answers for one client cuts it off."""
+"""Subscriptions in flight. A node of a cluster that has to keep very many answers for one client disconnects it."""
 
 
 class Disconnected(NamedTuple):
-    """The connection was lost; the client looks for another."""
+    """The connection was lost; the client reconnects."""
 
     server: str
     reason: str
@@ -43,7 +43,7 @@ class Disconnected(NamedTuple):
 
 
 class Reconnected(NamedTuple):
-    """There is a connection again, with every subscription."""
+    """The client is connected again, with every subscription."""
 
     server: str
 
@@ -52,7 +52,7 @@ class Reconnected(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The server did not accept a publication, or a subscription when the client came back."""
+    """The server refused a publication, or a subscription after a reconnect."""
 
     text: str
 
@@ -64,76 +64,76 @@ Notice = Disconnected | Reconnected | Refused
 
 
 def log_notice(notice: Notice) -> None:
-    """What is done with notices unless the client is told otherwise."""
+    """The default for notices: log them."""
     log.log(logging.INFO if isinstance(notice, Reconnected) else logging.WARNING, "%s", notice)
 
 
 @dataclass(frozen=True, slots=True)
 class ReconnectOptions:
-    """How a connection behaves. Times are seconds, sizes bytes."""
+    """Options of the connection. Times are seconds, sizes bytes."""
 
     identity: Identity = field(default_factory=Identity)
     timeout: float = 2.0
-    """For one server to answer and let the client in."""
+    """For one server to answer and accept the client."""
     reconnect: bool = True
     pending: int = 8 * MIB
-    """What is published while disconnected is kept up to this."""
+    """Bytes of publications that are kept while disconnected."""
     ping_interval: float = 20.0
-    """Silence after which the server is asked for a sign of life; after two unanswered questions it is left."""
+    """Silence after which the server gets a PING; after two unanswered ones the client leaves it."""
     on_notice: Callable[[Notice], None] = log_notice
 
 
 class Subscriber(Protocol):
-    """What the connection needs of a subscription to make it again on another connection."""
+    """The part of a subscription that is needed to make it again on another connection."""
 
     sid: bytes
     pattern: bytes
     group: bytes
 
     def remaining(self) -> int:
-        """How many messages are still to come; 0: no limit."""
+        """The number of messages still to come; 0: no limit."""
 
     @property
     def deliver(self) -> Deliver: ...
 
     def end(self, error: ClientError | None) -> None:
-        """Nothing more will come: as asked for, or because of this error."""
+        """Ends the subscription: by request, or because of this error."""
 
 
 class Capturing(Subscriber, Protocol):
-    """A subscription that takes its messages out of the bytes before the protocol sees them."""
+    """A subscription that takes its messages out of the bytes before the protocol parses them."""
 
     def begin(self, connection: Connection) -> None: ...
 
 
 class Follower(Protocol):
-    """A part with work of its own when the connection is lost, and when there is one again."""
+    """A part that is called when the connection is lost, and when there is one again."""
 
     def lost(self) -> None: ...
 
     def returned(self) -> None: ...
 
     def end(self, error: ClientError | None) -> None:
-        """There will be no connection any more."""
+        """Called when there will be no connection any more."""
 
 
 class ReconnectingConnection:
-    """Everything below the client's own operations."""
+    """The connection of a client, and the subscriptions that it makes again after a reconnect."""
 
     def __init__(self, servers: list[Server], options: ReconnectOptions) -> None:
         self.options = options
         self.sender = Sender(options.pending)
         self.refusals: list[str] = []
-        """Publications refused since the last question, the first few."""
+        """The first few publications that were refused since the last flush."""
         self.connection: Connection | None = None
         self.max_payload = MIB
         self.losses = 0
-        """Connections that were lost: what was said before the last of these may be unknown to the server."""
+        """Lost connections. The server may not have received what was sent before the last loss."""
         self.followers: set[Follower] = set()
         self.capture: Capturing | None = None
         self._servers = Servers(servers)
         self._last: Server | None = None
-        """The one that let the client in last."""
+        """The server that accepted the client last."""
         self._subscribers: dict[bytes, Subscriber] = {}
         self._last_sid = 0
         self._ended = ""
@@ -150,7 +150,7 @@ class ReconnectingConnection:
         self._begin(await self._any_server())
 
     async def stop(self, seconds: float) -> None:
-        """Ends the connection. What was written gets this long to leave."""
+        """Ends the connection. Written bytes have this long to leave."""
         connection, self.connection = self.connection, None
         # A caller that comes while the socket closes finds the end already.
         self._end(CLOSED, None)
@@ -161,7 +161,7 @@ class ReconnectingConnection:
             await asyncio.wait([self._reconnecting])
 
     async def wait_connected(self) -> Connection:
-        """The connection, as soon as there is one. Raises ClosedError where there will be none."""
+        """The connection, as soon as there is one. Raises ClosedError if there will be none."""
         while self.connection is None:
             if self._ended:
                 raise ClosedError(self._ended)
@@ -169,16 +169,16 @@ class ReconnectingConnection:
         return self.connection
 
     async def confirm(self) -> None:
-        """Returns when the server has done everything that was sent. Raises DisconnectedError or ClosedError."""
+        """Returns when the server has handled everything that was sent. Raises DisconnectedError or ClosedError."""
         connection = await self.wait_connected()
         await connection.ask(self.sender.take())
 
     def subscribers(self) -> list[Subscriber]:
-        """All there are, at this moment."""
+        """All subscriptions at this moment."""
         return list(self._subscribers.values())
 
     def new_sid(self) -> bytes:
-        """A name for a subscription that no other of this client has."""
+        """A new sid, unique within this client."""
         self._last_sid += 1
         return b"%d" % self._last_sid
 
@@ -198,12 +198,12 @@ class ReconnectingConnection:
                 raise
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Nothing more for this one."""
+        """Removes a subscription."""
         if self._subscribers.pop(subscriber.sid, None) is not None and self.connection is not None:
             self.connection.write(nats.unsubscribe(subscriber.sid))
 
     async def drain(self, subscriber: Subscriber) -> None:
-        """Unsubscribes; what the server sent before it heard of that still arrives, and then this returns."""
+        """Unsubscribes, and returns when all messages that the server sent before have arrived."""
         connection = self.connection
         try:
             if connection is not None and subscriber.sid in self._subscribers:
@@ -213,10 +213,10 @@ class ReconnectingConnection:
             self.forget(subscriber)
 
     def forget(self, subscriber: Subscriber) -> None:
-        """The subscriber has had all it asked for; the server knows."""
+        """The subscription has reached its limit, at the server too."""
         self._subscribers.pop(subscriber.sid, None)
 
-    # Connections come and go.
+    # Loss of the connection, and reconnect.
 
     async def _any_server(self) -> Connection:
         failures: dict[str, str] = {}
@@ -238,7 +238,7 @@ class ReconnectingConnection:
                 failures[str(server)] = "it refused the credentials"
             except TimeoutError as error:
                 failures[str(server)] = f"{failure_text(error)} within {self.options.timeout:g} s"
-            except (OSError, ValueError, ClientError) as error:  # ValueError: what no name of a host can be
+            except (OSError, ValueError, ClientError) as error:  # ValueError: an invalid host name
                 failures[str(server)] = failure_text(error)
             else:
                 self._last = server
@@ -270,7 +270,7 @@ class ReconnectingConnection:
             self.options.on_notice(Refused(str(error)))
 
     def _informed(self, connection: Connection) -> None:
-        """The server says where else its clients may go, and perhaps that they should go there now."""
+        """The server has sent the addresses of other nodes, and perhaps asks its clients to go there now."""
         if connection is self.connection:
             self._servers.learn(connection.server, connection.info.get("connect_urls"))
             if connection.info.get("ldm") and self.options.reconnect and len(self._servers) > 1:
@@ -305,7 +305,7 @@ class ReconnectingConnection:
                 return
 
     async def _hear_out(self, connection: Connection) -> None:
-        """Who was sent away takes along what the server has for it already, and leaves nothing unsaid."""
+        """Leaves a server that sends its clients away, once the messages in both directions have arrived."""
         if not connection.closed:
             try:
                 with contextlib.suppress(ClientError):

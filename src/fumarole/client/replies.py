@@ -29,17 +29,17 @@ class Collector:
         self._topic = topic
         self._wanted = wanted
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when as many replies are in as were wanted, or when none can come."""
+        """Done when the wanted number of replies is in, or when none can come."""
 
     def add(self, message: Message) -> None:
-        """A reply is here."""
+        """Adds a reply."""
         if not self.complete.done():
             self.messages.append(message)
             if len(self.messages) == self._wanted:
                 self.complete.set_result(None)
 
     def nobody(self) -> None:
-        """The server says that no reply can come."""
+        """The server has answered that there is no responder."""
         self.fail(NoResponders(self._topic))
 
     def fail(self, error: ClientError) -> None:
@@ -49,7 +49,7 @@ class Collector:
 
 
 class Replies:
-    """The inbox. It subscribes itself with the first request."""
+    """The inbox. It subscribes with the first request."""
 
     def __init__(self, reconnecting: ReconnectingConnection, publisher: Publisher) -> None:
         self._prefix = f"_INBOX.{secrets.token_hex(11)}."
@@ -68,20 +68,22 @@ class Replies:
             self._subscribing = asyncio.create_task(self._reconnecting.subscribe(self))
             self._subscribing.add_done_callback(self._subscribed)
         try:
-            # Several requests may wait for the same subscribe; the end of one must not be the end of all.
+            # Several requests may wait for the same subscribe; cancelling one must not cancel it for the others.
             await asyncio.shield(self._subscribing)
         except RefusedError as error:
-            raise RefusedError(f"this user may not hear answers, and needs `_INBOX.>` for that ({error})") from None
+            raise RefusedError(
+                f"this user may not receive replies; it needs `_INBOX.>` under `subscribe` ({error})"
+            ) from None
 
     def _subscribed(self, subscribing: asyncio.Task[None]) -> None:
-        # The waiter may have gone, which is no fault. The next one tries again.
+        # The waiter may have been cancelled. The next one tries again.
         failed = subscribing.cancelled() or subscribing.exception() is not None
         if failed and self._subscribing is subscribing:
             self._subscribing = None
 
     @contextmanager
     def collect(self, topic: str, wanted: int | None) -> Iterator[Collector]:
-        """Inside, replies to one request are collected; afterwards what comes late is passed over."""
+        """In this block, replies to one request are collected; later ones are ignored."""
         self._last += 1
         collector = Collector(topic, f"{self._prefix}{self._last}", wanted)
         key = collector.reply.encode()
@@ -91,7 +93,7 @@ class Replies:
         finally:
             del self._collectors[key]
 
-    # What the connection calls.
+    # Called by the connection.
 
     def remaining(self) -> int:
         return 0

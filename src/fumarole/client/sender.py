@@ -1,4 +1,4 @@
-"""What waits to be sent: publications, in order, until the socket takes them or a connection is there again.
+"""Publications that wait to be sent, in order, until the socket takes them or a connection is there again.
 
 Frames are gathered and written together: at the end of the turn of the loop in which the first one came, or when there
 are enough of them. Once handed to a connection they are never sent again, whatever becomes of it (D1); what was not
@@ -31,7 +31,7 @@ class Sender:
         self._waiters: list[asyncio.Future[None]] = []
 
     def add(self, frame: bytes) -> None:
-        """Takes a frame. Raises where the client is closed, or disconnected with too much waiting already."""
+        """Takes a frame. Raises if the client is closed, or disconnected with too many bytes waiting already."""
         if self._connection is None:
             self._check_pending(len(frame))
         elif not self._scheduled:
@@ -48,7 +48,7 @@ class Sender:
         self.size += size
 
     async def room(self) -> None:
-        """Waits until the socket has taken what waits here. Disconnected, it returns at once: `add` has its limit."""
+        """Waits until the socket has taken all frames. While disconnected, it returns at once: `add` has its limit."""
         self.write()
         if self._connection is not None and self._connection.paused:
             await self._wait()
@@ -61,36 +61,36 @@ class Sender:
             await self._wait()
 
     def write(self) -> None:
-        """Hands what waits to the connection, if there is one that takes it now."""
+        """Hands the waiting frames to the connection, if there is one that takes them now."""
         if self._connection is not None and self._frames and not self._connection.paused:
             self._connection.write(self.take())
 
     def take(self) -> bytes:
-        """Everything that waits, for a connection: the caller writes it."""
+        """Returns all waiting frames; the caller writes them."""
         data = b"".join(self._frames)
         self._frames.clear()
         self.size = 0
         return data
 
     def begin(self, connection: Connection) -> None:
-        """There is a connection."""
+        """Sets the connection."""
         self._connection = connection
         self.writable()
 
     def pause(self) -> None:
-        """There is no connection any more."""
+        """The connection is lost."""
         self._connection = None
         self._wake()
 
     def end(self, reason: str) -> None:
-        """There will never be one again, for this reason."""
+        """There will be no connection again, for this reason."""
         self._ended = reason
         self._frames.clear()
         self.size = 0
         self.pause()
 
     def writable(self) -> None:
-        """The connection takes something again."""
+        """The connection takes bytes again."""
         self.write()
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Where brokers are, as people write it.
+"""Addresses of brokers, as people write them.
 
 nats://127.0.0.1:4222                  the scheme and the port may be left out: 127.0.0.1
 nats://user:password@broker.example    credentials, percent-encoded where they have `@`, `:` or `/`
@@ -52,7 +52,7 @@ def parse_server(text: str) -> Server:
     try:
         parts = urlsplit(text if "://" in text else f"nats://{text}")
         host, port = parts.hostname, parts.port
-        (host or "").encode("idna")  # as a lookup does: it knows the lengths that a name may have
+        (host or "").encode("idna")  # as a lookup does, which checks the length of each label
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if parts.scheme not in SCHEMES or not host or port == 0 or parts.path.strip("/") or parts.query or parts.fragment:
@@ -69,9 +69,9 @@ def parse_server(text: str) -> Server:
 
 
 class Servers:
-    """The servers of a client: those it was given, and after them those it was told of.
+    """The servers of a client: the given ones, and after them those that a cluster has announced.
 
-    A node of a cluster tells where else a client may go. The telling goes on, so what it says last is what holds.
+    A node of a cluster announces the addresses of the others. Each announcement replaces the one before.
     """
 
     def __init__(self, given: list[Server]) -> None:
@@ -82,13 +82,13 @@ class Servers:
         return len(self._given) + len(self._told)
 
     def in_turn(self, last: Server | None) -> list[Server]:
-        """All of them, as they are to be tried: the one that was connected last comes last."""
+        """All of them in the order of attempts: the one that was connected last comes last."""
         known = [*self._given, *self._told]
         first = known.index(last) + 1 if last in known else 0
         return known[first:] + known[:first]
 
     def learn(self, teller: Server, addresses: object) -> None:
-        """What a server says in `connect_urls`. Who says nothing may have lost the others for a moment only."""
+        """Takes the `connect_urls` of a server. An empty list is ignored: it may have lost its peers briefly."""
         if not isinstance(addresses, list) or not addresses:
             return
         places = {(each.host, each.port) for each in self._given}

@@ -17,7 +17,7 @@ BUFFER_BYTES = 64 * MIB
 
 
 class Subscription:
-    """`async for message in subscription`. When the buffer is full the oldest message goes, and `dropped` counts it."""
+    """`async for message in subscription`. When the buffer is full the oldest message is dropped, and counted."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Subscription:
         self.received = 0
         """Messages that arrived, dropped ones included."""
         self.dropped = 0
-        """Messages that were not taken in time and had to make room."""
+        """Messages that were dropped because they were not taken in time."""
         self._reconnecting = reconnecting
         self._publisher = publisher
         self._limit = limit
@@ -63,7 +63,7 @@ class Subscription:
         return Message(event, self._publisher)
 
     async def batches(self) -> AsyncIterator[list[Message]]:
-        """What has arrived, as lists: the quickest way through many messages."""
+        """The arrived messages as lists: the quickest way to take many."""
         while True:
             try:
                 while not self._events:
@@ -82,24 +82,24 @@ class Subscription:
         return len(self._events)
 
     async def close(self) -> None:
-        """Unsubscribes. What has arrived already can still be taken."""
+        """Unsubscribes. Messages that have arrived can still be taken."""
         self._reconnecting.unsubscribe(self)
         self.end(None)
 
     async def drain(self) -> None:
-        """Unsubscribes, and waits until everything that was sent before has arrived. It can still be taken."""
+        """Unsubscribes, and waits until all messages sent before have arrived. They can still be taken."""
         try:
             await self._reconnecting.drain(self)
         finally:
             self.end(None)
 
     async def finished(self) -> None:
-        """Waits until everything that arrived was taken, and the taker has asked for more."""
+        """Waits until all arrived messages are taken, and the iteration waits for more."""
         while self._settled != self.received - self.dropped:
             self._settling = asyncio.get_running_loop().create_future()
             await self._settling
 
-    # What the connection calls.
+    # Called by the connection.
 
     def remaining(self) -> int:
         return self._limit - self.received if self._limit else 0

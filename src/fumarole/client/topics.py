@@ -1,7 +1,7 @@
 """Topics and patterns on their way to the wire and back.
 
-Only the server knows the grammar of the namespace, so only what would break the protocol's lines, or could never be a
-topic, is refused here. The empty topic is `$EMPTY` on the wire (T9).
+Only the server knows the grammar of the namespace. So the client refuses only text that would break the protocol's
+lines, or that no grammar allows. The empty topic is `$EMPTY` on the wire (T9).
 """
 
 import re
@@ -12,7 +12,7 @@ from fumarole.core.periods import parse_every
 
 EMPTY = b"$EMPTY"
 KEPT = 16_384
-"""Topics whose other form is kept at hand."""
+"""The number of topics in the cache of encoded forms."""
 _NOT_IN_PATTERN = re.compile(r"[\s\x00-\x20\x7f-\x9f]")
 _NOT_IN_TOPIC = re.compile(r"[\s\x00-\x20\x7f-\x9f*>]")
 
@@ -35,7 +35,7 @@ def encode_pattern(pattern: str) -> bytes:
 
 
 def encode_options(last: bool, every: float | str | None) -> bytes:
-    """What a subscription asks for, as leading words of its pattern (F9). Raises PeriodError."""
+    """The options of a subscription as leading words of its pattern (F9). Raises PeriodError."""
     words = [LAST] if last else []
     if every is not None:
         words += [EVERY, f"{round(parse_every(every) * 1000)}ms"]
@@ -50,7 +50,7 @@ def _encode(text: str, error: type[TopicError]) -> bytes:
 
 
 class EncodedTopics(dict[str, bytes]):
-    """Topics and their bytes; asked for one that it has not, it checks and encodes it."""
+    """A cache of topics and their bytes. It checks and encodes a topic on its first use."""
 
     def __missing__(self, topic: str) -> bytes:
         encoded = encode_topic(topic)
@@ -61,7 +61,7 @@ class EncodedTopics(dict[str, bytes]):
 
 
 class DecodedTopics(dict[bytes, str]):
-    """The other way round, for what arrives."""
+    """The other direction, for arriving topics."""
 
     def __missing__(self, topic: bytes) -> str:
         decoded = "" if topic == EMPTY else topic.decode("utf-8", "replace")

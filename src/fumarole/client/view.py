@@ -1,7 +1,7 @@
 """A live view: the distinct values of some metadata keys over the producers that a query selects, and their changes.
 
-The broker is asked (`$FUM.view`) and answers with what the view holds and a topic for its changes. It keeps that topic
-only while somebody listens, so when the connection was lost it is asked again, and the difference is one change.
+A request to `$FUM.view` is answered with the entries of the view and a topic for its changes. The broker keeps that
+topic only while it has a consumer. So after a reconnect the request is sent again, and the difference is one change.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class ViewChange(NamedTuple):
 
 
 class Asking(Protocol):
-    """Passes a question to the broker."""
+    """Sends a request to the broker."""
 
     async def ask_broker(self, service: str, payload: bytes | str = b"", query: str = "") -> dict[str, Any]: ...
 
 
 class ViewSubscription:
-    """`async for change in view`; `view.entries` is what it holds. `client.view` makes one."""
+    """`async for change in view`; `view.entries` has its entries. `client.view` makes one."""
 
     def __init__(self, reconnecting: ReconnectingConnection, broker: Asking, text: str) -> None:
         self.text = text
@@ -56,7 +56,7 @@ class ViewSubscription:
 
     @property
     def entries(self) -> list[Entry]:
-        """What the view holds now: with every change that has arrived, taken or not."""
+        """The entries now, with every change that has arrived, taken or not."""
         return list(self._entries.values())
 
     def __aiter__(self) -> ViewSubscription:
@@ -71,7 +71,7 @@ class ViewSubscription:
         return self._changes.popleft()
 
     async def open(self) -> None:
-        """Returns when the broker has answered. What the view holds is the first change, if it holds anything."""
+        """Returns when the broker has answered. The first change has all entries, if there are any."""
         await self._ask()
         self._reconnecting.followers.add(self)
 
@@ -111,7 +111,7 @@ class ViewSubscription:
             self._changes.append(change)
             self._arrived.set()
 
-    # What the connection calls.
+    # Called by the connection.
 
     def remaining(self) -> int:
         return 0
@@ -143,7 +143,7 @@ class ViewSubscription:
             await self.close()
 
     async def finished(self) -> None:
-        """Nothing is waited for."""
+        """Nothing to wait for."""
 
 
 def _key(entry: Iterable[Value | None]) -> tuple[tuple[type, Any], ...]:

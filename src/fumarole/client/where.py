@@ -1,9 +1,9 @@
 """Readings of the producers that a query selects, and the changes of that set, in the order in which they happened.
 
-The broker is asked (`$FUM.where`) and answers with the set and two topics, one for readings and one for changes. Both
-are subscribed to, into one buffer. A broker keeps these topics only while they have a subscriber, so when the
-connection was lost it is asked again, and the difference between the two sets is one change. Producers that are
-forgotten come on a third subscription, into the same buffer.
+A request to `$FUM.where` is answered with the set and two topics, one for readings and one for changes. Both are
+subscribed to, into one buffer. A broker keeps these topics only while they have a consumer. So after a reconnect the
+request is sent again, and the difference between the two sets is one change. Forgotten producers come on a third
+subscription, into the same buffer.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ FAREWELLS = FORGOTTEN.encode()
 
 
 class Reading(NamedTuple):
-    """What a producer has measured."""
+    """A reading of a producer."""
 
     producer: str
     metadata: dict[str, Value | None]
-    """What it said about itself with this reading, mostly nothing; None: a key it has no more."""
+    """The metadata that changed with this reading, mostly empty; None: a deleted key."""
     value: float | str
-    """Text where a message that is no number was published as a reading."""
+    """A number, or text where the payload of the reading is no number."""
     topic: str
     age: float | None = None
     """Of a last value: the seconds since it was published. None: it is live."""
 
 
 class Change(NamedTuple):
-    """Producers that the query selects from now on, and those it selects no more."""
+    """Producers that entered the set of the query, and producers that left it."""
 
     new: tuple[str, ...]
     gone: tuple[str, ...]
 
 
 class Asking(Protocol):
-    """Who passes a question to the broker."""
+    """Sends requests to the broker."""
 
     async def ask_broker(self, service: str, payload: bytes | str = b"", query: str = "") -> dict[str, Any]: ...
 
@@ -77,7 +77,7 @@ class _Ear:
 class Readings:
     """`async for each in readings`: each is a Reading or a Change. `client.where` makes one.
 
-    When the buffer is full the oldest reading goes, and `dropped` counts it; changes are joined, and never go.
+    When the buffer is full the oldest reading is dropped, and counted; changes are joined, and never dropped.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Readings:
     ) -> None:
         self.query = query
         self.dropped = 0
-        """Readings that were not taken in time and had to make room."""
+        """Readings that were dropped because they were not taken in time."""
         self._reconnecting = reconnecting
         self._broker = broker
         self._question = json.dumps({"where": query, "topic": topic, "group": group})
@@ -118,7 +118,7 @@ class Readings:
 
     @property
     def producers(self) -> frozenset[str]:
-        """Those that the query selects now: with every change that has arrived, taken or not."""
+        """The producers of the set now, with every change that has arrived, taken or not."""
         return self._members
 
     @property
@@ -143,7 +143,7 @@ class Readings:
         return _reading(item)
 
     async def open(self) -> None:
-        """Returns when the broker has confirmed it all. Raises QueryRefusedError and what a subscribe raises."""
+        """Returns when the broker has confirmed it. Raises QueryRefusedError and the errors of a subscribe."""
         losses = self._reconnecting.losses
         try:
             await self._ask()
@@ -157,23 +157,23 @@ class Readings:
                 self.returned()
 
     async def close(self) -> None:
-        """Unsubscribes. What has arrived already can still be taken."""
+        """Unsubscribes. Readings that have arrived can still be taken."""
         for ear in self._ears:
             self._reconnecting.unsubscribe(ear)
         self.end(None)
 
     async def drain(self) -> None:
-        """Unsubscribes, and waits until everything that was sent before has arrived. It can still be taken."""
+        """Unsubscribes, and waits until all readings sent before have arrived. They can still be taken."""
         self._leave()
         try:
-            # Readings first: up to the last one, each change that says whose it is has been heard.
+            # Readings first, so that the change that introduces a producer has arrived for each of them.
             for ear in reversed(self._ears):
                 await self._reconnecting.drain(ear)
         finally:
             self.end(None)
 
     async def finished(self) -> None:
-        """Waits until everything that arrived was taken, and the taker has asked for more."""
+        """Waits until all arrived readings are taken, and the iteration waits for more."""
         await self._settled.wait()
 
     async def _ask(self) -> None:
@@ -181,14 +181,16 @@ class Readings:
         # Changes may come together with the confirmation: the set they change must be there before.
         self._become(answer["New"])
         self._diffs = encode_pattern(answer["diffs"])
-        # Changes first: no reading may come before the change that says whose it is.
+        # Changes first: no reading may come before the change that introduces its producer.
         topics = (self._diffs, encode_pattern(answer["topic"]))
         self._ears = tuple(_Ear(self._reconnecting.new_sid(), topic, self) for topic in topics)
         await self._reconnecting.subscribe(*self._ears)
         if self._farewells:
             group = encode_pattern(self._group) if self._group else b""
             ear = _Ear(self._reconnecting.new_sid(), FAREWELLS, self, group)
-            with contextlib.suppress(RefusedError):  # who may not hear them goes on without
+            with contextlib.suppress(
+                RefusedError
+            ):  # without the permission for _FORGOTTEN, it goes on without these messages
                 await self._reconnecting.subscribe(ear)
                 self._ears = (*self._ears, ear)
 
@@ -220,7 +222,7 @@ class Readings:
         self._settled.clear()
         self._arrived.set()
 
-    # What the connection calls.
+    # Called by the connection.
 
     def deliver(self, messages: list[nats.Message]) -> None:
         newest = 0
@@ -255,7 +257,7 @@ class Readings:
             self._arrived.set()
 
     def _leave(self) -> None:
-        """Whatever becomes of the connection, the broker is not asked again."""
+        """From now on, a reconnect sends no request again."""
         self._reconnecting.followers.discard(self)
         if self._asking is not None and self._asking is not asyncio.current_task():
             self._asking.cancel()
@@ -273,7 +275,7 @@ class Readings:
 
 
 def _joined(first: Change, then: Change) -> Change:
-    """Two changes as one. Who came and went, or went and came, has not changed."""
+    """Two changes as one. A producer that entered and left, or left and entered, is in neither list."""
     new, gone = dict.fromkeys(first.new), dict.fromkeys(first.gone)
     for ids, undone, done in ((then.gone, new, gone), (then.new, gone, new)):
         for each in ids:

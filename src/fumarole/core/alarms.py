@@ -1,28 +1,28 @@
-"""The definition of what rules mean (P13): slow, small, and meant to be read. The live job is held equal to it.
+"""The definition of rules (P13): slow, small, and meant to be read. The live job is held equal to it.
 
-Events come in the order in which they were heard. Each has two times: `at`, when it was heard, and of a reading also
-`time`, the sensor's own where that is given and believed (P7). Metadata is what was said up to that place in the order,
-a reading's own news included (M5).
+Events come in the order in which they were received. Each has two times: `at`, when it came, and of a reading also
+`time`, the sensor's own where it is given and near enough (P7). Metadata is that of all events up to this place in the
+order, a reading's own delta included (M5).
 
-Conditions go by the sensor's time. The condition of a rule is: `where` is true, and what else the rule asks for.
+Conditions use the sensor's time. The condition of a rule is that `where` and its other tests are true.
 
     idle      a reading for which the condition is true: pending, and `since` is its time
     pending   a reading for which it is not true: idle; one that is at least `for` after `since`: raised, at once where
               there is no `for`
     raised    a reading for which `clear` is true (without `clear`: the condition is not true): cleared, then idle
 
-A reading that is older than the newest of its producer is late, and changes no condition. When readings of a producer
-have been nothing but late for LATENESS its clock went back: then the next reading counts, and nothing is pending.
+A reading that is older than the newest of its producer is late, and changes no condition. When all readings of a producer
+have been late for LATENESS, its clock went back: then the next reading counts, and nothing is pending.
 
-Silences go by when readings are heard, late or not. One begins with the last reading heard; it is raised when more than
-the length has passed and `where` is true, and cleared by the next reading, or when `where` is not true any more. The
-time in which nothing was listened to does not count: the length is counted from when listening went on. A habit is the
-median of the last HABIT_PAUSES pauses between readings that were not heard at the same moment, without those in which
-nothing was listened to; with fewer than LEAST_PAUSES of them there is none, and no silence.
+Silences use the time of arrival, also of late readings. A silence begins with the last reading. It is raised when more
+than the length has passed and `where` is true, and cleared by the next reading, or when `where` is not true any more.
+Time in which the job did not listen does not count: the length counts from the moment when it listened again. A habit is
+the median of the last HABIT_PAUSES pauses between readings that did not arrive at the same moment, without those in
+which the job did not listen; with fewer than LEAST_PAUSES of them there is no habit, and no silence.
 
-A producer that is forgotten ends all of its alarms.
+A forgotten producer ends all of its alarms.
 
-An alarm has an identity, by which a repeat is told. An alarm may begin no later than one before it of the same rule and
+An alarm has an identity, which identifies repeats. An alarm may begin no later than one before it of the same rule and
 producer: their readings came together, metadata ended a silence, or a clock went back. Such alarms are counted, and the
 number is a part of the identity.
 """
@@ -64,7 +64,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """News of a producer without a reading. Anew: this is all, and what was said before holds no longer."""
+    """A change of a producer's metadata without a reading. Anew: these are all keys, and earlier ones are void."""
 
     producer: str
     at: int
@@ -82,7 +82,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """All that was heard up to this moment has come."""
+    """All events that were received up to this moment have come."""
 
     at: int
 
@@ -97,7 +97,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Of all producers that the broker knows something was heard since then: it has forgotten all others."""
+    """Since then an event has come of every producer that the broker knows. All other producers are forgotten."""
 
     since: int
     at: int
@@ -122,7 +122,7 @@ class Alarm:
 
     @property
     def identity(self) -> str:
-        """By which a repeat is told: the header `Fumarole-Alarm`."""
+        """Identifies a repeat: the header `Fumarole-Alarm`."""
         again = f"\n{self.again}" if self.again else ""
         said = f"{self.rule}\n{self.producer}\n{self.since}\n{self.state}{again}"
         return hashlib.sha256(said.encode()).hexdigest()[:32]
@@ -130,7 +130,7 @@ class Alarm:
 
 @dataclass(slots=True)
 class _Case:
-    """How it stands between a rule and a producer."""
+    """The state of a rule for a producer."""
 
     since: int | None = None
     raised: bool = False
@@ -141,14 +141,14 @@ class _Case:
 
 @dataclass(slots=True)
 class _Told:
-    """What was raised by a rule for a producer."""
+    """The alarms of a rule for a producer."""
 
     latest: int | None = None
     """The latest `since`."""
     repeats: int = 0
-    """How many began no later than one before."""
+    """The number of alarms that began no later than one before."""
     again: int = 0
-    """Of the last one."""
+    """The begin of the last alarm."""
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ class _Producer:
 
 
 def alarms(rules: Rules, events: Iterable[Event]) -> Iterator[Alarm]:
-    """What is raised and cleared, in order. The definition, but for `limit` and `python`."""
+    """The alarms that are raised and cleared, in order. The definition, except for `limit` and `python`."""
     known: dict[str, _Producer] = {}
     listening = 0
     for event in events:
@@ -306,7 +306,7 @@ def _hear(reading: Reading, producer: _Producer, listening: int) -> None:
 
 
 def _silences(rules: Rules, name: str, producer: _Producer, listening: int, now: int) -> Iterator[Alarm]:
-    """Those that have become too long by now."""
+    """The silences that have become too long by now."""
     if producer.heard is None:
         return
     for rule in rules.alarms:
@@ -321,7 +321,7 @@ def _silences(rules: Rules, name: str, producer: _Producer, listening: int, now:
 
 
 def _length(rule: Rule, producer: _Producer) -> float | None:
-    """How long is too long. None: there is no saying."""
+    """The length above which a silence is too long. None: the producer has no habit yet."""
     if rule.silence is None or rule.silence.length is not None:
         return None if rule.silence is None else rule.silence.length
     if len(producer.pauses) < LEAST_PAUSES:

@@ -1,5 +1,5 @@
-"""What a declaration makes of a payload: the definition (P6), slow and meant to be read. `pipeline.columns.payload`
-says the same in Spark's columns, and is tested for equality with it.
+"""Decoding of declared payloads: the definition (P6), slow and meant to be read. `pipeline.columns.payload`
+does the same with Spark's columns, and is tested for equality with it.
 
 A payload is read by its format; then each field is looked up by its path and must be of its type. What is missing or
 null is null. A payload does not fit
@@ -30,7 +30,7 @@ ISO: Final = (
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
     r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?"
 )
-"""Of ISO 8601 what sensors write: a date and a time; with an offset from UTC, or else it is UTC."""
+"""The part of ISO 8601 that sensors write: a date and a time, with an offset from UTC, or else in UTC."""
 ISO_PARTS: Final = ["%Y", "%m", "%d", "%H", "%M", "%S", "%f", "%z"]
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
@@ -39,7 +39,7 @@ PER_SECOND: Final[dict[Unit, float]] = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e
 MOST_OFFSET: Final = 18 * 60
 """Minutes. No place is further from UTC, and Spark knows no more."""
 
-# Of texts: CSV and plain ones. Also what a person or a small printf writes: +5, .5, 05.
+# Numbers in texts, CSV and plain, also in the forms +5, .5 and 05.
 DECIMAL: Final = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 NO_NUMBER: Final = r"nan"
 INFINITE: Final = r"[+-]?inf(?:inity)?"
@@ -51,7 +51,7 @@ _TRUTHS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class Decoded(NamedTuple):
-    """What a payload says."""
+    """The values in a payload."""
 
     fields: dict[str, Scalar | None]
     value: float | None
@@ -61,7 +61,7 @@ class Decoded(NamedTuple):
 
 
 class _UnfitError(Exception):
-    """Of another kind than declared."""
+    """A value of another kind than declared."""
 
 
 class _UnreadableError(Exception):
@@ -105,7 +105,7 @@ def decode(payload: bytes, declared: Payload) -> Decoded:
 
 
 def header_time(text: str) -> int | None:
-    """What a header `Time` says, ISO 8601 or seconds since 1970, in microseconds; None: no time."""
+    """The time in a header `Time`, ISO 8601 or seconds since 1970, in microseconds; None: no time."""
     bare = text.strip(BLANK)
     try:
         return _micros(float(bare), "s") if _DECIMAL.fullmatch(bare) else _written(bare, ISO, ISO_PARTS)
@@ -188,7 +188,7 @@ _READERS: Final[Mapping[str, Callable[[bytes, Payload], Any]]] = {
 
 
 def _at(found: Any, path: Path) -> Any:
-    """What a path leads to; `_MISSING` where it ends before. Raises _UnfitError where it leads through a scalar."""
+    """The value at a path; `_MISSING` where there is none. Raises _UnfitError where the path goes through a scalar."""
     for step in path:
         if found is None or found is _MISSING:
             return _MISSING

@@ -1,8 +1,8 @@
-"""What can be wrong with what a peer says. Each is the peer's fault and carries a sentence for a person."""
+"""Errors that a peer causes. Each has a sentence for a person."""
 
 
 class FumaroleError(Exception):
-    """Whatever Fumarole raises on purpose."""
+    """The base of all errors that Fumarole raises."""
 
 
 class TopicError(FumaroleError):

@@ -27,8 +27,8 @@ def build(pairs: Iterable[tuple[str, str]], status: str = "") -> bytes:
 def parse(block: bytes, most: int = -1) -> list[tuple[str, str]]:
     """The names and values of a block, in order. Lines without a colon are passed over, odd bytes replaced.
 
-    A name is what stands before the colon, spaces too: `Producer ` is not `Producer`. Of very many lines only so many
-    are looked at as are asked for.
+    A name is the text before the colon, spaces included: `Producer ` is not `Producer`. Only as many lines are read as
+    are needed.
     """
     pairs = []
     lines = block.split(LINE_END) if most < 0 else block.split(LINE_END, most + 1)[: most + 1]
@@ -66,6 +66,6 @@ def without(block: bytes, name: str) -> bytes:
 
 
 def status(block: bytes) -> str:
-    """What follows the version in the first line: `503` where there is no responder, empty in an ordinary message."""
+    """The text after the version in the first line: `503` without a responder, empty in an ordinary message."""
     first = block.split(LINE_END, 1)[0]
     return first[len(VERSION) :].decode("ascii", "replace").strip() if first.startswith(VERSION) else ""

@@ -14,7 +14,7 @@ DEEPEST_QUERY = 100
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """How much of each may be held. None: the default of the namespace; for a user and a connection, no limit."""
+    """The most that may be held of each. None: the default of the namespace; for a user and a connection, no limit."""
 
     connections: int | None = None
     """Connections at a time."""
@@ -36,7 +36,7 @@ class Quotas:
     """The same in bytes of payloads and headers."""
 
     def or_else(self, defaults: Quotas) -> Quotas:
-        """The same with these where nothing is said."""
+        """The same quotas, with these as defaults."""
         named = [field.name for field in fields(self)]
         return Quotas(**{name: _first(getattr(self, name), getattr(defaults, name)) for name in named})
 
@@ -60,7 +60,7 @@ class NamespaceQuotas(Quotas):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one broker accepts. Sizes are bytes, times are seconds, the rest are counts."""
+    """The limits of one broker. Sizes are bytes, times are seconds, the rest are counts."""
 
     control_line: int = 4 * KIB
     """The longest protocol line, its line end not counted. Bounds topics, patterns, groups and reply topics too."""
@@ -79,9 +79,9 @@ class Limits:
     tls_handshake: float = 3.0
     """The same where the connection begins with a TLS handshake."""
     idle: float = 60.0
-    """Silence after which a peer is asked for a sign of life; after two unanswered questions it is cut off."""
+    """Silence after which a peer gets a ping; after two unanswered pings it is disconnected."""
     drain: float = 8.0
-    """What outboxes get to empty themselves when the broker stops."""
+    """The time for outboxes to empty when the broker stops."""
     metadata_keys: int = 64
     """Metadata keys of one producer."""
     metadata_bytes: int = 8 * KIB
@@ -112,7 +112,7 @@ class Limits:
     """Bytes that the process may use before new producers, queries, namespaces and retained messages are refused
     (A10). None: three quarters of what the machine, or the container, has."""
     quota: NamespaceQuotas = NamespaceQuotas()
-    """What a namespace may hold that has no quota of its own."""
+    """The quota of a namespace that has none of its own."""
 
 
 DEFAULTS: Final = Limits()

@@ -20,7 +20,7 @@ from fumarole.core.errors import PatternError
 from fumarole.core.topic import STRICT, Grammar
 
 EMPTY = "$EMPTY"
-"""How the empty topic is written (T9)."""
+"""The written form of the empty topic (T9)."""
 SERVERS_OWN = "$"
 """Topics that begin so are not for clients, and no filter that begins with a wildcard matches them."""
 LONGEST_NAME = 0xFFFF
@@ -41,7 +41,7 @@ _WILDCARDS = re.compile(r"[/+#]")
 
 
 def topic_of(name: str, grammar: Grammar = STRICT) -> str:
-    """The topic that an MQTT topic is. Whether the namespace takes it is for `check_topic` to say."""
+    """The topic of an MQTT topic. `check_topic` decides whether it is valid in the namespace."""
     if len(name) <= LONGEST_CACHED:
         return _cached_topic_of(name, grammar is STRICT)
     return _topic_of(name, grammar is STRICT)

@@ -3,7 +3,7 @@
     UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4     a user's public key, 56 of them
     SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYVCU3Y   its seed, 58
 
-In base32: one byte that says of whom the key is, and in a seed a second one; 32 bytes; a check sum (CRC-16, XMODEM).
+In base32: one byte for the kind of its owner, and in a seed a second one; 32 bytes; a check sum (CRC-16, XMODEM).
 Only their form is here. server/credentials.py verifies what is signed with them.
 """
 

@@ -1,4 +1,4 @@
-"""Packages of others that an installation may be without, and the sentence that says what to install.
+"""Third-party packages that an installation may lack, and the sentence with the command that installs them.
 
 The client runs on the standard library. The broker and the command line need the base install; everything else is an
 extra of the distribution. Each extra has one row here: the part that it is for, and the modules that this part cannot
@@ -17,14 +17,14 @@ from typing import Final, NamedTuple
 
 
 class Extra(NamedTuple):
-    """What `pip install 'fumarole[…]'` adds."""
+    """The extra of `pip install 'fumarole[…]'`."""
 
     part: str
     """The part of Fumarole that it is for, as the subject of a sentence."""
     modules: tuple[str, ...]
-    """What all of that part imports."""
+    """Packages that all of that part imports."""
     optional: tuple[str, ...] = ()
-    """What some of it imports."""
+    """Packages that some of it imports."""
 
 
 BASE: Final = ""
@@ -40,7 +40,7 @@ EXTRAS: Final[Mapping[str, Extra]] = {
 
 
 class MissingPackageError(ImportError):
-    """A package is not installed, or cannot be loaded. The text says which, what needs it and what to install."""
+    """A package is not installed, or cannot be loaded. The text names it, the part that needs it and the command."""
 
 
 def need(extra: str, *more: str) -> None:

@@ -4,7 +4,7 @@
     $EVERY.500ms.volcanoes.>       of each topic the newest, at most once in half a second
     $LAST.$EVERY.1s.volcanoes.>    both, in any order
 
-A pattern of options alone goes on with `>`, as T6 has it. What follows a `.` at the end is the empty topic.
+A pattern of options alone continues with `>` (T6). A `.` at the end is followed by the empty topic.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ EVERY: Final = "$EVERY"
 
 
 class Options(NamedTuple):
-    """What a consumer asks for besides its pattern."""
+    """The options of a consumer besides its pattern."""
 
     last: bool = False
-    """Does it want what is known now (F3)?"""
+    """True when the last values come first (F3)."""
     every: float | None = None
-    """Seconds in which it wants at most one message of a topic (F4); 0: while it is behind; None: every message."""
+    """Seconds in which at most one message of a topic comes (F4); 0: only while it is behind; None: every message."""
 
     def __bool__(self) -> bool:
         return self.last or self.every is not None

@@ -1,4 +1,4 @@
-"""What payloads mean, declared once by topic pattern (P6).
+"""Declarations of payloads, by topic pattern (P6).
 
     [[payloads]]
     topic = "volcanoes.*.weather"                     # the first declaration whose pattern matches a topic counts
@@ -31,7 +31,7 @@ Unit = Literal["s", "ms", "us", "ns"]
 Path = tuple[str | int, ...]
 """Steps from the payload to a value: names in tables, numbers in lists. None of them: the payload itself."""
 Place = tuple[str | int, ...]
-"""Where something is declared: `(0, "fields", "temperature")`."""
+"""The place of a declaration: `(0, "fields", "temperature")`."""
 
 NUMBERS: Final = frozenset({"double", "long", "boolean"})
 """Types that can be a reading's value."""
@@ -40,7 +40,7 @@ FLOATS: Final = {"float32": 4, "float64": 8}
 BY_PLACE: Final = frozenset({"csv", *FLOATS})
 TIME_HEADER: Final = "Time"
 AHEAD: Final = 60_000_000
-"""Microseconds that a sensor's clock may be ahead of the recorder's, unless the declaration says otherwise."""
+"""Microseconds that a sensor's clock may be ahead of the recorder's, by default."""
 BEHIND: Final = 31 * 86_400_000_000
 """And behind: a station that was cut off sends what it had kept."""
 _KEYS: Final = ("topic", "format", "fields", "value", "time", "order", "delimiter", "ahead", "behind")
@@ -87,7 +87,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class TimeField:
-    """Where the sensor's time is, and how it is written: a number of units, by a format, or else ISO 8601."""
+    """The place of the sensor's time, and its form: a number of units, a format, or else ISO 8601."""
 
     path: Path
     unit: Unit | None = None
@@ -96,7 +96,7 @@ class TimeField:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What payloads on some topics mean."""
+    """The declaration of the payloads on some topics."""
 
     topic: str
     format: Format
@@ -106,13 +106,13 @@ class Payload:
     time: TimeField | None = None
     """None: the header `Time`, where a message has one."""
     big: bool = False
-    """Of float32 and float64: the highest byte first."""
+    """For float32 and float64: the highest byte comes first."""
     delimiter: str = ","
     ahead: int = AHEAD
     behind: int = BEHIND
 
     def believes(self, event_time: int, recorded: int) -> bool:
-        """Is the sensor's clock right, as far as the recorder's can tell? Both in microseconds (P7)."""
+        """True when the sensor's time is near enough to the recorder's. Both in microseconds (P7)."""
         return recorded - self.behind <= event_time <= recorded + self.ahead
 
 
@@ -124,7 +124,7 @@ class Payloads:
     patterns: tuple[Pattern, ...] = field(default=(), compare=False, repr=False)
 
     def of(self, topic: str) -> Payload | None:
-        """The first whose pattern matches."""
+        """The first declaration whose pattern matches."""
         words = split(topic)
         for pattern, payload in zip(self.patterns, self.declared, strict=True):
             if fits(pattern, words):
@@ -138,7 +138,7 @@ class Payloads:
 
     @property
     def digest(self) -> str:
-        """Of what they mean: the same declarations have the same digest, however they are written."""
+        """A digest of the meaning: equal declarations have the same digest, in any notation."""
         if not self.declared:
             return ""
         meaning = [_meaning(payload) for payload in self.declared]
@@ -178,7 +178,7 @@ def pattern_of(text: str) -> Pattern:
 
 
 def _conflicts(declared: list[Payload]) -> Iterator[Wrong]:
-    """A field has one type wherever it is declared: it is one column, whose name has no case for Spark."""
+    """Checks that a field has one type in all declarations: it is one column, and Spark ignores case in its name."""
     types: dict[str, tuple[Field, int]] = {}
     for number, payload in enumerate(declared):
         for each in payload.fields:
@@ -190,7 +190,7 @@ def _conflicts(declared: list[Payload]) -> Iterator[Wrong]:
 
 
 class _Reader:
-    """One table. What is wrong goes into the list; then there is no declaration."""
+    """Reads one table. Mistakes go into the list, and there is no declaration then."""
 
     def __init__(self, number: int, wrong: list[Wrong]) -> None:
         self._number = number

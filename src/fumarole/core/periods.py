@@ -20,7 +20,7 @@ _PERIOD = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) ?(ms|s|min|m|h)?")
 
 
 class PeriodError(FumaroleError):
-    """What is no period, or no period for this purpose."""
+    """An invalid period, or one that is invalid for this purpose."""
 
 
 def parse_period(given: object) -> float:

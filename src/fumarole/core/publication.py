@@ -6,16 +6,16 @@ FRAMING = 128
 COMMANDS: Final = "_COMMANDS_."
 QUERIES: Final = "_QUERIES_."
 REQUESTS: Final = (COMMANDS, QUERIES)
-"""What the topics of Commands and Queries of the KubeMQ door begin with; the channel follows."""
+"""Prefixes of the topics of Commands and Queries of the KubeMQ door; the channel follows."""
 FORGOTTEN: Final = "_FORGOTTEN"
-"""The topic on which an exchange says that a producer was forgotten, for those who keep a history."""
+"""The topic on which an exchange publishes forgotten producers, for consumers that keep a history."""
 PRIVATE: Final = "_WHERE."
-"""What topics begin with that are only for those who ask for them by name, and never for a wildcard: on these the
-exchange tells readings to who may see them, and their names say nothing of that."""
+"""The prefix of topics that match only by their full name, never by a wildcard. On these topics the exchange sends the
+readings of a query to a consumer that may receive them."""
 
 
 class Publication:
-    """One message on its way to those who asked for its topic."""
+    """One message on its way to the consumers of its topic."""
 
     __slots__ = ("age", "form", "headers", "node", "payload", "reading", "reply", "retain", "topic", "vital")
 
@@ -27,17 +27,17 @@ class Publication:
         self.headers = headers
         """A header block as `core.headers` describes it; empty: none."""
         self.reading = reading
-        """What a producer said, if one did: an `exchange.readings.Reading`."""
+        """The reading that the message is, if it is one: an `exchange.readings.Reading`."""
         self.vital = False
-        """Of the exchange's own, and worth more than what waits: who has no room even for this is cut off (M4)."""
+        """A message of the exchange that must not be dropped. A consumer without room for it is disconnected (M4)."""
         self.retain = False
-        """Is the namespace to keep it as the newest of its topic (F1)?"""
+        """True when the namespace keeps it as the newest of its topic (F1)."""
         self.age: float | None = None
         """Set where it is a last value (F3): the seconds since it was published. None: it is live."""
         self.node = ""
         """The node that took it; empty: this one."""
         self.form: Any = None
-        """What a door has made of it for its first consumer, so that the others of that door need not make it again."""
+        """The form that a door made for its first consumer, shared by the other consumers of that door."""
 
     def size(self) -> int:
         """Bytes that came in: of a reading that came as MsgPack, those; else of headers and payload."""
@@ -46,6 +46,6 @@ class Publication:
         return len(self.payload) + len(self.headers)
 
     def weight(self) -> int:
-        """Bytes that this takes in an outbox, reckoned generously, whatever the protocol."""
+        """An upper estimate of its bytes in an outbox, for every protocol."""
         names = len(self.topic.encode()) + (len(self.reply.encode()) if self.reply else 0)
         return names + self.size() + FRAMING

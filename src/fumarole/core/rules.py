@@ -39,19 +39,19 @@ from fumarole.core.query.parse import parse as parse_query
 from fumarole.core.query.tree import Query, fields, show
 
 LATENESS: Final = 60_000_000
-"""Microseconds after which a sensor whose clock went back is believed again: see `core.alarms`."""
+"""Microseconds after which readings of a sensor whose clock went back count again: see `core.alarms`."""
 LEAST_SILENCE: Final = 1_000_000
 """No silence is shorter, however short a producer's habit is."""
 HABIT_PAUSES: Final = 31
 """The last pauses of a producer, whose median is its habit."""
 LEAST_PAUSES: Final = 3
-"""With fewer a producer has no habit yet."""
+"""The least number of pauses for a habit."""
 WINDOW: Final = 30
-"""Readings that a value is compared with by `zscore`, unless the rule says otherwise."""
+"""Readings with which `zscore` compares a value, by default."""
 LEAST_WINDOW: Final = 5
 MOST_WINDOW: Final = 200
 LIMIT: Final = 1_000
-"""Alarms that a rule raises in a second, unless it says otherwise."""
+"""Alarms that a rule raises in a second, by default."""
 MOST_RULES: Final = 100
 
 _KEYS: Final = (
@@ -70,7 +70,7 @@ RULE_NAMES: Final = frozenset({"rule", "producer", "topic"})
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """How long is too long: so many microseconds, or so many times the producer's habit."""
+    """The length of a silence: so many microseconds, or so many times the producer's habit."""
 
     length: int | None = None
     factor: float | None = None
@@ -111,7 +111,7 @@ class Rule:
 
     @property
     def digest(self) -> str:
-        """Of what the rule means, whatever its name and wherever it publishes: with another one, its state is void."""
+        """A digest of the rule's meaning, without name and topic. When it changes, the state of the rule is void."""
         meaning: dict[str, Any] = {
             name: getattr(self, name) for name in ("topic", "hold", "zscore", "python", "rollup")
         }
@@ -130,7 +130,7 @@ class Rules:
 
     @property
     def alarms(self) -> tuple[Rule, ...]:
-        """Those that raise and clear."""
+        """The rules that raise and clear alarms."""
         return tuple(rule for rule in self.declared if rule.rollup is None)
 
     @property
@@ -156,7 +156,7 @@ def parse(tables: object) -> Rules:
 
 
 class _Reader:
-    """One table. What is wrong goes into the list; then there is no rule."""
+    """Reads one table. Mistakes go into the list, and there is no rule then."""
 
     def __init__(self, number: int, wrong: list[Wrong]) -> None:
         self._number = number
@@ -195,7 +195,7 @@ class _Reader:
         return made if len(self._wrong) == self._before else None
 
     def _fits(self, table: Mapping[str, Any], rule: Rule) -> None:
-        """What cannot stand together, and what is wanting."""
+        """Checks for keys that exclude each other, and for missing keys."""
         if rule.rollup is not None:
             self._excluded(table, "rollup", ("for", "clear", "silence", "rate", "zscore", "python", "limit"))
             self._rollup_fits(rule)

@@ -23,7 +23,7 @@ __all__ = ["PatternError", "Query", "QueryError", "TopicError", "matches"]
 
 
 def matches(pattern: str, topic: str, grammar: Literal["strict", "channel"] = "strict") -> bool:
-    """Does the pattern match the topic (T4, T5, T6)? `grammar` is that of the namespace (T1, T2).
+    """True when the pattern matches the topic (T4, T5, T6). `grammar` is that of the namespace (T1, T2).
 
     Raises PatternError or TopicError, with the position of the first wrong character.
 
@@ -75,7 +75,7 @@ class Query:
         return tree.keys(self._tree)
 
     def holds(self, metadata: Mapping[str, tree.Value | None], payload: bytes | None = None, topic: str = "") -> bool:
-        """Is the query true, and neither false nor unknown (M10), for a producer with this metadata?
+        """True when the query is true, neither false nor unknown (M10), for a producer with this metadata.
 
         With a payload: for this message of that producer (F6), `Query("$value > 20").holds({}, b"21.5")`. A key whose
         value is None is not there (M3). Raises TypeError for a value that metadata cannot have.

@@ -65,7 +65,7 @@ Pattern = tuple[Word, ...]
 
 
 def matches(pattern: Pattern, words: Sequence[str]) -> bool:
-    """Does the pattern match a topic of these words? The definition. For text there is `fumarole.matches`."""
+    """True when the pattern matches a topic of these words. The definition. For text there is `fumarole.matches`."""
     _check_parsed(pattern, words)
     if not pattern:
         return not words
@@ -78,13 +78,13 @@ def matches(pattern: Pattern, words: Sequence[str]) -> bool:
 
 
 def _check_parsed(pattern: object, words: object) -> None:
-    """Text is a sequence of texts too, each one letter: it would match nothing, and no error would say why."""
+    """Refuses text: it is a sequence of letters, so it would match nothing, without an error."""
     if isinstance(pattern, str) or isinstance(words, str):
         raise TypeError("expected a parsed pattern and the words of a topic; for text use fumarole.matches")
 
 
 def word_matches(word: Word, text: str) -> bool:
-    """Does this word of a pattern match this word of a topic?"""
+    """True when this word of a pattern matches this word of a topic."""
     if isinstance(word, Glob):
         return word.matches(text)
     return word is ONE or word == text
@@ -221,7 +221,7 @@ def split_amqp(key: str) -> list[str]:
 
 
 def covers(wide: Pattern, narrow: Pattern) -> bool:
-    """Does `wide` surely match every topic that `narrow` matches? Native patterns; in doubt, no."""
+    """True when `wide` certainly matches every topic that `narrow` matches. Native patterns; in doubt, False."""
     for at, word in enumerate(wide):
         if word is SOME:
             return len(narrow) > at

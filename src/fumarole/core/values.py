@@ -1,6 +1,6 @@
-"""What may stand in metadata and in a reading, and what is wrong with what may not (M3, M10).
+"""Valid values of metadata and readings, and the errors of invalid ones (M3, M10).
 
-JSON and Python can say more than others can be told: that is done in MsgPack, where text is UTF-8 and whole numbers
+JSON and Python have more values than MsgPack, in which they are sent, where text is UTF-8 and whole numbers
 have 64 bits. Each answer here is the end of a sentence about the value; empty: nothing is wrong.
 """
 

@@ -1,4 +1,4 @@
-"""The names that many queries ask of messages and of their producers, so that a message is asked only for those it has.
+"""The names that many queries test of messages and producers, so that only those are looked up that a message has.
 
     queries                             names
     $value > 80                         $value
@@ -46,7 +46,7 @@ class Asked:
                     del self._paths[key.path[0]]
 
     def names(self, message: Message) -> Iterator[Key]:
-        """All names that the message has, of those that are asked for; and some that it has not."""
+        """All tested names that the message has, and some that it has not."""
         yield from self._simple
         if self._keys:
             yield from self._keys.keys() & message.metadata.keys()

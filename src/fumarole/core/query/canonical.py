@@ -147,7 +147,7 @@ def _gathered(
 
 
 def _included(query: Query) -> In | None:
-    """The list that says the same as this term, where there is one."""
+    """The equivalent list of this term, where there is one."""
     match query:
         case Compare(key, "=", constant):
             return In(key, (constant,))

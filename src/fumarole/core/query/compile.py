@@ -35,7 +35,7 @@ from fumarole.core.query.tree import (
 
 
 class Values(Protocol):
-    """What tests find their values in: a producer's metadata, or a `Message` with the metadata of its producer."""
+    """The source of tested values: a producer's metadata, or a `Message` with the metadata of its producer."""
 
     def get(self, key: Any, /) -> Any:
         """The value; None: there is none."""
@@ -148,7 +148,7 @@ def _one_of(key: Key, constants: tuple[Constant, ...]) -> Selects:
 def _none_of(key: Key, constants: tuple[Constant, ...]) -> Selects:
     kinds = {constant.kind for constant in constants}
     if len(kinds) > 1:
-        return lambda _: False  # whatever the value, comparing it with one of them is unknown
+        return lambda _: False  # comparing any value with one of them is unknown
     types = _TYPES[kinds.pop()]
     others = frozenset(constant.value for constant in constants)
 

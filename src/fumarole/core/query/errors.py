@@ -1,4 +1,4 @@
-"""What can be wrong with a query. Always the writer's fault, said so that the writer can mend it."""
+"""Errors in a query. Each has the position, the text found and the text expected."""
 
 import unicodedata
 
@@ -28,7 +28,7 @@ class QueryError(FumaroleError):
 
 
 def clipped(text: str, longest: int = 32) -> str:
-    """A piece of someone's text for an error: short, on one line, without control characters."""
+    """A piece of a query for an error: short, on one line, without control characters."""
     return _printable(text if len(text) <= longest else text[: longest - 1] + "…")
 
 

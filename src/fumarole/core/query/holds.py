@@ -54,7 +54,7 @@ COMPARISONS: Final[dict[Operator, Callable[[Any, Any], bool]]] = {
 
 
 def holds(query: Query, values: Metadata | Message) -> Truth:
-    """Does the query hold for a producer with this metadata, or for a message? The definition.
+    """True when the query holds for a producer with this metadata, or for a message. The definition.
 
     A test of the message is unknown where there is none.
     """
@@ -74,7 +74,7 @@ def holds(query: Query, values: Metadata | Message) -> Truth:
 
 
 def could_hold(query: Query, metadata: Metadata) -> Truth:
-    """Is a producer with this metadata in the set? Some message of it could make the query true. The definition.
+    """True when a producer with this metadata is in the set: a message of it could make the query true. The definition.
 
     That is the query with every test of the message, denied or not, taken as true. As such a test and its denial are
     both true then, NOT is pushed inward first.
@@ -101,7 +101,7 @@ def _found(key: Key, values: Metadata | Message) -> Found:
 
 
 def value_holds(test: Compare | In | Between | Like | Matches, value: Value) -> Truth:
-    """Does the test hold for the value that the key has?"""
+    """True when the test holds for the value of the key."""
     match test:
         case Compare(_, operator, constant):
             return comparison_holds(value, operator, constant)
@@ -121,7 +121,7 @@ def comparison_holds(value: Value, operator: Operator, constant: Constant) -> Tr
 
 
 def like(pattern: str, text: str) -> bool:
-    """Is the whole text like the pattern? `ends` are the places where what has been read of the pattern can end."""
+    """True when the whole text is like the pattern. `ends` are the possible ends of the pattern's part read so far."""
     ends = {0}
     for character in pattern:
         if character == "%":

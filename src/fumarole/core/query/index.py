@@ -7,7 +7,7 @@ By what changed. The answer can change only if one of the query's tests does. Wh
 
     Room = '410'   Room IN ('409', '411')   Room != '411'          found by hash, under '410' and '411'
     Room > '4100'                                                  found by order, between '410' and '411'
-    Room LIKE '%1'   Room MATCHES '1$'                             all of that key: who knows
+    Room LIKE '%1'   Room MATCHES '1$'                             all of that key
 
 By what must hold. Each query is also kept under a guard: a few of its tests, of which at least one is true whenever the
 query is. For AND the guard of one term will do, the one that fewest others share; OR needs the guards of all its terms:
@@ -83,7 +83,7 @@ _PREFERENCE: Final = {_EQUAL: 1, _ABOVE: 2, _BELOW: 2, _PATTERN: 3, _OTHER: 4, _
 
 
 class StandingQuery:
-    """A query that stands, shared by all who asked for the same. Compared by identity."""
+    """A standing query, shared by all consumers with the same query. Compared by identity."""
 
     __slots__ = ("asks", "guard", "keys", "message_guard", "number", "query", "selects", "uses", "wants")
 
@@ -96,14 +96,14 @@ class StandingQuery:
         """The part that decides the set; None: all producers are in it."""
         self.keys = frozenset[str]() if self.wants is None else keys(self.wants)
         self.selects: Selects = _everything if self.wants is None else closure(self.wants)
-        """Is a producer with this metadata in the set?"""
+        """True when a producer with this metadata is in the set."""
         left = message_query(query)
         self.asks = None if left is None else MessageTest(left)
-        """What is left to ask of a message of a producer in the set; None: nothing, all of them are delivered."""
+        """The tests on messages of producers in the set; None: there are none, all messages are delivered."""
         self.guard: frozenset[Place] = frozenset()
-        """Where the guard of the set is kept."""
+        """The place of the guard of the set."""
         self.message_guard: frozenset[Place] = frozenset()
-        """Where that of what is left is."""
+        """The place of the guard of the tests on messages."""
         self.uses = 0
 
 
@@ -112,7 +112,7 @@ def _everything(_: Values) -> bool:
 
 
 class Change(NamedTuple):
-    """What a change of a producer's metadata means: the queries that it matches now, and those it matches no more."""
+    """The result of a change of metadata: the queries that the producer matches now, and those it matches no more."""
 
     entered: set[StandingQuery]
     left: set[StandingQuery]
@@ -126,16 +126,16 @@ class QueryIndex:
     def __init__(self) -> None:
         self._standing: dict[Query, StandingQuery] = {}
         self._begun = 0
-        """How many have stood."""
+        """The number of queries added so far."""
         self._tests = _Places()
         self._guards = _Places()
         self._everywhere: Queries = {}
-        """Those with all producers in their set."""
+        """Queries with all producers in their set."""
         self._message_guards = _Places()
         self._asked = Asked()
-        """What is asked of messages."""
+        """The names that are tested of messages."""
         self.evaluated = 0
-        """How many queries have been evaluated so far."""
+        """The number of evaluated queries so far."""
 
     def __len__(self) -> int:
         return len(self._standing)
@@ -187,7 +187,7 @@ class QueryIndex:
             self._asked.remove(standing.asks.query)
 
     def match(self, metadata: Metadata) -> set[StandingQuery]:
-        """The queries in whose set a producer with this metadata is."""
+        """The queries that have a producer with this metadata in their set."""
         candidates = set().union(*self._guards.true(metadata, metadata))
         self.evaluated += len(candidates)
         return {standing for standing in candidates if standing.selects(metadata)}.union(self._everywhere)
@@ -200,7 +200,7 @@ class QueryIndex:
         return {standing for standing in candidates if standing.asks is not None and standing.asks.holds(message)}
 
     def change(self, before: Metadata, after: Metadata, changed: Iterable[str]) -> Change:
-        """What it means that a producer's metadata has changed under these keys, and under no others."""
+        """The queries that a change of a producer's metadata under these keys affects."""
         entered: set[StandingQuery] = set()
         left: set[StandingQuery] = set()
         affected = self.affected(before, after, changed)
@@ -212,7 +212,7 @@ class QueryIndex:
         return Change(entered, left)
 
     def affected(self, before: Metadata, after: Metadata, changed: Iterable[str]) -> set[StandingQuery]:
-        """The queries whose answer may have changed: all whose answer has, and not many more."""
+        """The queries whose answer may have changed: all whose answer has changed, and few more."""
         changed = frozenset(changed)
         by_change = [
             queries for key in changed for queries in self._tests.changed(key, before.get(key), after.get(key))
@@ -232,7 +232,7 @@ Queries = dict[StandingQuery, None]
 
 
 class _Cuts:
-    """Queries by where their test of a value begins to be true, or ends to: the cuts in order, and who is at each."""
+    """Queries by the value at which their test becomes true or false: the cuts in order, with the queries at each."""
 
     __slots__ = ("_cuts", "_queries")
 

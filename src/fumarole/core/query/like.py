@@ -27,7 +27,7 @@ Find = Callable[[str, int, int], int]
 
 
 def like_test(pattern: str) -> Callable[[str], bool]:
-    """Is a whole text like the pattern?"""
+    """True when the whole text is like the pattern."""
     first, *middle = parts = pattern.split("%")
     if "_" not in pattern and len(parts) == 2:
         before, after, shortest = first, parts[1], len(pattern) - 1
@@ -84,7 +84,7 @@ def _bits(start: int, end: int) -> int:
 
 
 class _Places(dict[str, int]):
-    """Where a character stands in a text: bit 0 for the first place, and so on."""
+    """The places of a character in a text: bit 0 for the first place, and so on."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -103,5 +103,5 @@ class _Places(dict[str, int]):
 
 @lru_cache(maxsize=1)
 def _places(text: str) -> _Places:
-    """Kept until the next text comes: many patterns may ask about the same."""
+    """Kept until the next text, because many patterns may test the same text."""
     return _Places(text)

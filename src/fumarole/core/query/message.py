@@ -1,6 +1,6 @@
-"""What a query may ask of a message (F6): `$value`, `$topic`, `$producer`, `$size`, and fields of a JSON payload.
+"""The fields of a message in a query (F6): `$value`, `$topic`, `$producer`, `$size`, and fields of a JSON payload.
 
-A message is looked at as lazily as it can be: its payload is made into a number, or parsed, when a test asks for that,
+A message is read lazily: its payload is converted to a number, or parsed, when a test needs it,
 and once for all tests.
 
     topic     the topic
@@ -28,7 +28,7 @@ from fumarole.core.query.tree import DEEPEST_PATH, Field, Key, Metadata, Value
 from fumarole.core.values import HIGHEST_INTEGER, LOWEST_INTEGER
 
 LONGEST_JSON: Final = 32 * 1024
-"""Bytes of a payload of which fields are asked. Parsing takes a few milliseconds at most, which others wait."""
+"""The largest payload whose fields can be tested. Parsing takes a few milliseconds at most, and blocks the loop."""
 LONGEST_NUMBER: Final = 400
 """Characters of a number in such a payload."""
 EXACT_DIGITS: Final = 38
@@ -43,7 +43,7 @@ class Other(Enum):
 
 OTHER: Final = Other.OTHER
 Found = Value | Other | None
-"""What there is under a key; None: nothing."""
+"""The value under a key; None: there is none."""
 
 _NUMBER: Final = re.compile(rb"[ \t\n\r]*(-?(?:0|[1-9][0-9]*)((?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?))[ \t\n\r]*")
 
@@ -63,7 +63,7 @@ class Message:
         return self.get(key) is not None
 
     def get(self, key: Key) -> Found:
-        """What is there under this key."""
+        """The value under this key."""
         if isinstance(key, str):
             return self.metadata.get(key)
         return _READ[key.name](self, key)
@@ -187,7 +187,7 @@ def _is_too_deep(payload: bytes) -> bool:
 
 
 def _has_half_a_pair(payload: bytes) -> bool:
-    """Is half a surrogate pair among its escapes? That is no character, though Python takes it for one."""
+    """True when its escapes have half a surrogate pair, which is no character, although Python accepts it."""
     if b"\\u" not in payload:
         return False
     escapes = _PAIR.sub(b"", payload.replace(rb"\\", b""))

@@ -210,7 +210,7 @@ def check_query_length(text: str, longest: int) -> None:
 
 
 class _Counter:
-    """How much of the limits the tokens so far have taken."""
+    """The part of the limits that the tokens so far have used."""
 
     def __init__(self, text: str, limits: Limits) -> None:
         self._text = text
@@ -260,7 +260,7 @@ class _Counter:
 
 
 class _WrongValueError(Exception):
-    """A token of the right kind that says something impossible."""
+    """A token of the right kind with an invalid value."""
 
     def __init__(self, position: int, found: str, expected: str) -> None:
         super().__init__(found, expected)
@@ -279,7 +279,7 @@ def _found(text: str, token: Token) -> str:
 
 
 def _expected_before(text: str, wrong: Token) -> str:
-    """What could have stood in its place. By the time a parser refuses a token it has closed what could be closed."""
+    """The tokens that are valid in its place. A parser that refuses a token has already closed all open rules."""
     parser = _parser().parse_interactive(text)
     for token in parser.iter_parse():
         if token.start_pos == wrong.start_pos:

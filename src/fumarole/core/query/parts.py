@@ -1,4 +1,4 @@
-"""A query with tests of the message, taken apart: what decides the set, and what is left to ask of each message (F6).
+"""A query with tests on messages in two parts: the part that decides the set, and the tests of each message (F6).
 
     Kind = 'so2' AND $value > 80                  set: Kind = 'so2'     left: $value > 80
     Kind = 'so2' OR $value > 80                   set: every producer   left: all of it
@@ -40,7 +40,7 @@ def set_query(query: Query) -> Query | None:
 
 
 def message_query(query: Query) -> Query | None:
-    """For a message of a producer in the set, holds where the whole query does, in canonical form. None: for all."""
+    """For a message of a producer in the set it holds where the whole query holds. Canonical form. None: for all."""
     form = canonical(query)
     terms = form.terms if isinstance(form, And) else (form,)
     left = tuple([term for term in terms if fields(term)])
@@ -67,7 +67,7 @@ def _joined(terms: tuple[Query, ...]) -> Query | None:
 
 
 class MessageTest:
-    """What is left to ask of a message, made ready for very many messages."""
+    """The tests of a message, prepared for very many messages."""
 
     __slots__ = ("cost", "cuts", "holds", "parses", "query")
 
@@ -77,7 +77,7 @@ class MessageTest:
         self.holds = closure(query)
         self.cost = cost(query)
         self.parses = any(field.path for field in fields(query))
-        """Does it ask for fields of JSON payloads?"""
+        """True when it tests fields of JSON payloads."""
         self.cuts = _numbers(query) if fields(query) == {VALUE} and not keys(query) else None
         """Where it asks for nothing but `$value`: the numbers that this is compared with. Two values on the same side
         of each of them, or equal to it, get the same answer. None: it asks for more."""

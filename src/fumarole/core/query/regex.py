@@ -1,4 +1,4 @@
-"""MATCHES: regular expressions whose cost grows with the text and not with the malice of their author.
+"""MATCHES: regular expressions in time linear in the text, also for hostile expressions.
 
 They are RE2's, found anywhere in the text; `^` and `$` tie them to its ends. RE2 makes an automaton of each: there are
 no back-references and no look-around, and no input costs more than one step per character and state.
@@ -20,7 +20,7 @@ class RegexError(ValueError):
 
 
 def finder(regex: str) -> Callable[[str], bool]:
-    """Does the text have a match of this expression in it? Raises RegexError."""
+    """True when the expression matches somewhere in the text. Raises RegexError."""
     options = re2.Options()
     options.max_mem = MEMORY
     options.log_errors = False

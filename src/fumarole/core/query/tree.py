@@ -13,7 +13,7 @@ A test is of a metadata key, which is text, or of a `Field`: something that the 
 Nodes are equal when they are the same test written the same way; `canonical` makes those equal that only mean the same.
 A constant carries its kind, since to Python `1`, `1.0` and `True` are equal and here only the first two are.
 
-What recurses here goes as deep as the query does, and `parse` bounds that.
+Recursion here is as deep as the query, and `parse` bounds that depth.
 """
 
 import re
@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
 Value = str | int | float | bool
-"""What metadata has under a key (M3)."""
+"""A value of metadata (M3)."""
 Metadata = Mapping[str, Value]
 
 
@@ -56,7 +56,7 @@ def constant(value: Value) -> Constant:
 
 
 class Field(NamedTuple):
-    """What a query names of the message (F6): `$value`, `$topic`, `$producer`, `$size`, or `$.path.to.field`."""
+    """A field of the message in a query (F6): `$value`, `$topic`, `$producer`, `$size`, or `$.path.to.field`."""
 
     name: str
     """One of FIELDS; empty: a field of the JSON object that the payload is."""
@@ -68,7 +68,7 @@ FIELDS: Final = ("value", "topic", "producer", "size")
 DEEPEST_PATH: Final = 64
 """Keys in a path, and arrays and objects inside each other in a payload of which fields are asked."""
 Key = str | Field
-"""What a test is of: a metadata key, or something of the message."""
+"""The subject of a test: a metadata key, or a field of the message."""
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 OPERATORS: Final[tuple[Operator, ...]] = ("=", "!=", "<", "<=", ">", ">=")
@@ -192,7 +192,7 @@ def keys(query: Query) -> frozenset[str]:
 
 
 def fields(query: Query) -> frozenset[Field]:
-    """What it asks of the message; empty: its answer is the same for all messages of a producer."""
+    """The fields of the message that it tests; empty: its answer is the same for all messages of a producer."""
     return frozenset(test.key for test in tests(query) if isinstance(test.key, Field))
 
 
@@ -244,7 +244,7 @@ def _enclosed(query: Query) -> str:
 
 
 def _condition(test: Compare | In | Between | Like | Matches | IsNull) -> str:
-    """What is said about the key."""
+    """The test of the key."""
     match test:
         case Compare(_, operator, constant):
             return f"{operator} {show_value(constant.value)}"
@@ -276,7 +276,7 @@ def _quoted(key: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """What stands in quotes of any kind, those inside being doubled."""
+    """The text in quotes of any kind; quotes inside are doubled."""
     quote = text[0]
     return text[1:-1].replace(quote * 2, quote)
 

@@ -43,11 +43,11 @@ from fumarole.core.query.tree import (
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is shown of which producers."""
+    """The keys of a view, and the query that selects its producers."""
 
     keys: tuple[str, ...]
     counted: bool
-    """Is the number of producers the last element of each entry?"""
+    """True when the number of producers is the last element of each entry."""
     query: Query
 
     def __post_init__(self) -> None:
@@ -69,13 +69,13 @@ class Diff(NamedTuple):
 
 
 def content(view: View, producers: Iterable[Metadata]) -> frozenset[Entry]:
-    """What the view holds where these are the producers. The definition."""
+    """The entries of the view for these producers. The definition."""
     counts = Counter([entry_of(view, metadata) for metadata in producers if holds(view.query, metadata) is True])
     return frozenset([(*entry, constant(count)) if view.counted else entry for entry, count in counts.items()])
 
 
 def diff(before: frozenset[Entry], after: frozenset[Entry]) -> Diff:
-    """What has changed. The definition."""
+    """The change between two contents. The definition."""
     return Diff(after - before, before - after)
 
 
@@ -87,7 +87,7 @@ def joined(first: Diff, second: Diff) -> Diff:
 
 
 def arrays(entries: Iterable[Entry]) -> list[list[Value | None]]:
-    """Entries as others are told of them (F7), in an order that does not depend on chance."""
+    """Entries in their sent form (F7), in a deterministic order."""
     return [[None if each is None else each.value for each in entry] for entry in sorted(entries, key=_rank)]
 
 
@@ -119,13 +119,13 @@ _TOKEN: Final = re.compile(
     rf"\s*(?:(?P<count>(?i:count)\s*\(\s*\*\s*\))|(?P<key>{PLAIN_KEY})|(?P<quoted>{QUOTED_KEY})|(?P<field>{FIELD})"
     r"|(?P<comma>,)|(?P<end>\Z)|(?P<other>\S[^\s,`]*))"
 )
-# What a test goes on with after a key that is called `select`.
+# The tokens that follow a key with the name `select` in a query.
 _GOES_ON: Final = re.compile(r"\s*(?:[=<>!]|(?:IN|BETWEEN|LIKE|MATCHES|IS|NOT|AND|OR)\b)", re.IGNORECASE)
 _DEFAULTS: Final = Limits()
 
 
 def is_view(text: str) -> bool:
-    """Is it meant to be a view? A query whose first key is called `select` goes on as a query does."""
+    """True when the text is a view. A query whose first key is `select` continues as a query."""
     first = _TOKEN.match(text)
     return first is not None and _is(first, _SELECT) and _GOES_ON.match(text, first.end()) is None
 
