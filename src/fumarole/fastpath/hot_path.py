@@ -40,7 +40,7 @@ PLAIN = HotPath("plain Python", PURE)
 def compiled() -> HotPath | None:
     """The compiled hot_path, or None where it was not built."""
     try:
-        from fumarole.fastpath import cluster_protocol, heir, index, msgpack, nats, outbox, plans, websocket
+        from fumarole.fastpath import cluster_protocol, heir, index, mqtt, msgpack, nats, outbox, plans, websocket
     except ImportError:
         return None
     parts = Parts(
@@ -59,6 +59,7 @@ def compiled() -> HotPath | None:
         msgpack.MsgPackReader,
         cluster_protocol.PeerLinkReader,
         heir.appoint,
+        mqtt.MqttReader,
         websocket_frames=websocket.Frames,
     )
 
