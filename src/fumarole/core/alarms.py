@@ -11,12 +11,12 @@ Conditions use the sensor's time. The condition of a rule is that `where` and it
               there is no `for`
     raised    a reading for which `clear` is true (without `clear`: the condition is not true): cleared, then idle
 
-A reading that is older than the newest of its producer is late, and changes no condition. When all readings of a producer
-have been late for LATENESS, its clock went back: then the next reading counts, and nothing is pending.
+A reading that is older than the newest of its producer is late, and changes no condition. When all readings of a
+producer have been late for LATENESS, its clock went back: then the next reading counts, and nothing is pending.
 
 Silences use the time of arrival, also of late readings. A silence begins with the last reading. It is raised when more
 than the length has passed and `where` is true, and cleared by the next reading, or when `where` is not true any more.
-Time in which the job did not listen does not count: the length counts from the moment when it listened again. A habit is
+Time in which the job did not listen does not count: the length counts from when it listened again. A habit is
 the median of the last HABIT_PAUSES pauses between readings that did not arrive at the same moment, without those in
 which the job did not listen; with fewer than LEAST_PAUSES of them there is no habit, and no silence.
 
