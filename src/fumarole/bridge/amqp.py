@@ -1,4 +1,4 @@
-"""The AMQP side: two connections, the bindings that routes want, and two ways to publish.
+"""The AMQP side: two connections, the bindings that routes need, and two ways to publish.
 
 **Connections.** One consumes and one publishes, so that a broker which takes nothing more in still gives. Both are made
 again, with backoff, for as long as the bridge runs; what was wanted is then declared and bound again (B5).
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_SECONDS: Final = 10.0
 REPLY_SECONDS: Final = 10.0
-"""For the broker to answer one question."""
+"""Seconds in which the broker must answer one request."""
 SHORTEST_BACKOFF, LONGEST_BACKOFF = 0.1, 5.0
 HEARTBEAT: Final = 10
 """Seconds between signs of life, so that a broker which hangs is noticed within half a minute."""
@@ -59,9 +59,9 @@ MOST_OUT: Final = 8 * MIB
 MOST_WAITING: Final = 4 * MIB
 """Bytes of one client on the careful way."""
 MOST_WAITING_ALL: Final = 64 * MIB
-"""Of all clients together."""
+"""The limit for all clients together."""
 WEIGHT: Final = 512
-"""What a message takes beside its payload, reckoned generously."""
+"""An upper estimate of a message's memory besides its payload."""
 MOST_KNOWN: Final = 4096
 """Exchanges that are known to exist."""
 MOST_AT_ONCE: Final = 500
@@ -72,7 +72,7 @@ MANY_BINDS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class AmqpOptions:
-    """Where the broker is, and what is used there."""
+    """The address of the broker, and the names of exchanges and queues there."""
 
     url: str
     name: str
@@ -85,7 +85,7 @@ class AmqpOptions:
 
 @dataclass(slots=True)
 class Waiting:
-    """A message on the careful way, and who is told what became of it (None: it went well)."""
+    """A message on the confirmed channel, and the callback for its result (None: success)."""
 
     send: Send | None
     """None: nothing is sent, only the turn is waited for."""
@@ -140,7 +140,7 @@ class AmqpSide:
         self._out: list[bytes] = []
         self._out_size = 0
         self._out_of: set[Any] = set()
-        """Clients whose messages these are."""
+        """The clients that sent these messages."""
         self._writing_of: set[Any] = set()
         """And those that are being written."""
         self._out_wanted = asyncio.Event()
@@ -150,7 +150,7 @@ class AmqpSide:
         self._quick: Any = None
         self._publishing: AbstractConnection | None = None
 
-    # What the bridge calls.
+    # Called by the bridge.
 
     def publish(
         self, client: Any, send: Send, property_list: bytes, done: Callable[[str | None], None], message_id: str = ""
@@ -175,7 +175,7 @@ class AmqpSide:
         self._careful_wanted.set()
 
     def _publish_quickly(self, client: Any, exchange: bytes, send: Send, property_list: bytes) -> str | None:
-        """What it says is for `done`."""
+        """Passes the result to `done`."""
         size = self._out_size
         if size > MOST_OUT:
             return BEHIND
@@ -198,7 +198,7 @@ class AmqpSide:
 
     @property
     def full(self) -> bool:
-        """Does more wait for the broker than should?"""
+        """True when too much waits for the broker."""
         return self._out_size > FULL
 
     async def room(self) -> None:
@@ -206,7 +206,7 @@ class AmqpSide:
         await self._room.wait()
 
     def rebind(self) -> None:
-        """What is wanted has changed."""
+        """The wanted bindings have changed."""
         self._pass_wanted.set()
 
     async def settled(self, client: Any) -> None:
@@ -275,7 +275,7 @@ class AmqpSide:
                 for task in done:
                     error = None if task.cancelled() else task.exception()
                     if isinstance(error, asyncio.CancelledError):
-                        # The library's word for a broker that hangs. As it is, it would end the bridge.
+                        # The library raises this for a broker that hangs. Unhandled, it would end the bridge.
                         raise TimeoutError("it gives no sign of life")
                     if error is not None:
                         raise error
@@ -416,7 +416,7 @@ class AmqpSide:
         await self._open_quick()
 
     def _empty_out(self, reason: str) -> None:
-        """What was to be written is lost."""
+        """The messages that wait to be written are lost."""
         self.lost += len(self._out)
         self._out, self._out_size = [], 0
         self._out_of, self._writing_of = set(), set()
@@ -479,7 +479,7 @@ class AmqpSide:
         except aiormq.exceptions.ChannelNotFoundEntity:
             return f"there is no exchange {send.exchange[:80]!r}"
         except TimeoutError:
-            # Short of memory or disk, it reads nothing from those who publish; those who consume are not disturbed.
+            # A broker that is short of memory or disk reads nothing from publishers; consumers are not affected.
             return BEHIND
         except (aiormq.exceptions.AMQPChannelError, aiormq.exceptions.DeliveryError) as error:
             return f"the broker refused it: {str(error)[:200]}"

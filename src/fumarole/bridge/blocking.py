@@ -126,7 +126,7 @@ class BlockingBridgeClient:
         self._run(self._open_client.flush(timeout))
 
     def status(self, timeout: float = 5.0) -> dict[str, Any]:
-        """What the bridge says of itself."""
+        """The status of the bridge."""
         return self._run(self._open_client.status(timeout))
 
     @property

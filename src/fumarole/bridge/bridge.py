@@ -1,4 +1,4 @@
-"""The bridge itself: what clients say on the ZeroMQ side becomes routes, bindings, messages and calls on the AMQP side.
+"""The bridge itself: operations of ZeroMQ clients become routes, bindings, messages and calls on the AMQP side.
 
 ROUTER ── operations ──▶ Bridge ── bindings, messages ──▶ AMQP broker
    ◀── msg, reply, done, error ──   ◀── deliveries ──────────
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 0.5
 PAUSE_SECONDS: Final = 1.0
-"""How long clients wait for a broker that takes nothing before their messages are refused."""
+"""Seconds for which a broker may accept nothing before messages of clients are refused."""
 MOST_FLUSHES: Final = 1_000
 """Flushes of one client under way."""
 ROUTES_SHOWN: Final = 1_000
@@ -55,16 +55,16 @@ class BridgeOptions:
     direct_exchange: str = "amq.direct"
     direct_queue: str = ""
     topics: tuple[str, ...] = ()
-    """Bound always; if there are any, clients may ask for nothing beyond them (B3)."""
+    """Topics that are always bound; if there are any, clients may bind no others (B3)."""
     ttl: float = 60.0
     topics_per_client: int = 1_024
     routes: int = 1_000_000
-    """Of all clients together."""
+    """The limit for all clients together."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What has passed, for `status`."""
+    """Counters for `status`."""
 
     operations: Counter[str] = field(default_factory=Counter)
     received: int = 0
@@ -93,7 +93,7 @@ class Bridge:
         self.listeners: list[Callable[[str, bytes, bytes], None]] = []
         """Told of every message to the topic exchange: key, property list, body."""
         self.more_status: dict[str, Callable[[], Any]] = {}
-        """What others add to `report`."""
+        """Further parts of `report`."""
         self._always = set(options.topics)
         self._clock = clock
         self._tasks: list[asyncio.Task[None]] = []
@@ -101,9 +101,9 @@ class Bridge:
         """Under way, by client."""
         self._call_timer: asyncio.TimerHandle | None = None
         self._pausing: asyncio.Task[None] | None = None
-        """Until the broker has caught up, which may be long after the pause."""
+        """Lasts until the broker has caught up, which may be long after the pause."""
         self._forms: dict[bytes, Form] = {}
-        """Of clients that do not use MsgPack, while they are connected."""
+        """The forms of clients that do not use MsgPack, while they are connected."""
         self.router = Router(options.router, self._receive, self._left, options.topics_per_client)
         unique = secrets.token_hex(8)
         amqp_options = AmqpOptions(
@@ -124,7 +124,7 @@ class Bridge:
         self._tasks = [asyncio.create_task(self.amqp.run()), asyncio.create_task(self._sweep())]
 
     async def work(self) -> None:
-        """Until cancelled. Raises what cannot happen, if it does: a bridge that is half dead should end."""
+        """Runs until cancelled. An unexpected error ends the bridge, because a part of it no longer works."""
         await asyncio.gather(*self._tasks)
 
     async def stop(self) -> None:
@@ -140,7 +140,7 @@ class Bridge:
         await self.router.close()
 
     def listen(self, listener: Callable[[str, bytes, bytes], None], topics: Sequence[str]) -> None:
-        """From now on the listener hears the topic exchange: these topics, or what is configured."""
+        """From now on the listener gets the messages of the topic exchange: these topics, or the configured ones."""
         self.listeners.append(listener)
         self._always |= set(topics)
         self.amqp.rebind()
@@ -293,7 +293,7 @@ class Bridge:
                 await self.amqp.settled(client)
             except BridgeRefusedError as error:
                 refusal = str(error)
-            # It is over before the client hears so, and may flush again at once.
+            # It is over before the client gets the answer, so the client may flush again at once.
             under_way.discard(task)
             if not under_way:
                 del self._flushes[client]
@@ -391,7 +391,7 @@ class Bridge:
                 self.amqp.rebind()
 
     def report(self) -> dict[str, Any]:
-        """What `fumarole bridge status` shows. Nothing in it is secret."""
+        """The answer for `fumarole bridge status`. It has no secrets."""
         counts, now = self.counts, self._clock()
         shown: list[dict[str, Any]] = []
         for route in self.routes:

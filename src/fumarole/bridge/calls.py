@@ -1,4 +1,4 @@
-"""Calls that gather replies (R1): who asked, how many replies are wanted, and until when. Pure: time is a number.
+"""Calls that gather replies (R1): the caller, the number of replies, and the deadline. Pure: time is a number.
 
 A heap has an entry for each call, with the time when it is up. Entries of calls that ended before stay until they are
 due, or until they are the greater part: then the heap is made anew.
@@ -32,7 +32,7 @@ class Calls:
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
         self._missing: dict[str, int | None] = {}
-        """Replies still wanted; None: all that come."""
+        """The number of replies still to come; None: all until the deadline."""
         self._of_client: dict[bytes, int] = {}
         self._due: list[tuple[float, str]] = []
 
@@ -53,7 +53,7 @@ class Calls:
         heapq.heappush(self._due, (until, correlation))
 
     def reply(self, correlation: str) -> tuple[Caller, bool] | None:
-        """Whose reply it is, and whether it was the last; None: no call waits for it any more."""
+        """The call of a reply, and whether it was the last; None: no call waits for it."""
         caller = self._callers.get(correlation)
         if caller is None:
             return None
@@ -75,7 +75,7 @@ class Calls:
         return caller
 
     def sweep(self, now: float) -> list[Caller]:
-        """Those whose time is up."""
+        """The calls whose time is up."""
         ended = []
         while self._due and self._due[0][0] <= now:
             caller = self.close(heapq.heappop(self._due)[1])

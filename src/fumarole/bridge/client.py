@@ -213,7 +213,7 @@ class BridgeClient:
         """Answers a message that has a reply_to."""
         reply_to, correlation = message.properties.get("reply_to"), message.properties.get("correlation_id")
         if not reply_to:
-            raise BridgeError("the message has no reply_to: its sender wants no answer")
+            raise BridgeError("the message has no reply_to: its sender expects no answer")
         await self.send("", reply_to, payload, correlation_id=correlation, **properties)
 
     async def call(
@@ -248,7 +248,7 @@ class BridgeClient:
             raise BridgeRefusedError("; ".join(dict.fromkeys(refusals)))
 
     async def status(self, timeout: float = 5.0) -> dict[str, Any]:
-        """What the bridge says of itself."""
+        """The status of the bridge."""
         asked, identity = self._ask()
         await self._answered(asked, identity, timeout, b"status")
         found: dict[str, Any] = json.loads(asked.replies[0].payload)
@@ -295,7 +295,7 @@ class BridgeClient:
             await self._bind_again()
 
     async def _bind_again(self) -> None:
-        """A bridge that takes nothing just now is told the next time."""
+        """A bridge that accepts nothing now gets it the next time."""
         with contextlib.suppress(BridgeError):
             await self._bind()
 

@@ -20,11 +20,11 @@ from yarl import URL
 from fumarole.bridge.frames import Deliveries
 
 FAILURES: Final = (aiormq.exceptions.AMQPError, OSError, RuntimeError, TimeoutError)
-"""What the library raises when the broker, or the way to it, fails."""
+"""Errors of the library when the broker or its connection fails."""
 
 
 class FrameStream:
-    """As much of an `asyncio.StreamReader` as the library uses, with `Deliveries` between."""
+    """The part of an `asyncio.StreamReader` that the library uses, with `Deliveries` between."""
 
     def __init__(self, source: asyncio.StreamReader, deliveries: Deliveries) -> None:
         self._source = source
@@ -63,7 +63,7 @@ class FrameTransport(TransportFactory):
 
 
 class BridgeConnection(aio_pika.Connection):
-    """One that can be told how to open its socket."""
+    """A connection that takes a function to open its socket."""
 
     PARAMETERS = (
         *aio_pika.Connection.PARAMETERS,

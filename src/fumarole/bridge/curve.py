@@ -31,7 +31,7 @@ from fumarole.bridge.zmtp import COMMAND, MORE, Refusal, ready_command, split_co
 
 KEY: Final = 32
 HELLO_SIZE: Final = 194
-"""Of what follows its name: the version, zeros that make it as long as its answer, C′, a nonce, a box."""
+"""The bytes after its name: the version, zeros up to the length of its answer, C′, a nonce, a box."""
 COOKIE_SIZE: Final = 96
 VOUCH_SIZE: Final = 80
 VERSION: Final = b"\x01\x00"
@@ -131,7 +131,7 @@ class CurveMechanism:
 
 
 class CurveBox:
-    """What the ends of one connection say to each other afterwards."""
+    """The messages of a connection after its handshake."""
 
     overhead = HEAD + 16 + 1
 

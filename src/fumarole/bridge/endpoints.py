@@ -1,4 +1,4 @@
-"""Where the bridge listens: an endpoint as ZeroMQ writes it, as socket addresses.
+"""The listening endpoint of the bridge in ZeroMQ's form, as socket addresses.
 
 tcp://127.0.0.1:5555    tcp://[::1]:5555    tcp://localhost:5555    one address, or those of a name
 tcp://eth0:5555                                                     the address of a network interface
@@ -25,14 +25,14 @@ _INTERFACE_ADDRESS: Final = 0x8915
 
 
 class ListenAddress(NamedTuple):
-    """What a socket is bound to: host and port, or the path of a UNIX socket."""
+    """The address of a socket: host and port, or the path of a UNIX socket."""
 
     family: socket.AddressFamily
     address: tuple[str, int] | str
 
     @property
     def is_local(self) -> bool:
-        """Is it out of reach for other machines?"""
+        """True when other machines cannot reach it."""
         return isinstance(self.address, str) or ip_address(self.address[0]).is_loopback
 
 

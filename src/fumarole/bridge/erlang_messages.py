@@ -52,7 +52,7 @@ _LAST_TAG: Final = 0x80
 
 
 def is_erlang(part: bytes) -> bool:
-    """Is it a term, and not MsgPack?"""
+    """True for a term, False for MsgPack."""
     return len(part) > 1 and part[0] == VERSION and part[1] < _LAST_TAG
 
 

@@ -210,7 +210,7 @@ def _check_depth(depth: int) -> None:
 
 
 def encode(term: Any) -> bytes:
-    """The bytes of a term, of the tags that every version of Erlang reads wherever that is possible."""
+    """The bytes of a term, with the tags that every version of Erlang reads where possible."""
     return bytes((VERSION,)) + encode_part(term)
 
 

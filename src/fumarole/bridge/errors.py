@@ -1,10 +1,10 @@
-"""What can go wrong with a bridge, in sentences for a person."""
+"""The errors of a bridge, with sentences for a person."""
 
 from fumarole.core.errors import FumaroleError
 
 
 class BridgeError(FumaroleError):
-    """Whatever the bridge and its client raise on purpose."""
+    """The base of all errors of the bridge and its client."""
 
 
 class MalformedError(BridgeError):
@@ -20,4 +20,4 @@ class BridgeClosedError(BridgeError):
 
 
 class CannotBridgeError(BridgeError):
-    """The bridge cannot start; the text says why."""
+    """The bridge cannot start; the text has the reason."""

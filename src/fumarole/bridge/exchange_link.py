@@ -1,4 +1,4 @@
-"""The bridge's topic exchange and a fumarole namespace as one: what is published on one side is heard on the other.
+"""The bridge's topic exchange and a fumarole namespace, joined: a message published on one side reaches the other.
 
     AMQP message to amq.topic, key volcanoes.usa.atka   ──▶   publication on volcanoes.usa.atka
                                                         ◀──
@@ -40,7 +40,7 @@ from fumarole.core.topic import matches, parse_amqp, parse_wildcards, split, spl
 log = logging.getLogger(__name__)
 
 HOP: Final = "x-fumarole-hop"
-"""The header, on either side, that says a message has crossed."""
+"""The header, on both sides, that marks a message that has crossed."""
 PREFIX: Final = "Amqp-"
 PRIVATE: Final = ("$", "_INBOX.", "_WHERE.", "_FORGOTTEN")
 BACKOFF: Final = 1.0
@@ -79,7 +79,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_headers(pairs: Iterable[tuple[str, str]], hop: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Properties and headers of an AMQP message, from lines. What AMQP would not take is left out."""
+    """Properties and headers of an AMQP message, from lines. Headers that AMQP would refuse are left out."""
     properties: dict[str, Any] = {}
     headers: dict[str, Any] = {HOP: hop}
     for name, value in pairs:
@@ -96,7 +96,7 @@ def from_headers(pairs: Iterable[tuple[str, str]], hop: str) -> tuple[dict[str, 
 
 @dataclass(slots=True)
 class LinkCounts:
-    """What crossed, and what could not."""
+    """Counts of messages that crossed, and of those that could not."""
 
     to_namespace: int = 0
     to_amqp: int = 0
@@ -132,7 +132,7 @@ class ExchangeLink:
         }
 
     def _dropped(self) -> int:
-        """What came from the namespace while AMQP was behind, and had to make room."""
+        """Messages from the namespace that were dropped while AMQP was behind."""
         return sum(subscription.dropped for subscription in self._subscriptions)
 
     async def run(self) -> None:

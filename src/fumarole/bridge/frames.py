@@ -56,7 +56,7 @@ class Deliveries:
         """Deliveries whose key was not UTF-8."""
 
     def receive_data(self, data: bytes) -> bytes:
-        """What the library is to read of all that is complete."""
+        """The complete frames for the library."""
         buffer = self._buffer
         buffer += data
         out = []
@@ -99,7 +99,7 @@ class Deliveries:
 
 
 def _has_text(frame: bytes) -> bool:
-    """Are the consumer tag, the exchange and the key of a delivery UTF-8? Between them are numbers."""
+    """True when the consumer tag, the exchange and the key of a delivery are UTF-8. Between them are numbers."""
     try:
         at = _HEAD.size + len(_DELIVER)
         at += 1 + frame[at]  # our own tag

@@ -68,7 +68,7 @@ def read_public_key(path: Path) -> bytes:
 
 
 def read_public_keys(folder: Path) -> frozenset[bytes]:
-    """Those of the files *.key in a folder, decoded. Raises CannotBridgeError."""
+    """The public keys of the files *.key in a folder, decoded. Raises CannotBridgeError."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".key")
     except OSError as error:

@@ -17,7 +17,7 @@ ACCEPTS: Final = 100
 """Connections that are accepted in one turn of the loop."""
 BACKLOG: Final = 1_024
 RETRY_SECONDS: Final = 1.0
-"""Where nothing can be accepted, most likely because there are no descriptors left."""
+"""Seconds to wait when nothing can be accepted, most likely because there are no descriptors left."""
 KEEP_ALIVE: Final = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 """Seconds and probes: also peers that know no heartbeats are found dead."""
 
@@ -88,7 +88,7 @@ class Listener:
                 self._loop.add_reader(listener, self._accept, listener)
 
     def close(self) -> None:
-        """Those that were accepted stay."""
+        """Stops listening. Accepted connections stay."""
         self._closed = True
         for listener in self._sockets:
             if listener.fileno() >= 0:
@@ -111,7 +111,7 @@ def _remove_old_socket(path: Path) -> None:
 
 
 def _endpoint(listener: socket.socket) -> str:
-    """As ZeroMQ writes it."""
+    """The endpoint in ZeroMQ's form."""
     name = listener.getsockname()
     if listener.family == socket.AF_UNIX:
         path = name.decode() if isinstance(name, bytes) else name

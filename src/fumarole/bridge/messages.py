@@ -32,7 +32,7 @@ _COPIES = ("CC", "BCC")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the Python client hands over."""
+    """The argument types of the Python client."""
 
     key: str
     payload: bytes

@@ -1,4 +1,4 @@
-"""What clients of the bridge say, as multipart messages, and what it says to them (B1).
+"""The operations of the bridge's clients, as multipart messages, and its answers (B1).
 
     bind, direct-name, topic…                       routes that expire; an empty direct name is none
     unbind, direct-name, topic…                     ends them at once
@@ -31,9 +31,9 @@ DONE: Final = b"done"
 ERROR: Final = b"error"
 
 AWAY: Final = "the AMQP broker is away; try again later"
-"""What a client hears while the broker cannot be reached."""
+"""The answer while the broker cannot be reached."""
 BEHIND: Final = "the AMQP broker takes no messages just now; try again later"
-"""What a client hears while the broker is there and reads nothing, as when it is short of memory or disk."""
+"""The answer while the broker is there and reads nothing, for instance because it is short of memory or disk."""
 LONGEST_CALL: Final = 3600.0
 """Seconds that a call may wait."""
 MOST_REPLIES: Final = 1_000_000
@@ -145,7 +145,7 @@ def _options(part: bytes) -> tuple[int | None, float]:
 
 
 def identity(parts: Sequence[bytes]) -> bytes:
-    """The id of a call, so that even an error about it can be told apart."""
+    """The id of a call, for errors about it too."""
     if len(parts) < 2 or not 0 < len(parts[1]) <= SHORT:
         raise MalformedError(f"{bytes(parts[0]).decode()} has an id of 1 to {SHORT} bytes as its second part")
     return bytes(parts[1])
@@ -168,7 +168,7 @@ def _form(parts: Sequence[bytes], _: int) -> Choose:
 
 
 def text(part: bytes, what: str) -> str:
-    """A name or key: UTF-8, and as short as AMQP wants it."""
+    """A name or key: UTF-8, within AMQP's length."""
     if len(part) > SHORT:
         raise MalformedError(f"{what} has {len(part)} bytes; AMQP takes at most {SHORT}")
     try:

@@ -16,7 +16,7 @@ from fumarole.core.topic import MANY, ONE, Pattern, Word, parse_amqp
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Does `wide` surely match every key that `narrow` matches? In doubt, no."""
+    """True when `wide` certainly matches every key that `narrow` matches. In doubt, False."""
     ours, theirs = _settled(parse_amqp(wide)), _settled(parse_amqp(narrow))
     reached = _skipping(ours, {0})
     for word in theirs:

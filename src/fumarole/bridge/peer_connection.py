@@ -25,15 +25,15 @@ OUTBOX: Final = 4 * MIB
 """Bytes that wait for a slow peer; a single message may have more."""
 HANDSHAKE_SECONDS: Final = 2.0
 HEARTBEAT_SECONDS: Final = 10.0
-"""Silence after which the peer is asked for a sign of life."""
+"""Silence after which the peer gets a PING."""
 DEAD_SECONDS: Final = 30.0
 """Silence after which it is gone."""
 FAREWELL_SECONDS: Final = 1.0
-"""For a peer that is cut off to read why."""
+"""Seconds for a disconnected peer to read the reason."""
 
 
 class Owner(Protocol):
-    """What a connection needs of the router."""
+    """The part of the router that a connection uses."""
 
     waiting: int
     """Messages that may wait for one peer."""
@@ -72,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._asked = False
         self._end_at: float | None = None
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -154,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting(self) -> bool:
-        """Is something still to be sent?"""
+        """True when bytes wait to be sent."""
         return bool(self._outbox) or self._transport.get_write_buffer_size() > 0
 
     def put(self, parts: tuple[bytes, ...]) -> bool:
@@ -208,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._write_soon()
 
     def fail(self, reason: str) -> None:
-        """Ends it. A peer that has shaken hands is told why, and gets a moment to read it; nothing of it is read."""
+        """Ends it. After the handshake the peer gets the reason, and a moment to read it; its bytes are not read."""
         if self.ended:
             return
         self.ended = True

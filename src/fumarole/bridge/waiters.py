@@ -1,4 +1,4 @@
-"""Those who wait for the same thing, each for what was so when it came."""
+"""Tasks that wait for the same work, each for the state at the time when it came."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fumarole.bridge.errors import BridgeRefusedError
 
 
 class Waiters:
-    """In order of arrival: who does the work notes how many wait when it begins, and tells these when it is done."""
+    """In order of arrival: the worker notes the number of waiting tasks when it begins, and wakes these at its end."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []

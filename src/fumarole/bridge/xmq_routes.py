@@ -42,7 +42,7 @@ class Route(NamedTuple):
 
 
 class Destinations:
-    """Where one key leads. In the index each is itself, whatever is in it."""
+    """The destinations of one key. The index compares them by identity."""
 
     __slots__ = ("expires",)
 
@@ -72,7 +72,7 @@ class Routes:
         return self._add(TOPIC, key, dest, expires)
 
     def get_direct(self, key: str) -> list[Any]:
-        """Where this key leads now."""
+        """The destinations of this key now."""
         now = self._clock()
         destinations = self._tables[DIRECT].get(key)
         return [] if destinations is None else [dest for dest, expires in destinations.expires.items() if expires > now]
@@ -97,7 +97,7 @@ class Routes:
         return self._remove(TOPIC, key, dest)
 
     def sweep(self) -> list[Route]:
-        """Forgets the expired routes, and says which they were."""
+        """Removes the expired routes, and returns them."""
         now = self._clock()
         swept: list[Route] = []
         while self._due and self._due[0][0] <= now:
@@ -114,7 +114,7 @@ class Routes:
         return swept
 
     def keys(self, kind: str) -> list[str]:
-        """The direct names, or topic patterns, that lead somewhere. Until they are swept, expired ones too."""
+        """The direct names, or topic patterns, with routes. Expired ones are among them until they are swept."""
         return list(self._tables[kind])
 
     def held(self, dest: Hashable) -> int:
@@ -122,7 +122,7 @@ class Routes:
         return self._held.get(dest, 0)
 
     def holds(self, kind: str, key: str, dest: Hashable) -> bool:
-        """Is this route there, so that adding it would only renew it?"""
+        """True when this route exists, so that adding it would only renew it."""
         destinations = self._tables[kind].get(key)
         return destinations is not None and dest in destinations.expires
 

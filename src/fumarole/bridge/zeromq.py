@@ -29,7 +29,7 @@ from fumarole.core.limits import KIB, MIB
 log = logging.getLogger(__name__)
 
 LINGER_SECONDS: Final = 0.5
-"""What outboxes get to empty themselves at the end."""
+"""Seconds for outboxes to empty at the end."""
 LONG_TURN: Final = 0.01
 """Seconds that peers' messages may take in one turn of the loop."""
 TICK_SECONDS: Final = 0.5
@@ -49,7 +49,7 @@ MOST_CONNECTIONS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RouterOptions:
-    """Where clients come in, and what they may do."""
+    """The endpoint for clients, and their limits."""
 
     endpoint: str
     payload: int = 1 * MIB
@@ -58,7 +58,7 @@ class RouterOptions:
     curve_key: Path | None = None
     """The bridge's own key pair; with it, every client must know its public half."""
     curve_clients: Path | None = None
-    """A folder with the public keys of those who may come; None: every client that knows the bridge's."""
+    """A folder with the public keys of allowed clients; None: every client that knows the bridge's key."""
     insecure: bool = False
     """Other machines may come without CURVE (A1)."""
 
@@ -99,9 +99,9 @@ class Router:
         self._clients: dict[bytes, Connection] = {}
         self._numbers = count(1)
         self._written: list[Connection] = []
-        """Those with something to send."""
+        """Connections with bytes to send."""
         self._turns: deque[Connection] = deque()
-        """Those of which something is still to be handled, in the order in which it will be."""
+        """Connections with events to handle, in the order of their turns."""
         self._turn_end = 0.0
         """When the loop must look up; 0: nothing was handled since it last did."""
         self._held = 0
@@ -140,7 +140,7 @@ class Router:
             accepted.close()
 
     def connected(self, connection: Connection) -> None:
-        """A connection is there, of a peer that has said nothing yet."""
+        """A new connection, of a peer that has sent nothing yet."""
         self._connections.add(connection)
 
     def opened(self, connection: Connection, identity: bytes) -> bool:
@@ -223,7 +223,7 @@ class Router:
         self._begin_turn()
 
     def turn_is_over(self) -> bool:
-        """Has enough been handled for now? What one turn of the loop may take is for all peers together (A6)."""
+        """True when enough is handled for this turn of the loop. The bound of a turn is for all peers together (A6)."""
         if not self._turn_end:
             self._begin_turn()
         return self.paused or time.monotonic() >= self._turn_end
@@ -255,7 +255,7 @@ class Router:
         self._timer = self.loop.call_later(TICK_SECONDS, self._tick)
 
     async def close(self) -> None:
-        """What waits for clients gets half a second to leave."""
+        """Messages that wait for clients have half a second to leave."""
         self._listener.close()
         if self._timer is not None:
             self._timer.cancel()

@@ -29,7 +29,7 @@ GREETING_SIZE: Final = 64
 LARGEST_COMMAND: Final = 4 * 1024
 LONGEST_IDENTITY: Final = 255
 LONGEST_CONTEXT: Final = 16
-"""Of a PING, which its PONG repeats."""
+"""The context of a PING, which its PONG repeats."""
 PEERS: Final = frozenset({b"DEALER", b"REQ", b"ROUTER"})
 """Sockets that may connect to a ROUTER."""
 OLD_PEERS: Final = frozenset({3, 5, 6})
@@ -44,7 +44,7 @@ _SHORT: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
-    """What one message may have."""
+    """The limits of one message."""
 
     part: int
     """Bytes of one part."""
@@ -82,16 +82,16 @@ class Box(Protocol):
 
 
 class Mechanism(Protocol):
-    """How the ends of a connection make sure of each other."""
+    """The security mechanism of a connection."""
 
     name: bytes
 
     @property
     def box(self) -> Box | None:
-        """For what follows the handshake; None: it is not encrypted."""
+        """Encryption after the handshake; None: there is none."""
 
     def first_command(self) -> bytes | None:
-        """What the ROUTER says without being asked."""
+        """The commands that the ROUTER sends first."""
 
     def receive_command(self, body: bytes) -> tuple[bytes | None, bytes | None]:
         """A command of the handshake: the answer to it, and the peer's metadata once the handshake is over.
@@ -101,7 +101,7 @@ class Mechanism(Protocol):
 
 
 class Refusal(MalformedError):
-    """The peer is not let in; `command` tells it so."""
+    """The peer is refused; `command` has the error for it."""
 
     def __init__(self, text: str, command: bytes) -> None:
         super().__init__(text)
@@ -178,9 +178,9 @@ class ServerProtocol:
     def __init__(self, limits: MessageLimits, mechanism: Mechanism) -> None:
         self.limits = limits
         self.fault = ""
-        """Why the connection ends, where the peer is at fault."""
+        """The reason for which the connection ends, where the peer caused it."""
         self.heartbeats = False
-        """Does the peer answer PING?"""
+        """True when the peer answers PING."""
         self.opened = False
         self._mechanism = mechanism
         self._box: Box | None = None
@@ -190,7 +190,7 @@ class ServerProtocol:
         self._buffer = b""
         self._at = 0
         self._long = bytearray()
-        """What has come of a long frame."""
+        """The received part of a long frame."""
         self._missing = 0
         """Bytes of it that are still to come."""
         self._long_flags = 0
@@ -202,13 +202,13 @@ class ServerProtocol:
         """Goes on with what is there; False: there is too little of it."""
         self._out: list[bytes] = [SIGNATURE]
         self._said = 0
-        """Of our own greeting: 0 the signature, 1 the version, 2 all of it."""
+        """The sent part of the greeting: 0 the signature, 1 the version, 2 all of it."""
         self._pong: bytes | None = None
         """The context of the last PING that is not answered yet."""
         self._ended = False
         self._closing = False
         self.unfinished = False
-        """May there be more events without more bytes?"""
+        """True when there may be more events without more bytes."""
 
     # The five verbs.
 
@@ -232,7 +232,7 @@ class ServerProtocol:
         self._ended = True
 
     def events_received(self, most: int = 1_000) -> list[Event]:
-        """What has come, in order: about so many events at most. `unfinished` says that there is more."""
+        """The received events, in order, about so many at most. `unfinished` is true when there are more."""
         events: list[Event] = []
         self._events, self.unfinished = events, False
         try:
@@ -252,14 +252,14 @@ class ServerProtocol:
     def data_to_send(self) -> bytes:
         """Everything that is due to the peer."""
         if self._pong is not None:
-            # Only the last one: a peer that asks without end and reads nothing costs one answer.
+            # Only the last one: a peer that sends PINGs without end and reads nothing costs one answer.
             self._command(b"\x04PONG" + self._pong)
             self._pong = None
         out, self._out = self._out, []
         return b"".join(out)
 
     def close_expected(self) -> bool:
-        """Is it over, once everything has been sent?"""
+        """True when the connection is over once everything has been sent."""
         return self._closing
 
     def abandon(self) -> None:
@@ -285,7 +285,7 @@ class ServerProtocol:
             self._out.append(encode(flags, part))
 
     def ping(self) -> None:
-        """Asks for a sign of life. Only where `heartbeats` says so."""
+        """Sends a PING. Only where `heartbeats` is true."""
         self._command(b"\x04PING\x00\x00")
 
     def _command(self, body: bytes) -> None:
@@ -375,7 +375,7 @@ class ServerProtocol:
         self._step = self._plain_message if plain else self._message
 
     def _read_identity(self) -> bool:
-        """Versions before 3.0 know no mechanism; where one is wanted they cannot come in."""
+        """Versions before 3.0 have no mechanism; where one is required they are refused."""
         if self._mechanism.name != b"NULL":
             raise MalformedError(f"a version of ZMTP without {self._mechanism.name!r}")
         frame = self._next_frame()
@@ -444,7 +444,7 @@ class ServerProtocol:
     # Traffic.
 
     def _message(self) -> bool:
-        """The next frame, whatever it is."""
+        """The next frame of any kind."""
         frame = self._next_frame()
         if frame is None:
             return False

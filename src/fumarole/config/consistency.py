@@ -1,4 +1,4 @@
-"""What must hold between settings that are right one by one.
+"""Conditions between settings that are valid one by one.
 
 Works on the tree that `schema` read, so that one wrong value hides no other mistake: what could not be read is absent,
 and nothing is said about it twice.
@@ -21,7 +21,7 @@ from fumarole.exchange.permissions import Permissions
 
 
 def check_consistency(tree: Tree, report: Report) -> None:
-    """Adds to the report what does not fit together."""
+    """Adds settings that do not fit together to the report."""
     _check_data(tree, report)
     _check_doors(tree.get("doors", {}), report)
     _check_links(tree, report)
@@ -101,7 +101,7 @@ def _check_links(tree: Tree, report: Report) -> None:
     if "secret_file" in links:
         _check_secret(links["secret_file"], report)
     given = [name for name in files if ("links", name) in report.origins]
-    if given and len(given) < len(files):  # failing open otherwise: links that look as if they were guarded
+    if given and len(given) < len(files):  # without this check, links would look protected and would not be
         missing = next(name for name in files if name not in given)
         report.add(
             ("links", missing), f"nothing, though there is a links.{given[0]}", "all of certificate, key, authority"
@@ -111,7 +111,7 @@ def _check_links(tree: Tree, report: Report) -> None:
 
 
 def _check_workers(tree: Tree, report: Report) -> None:
-    """To other nodes each worker is one, with its number after the name, and a port that is so much higher."""
+    """Each worker is a node of the cluster: its number follows the name, and is added to the port."""
     workers, name = tree.get("workers", 1), tree.get("node", "")
     last = worker_count(workers) - 1
     if workers != 1 and len(f"{name}/{last}") > LONGEST_NAME:
@@ -142,7 +142,7 @@ def _check_tls(tls: Tree, report: Report) -> None:
 
 
 def _check_certificates(section: str, files: Tree, authority: str, report: Report) -> None:
-    """Can a certificate, its key, and the authority that others' are checked by be used?"""
+    """Checks that a certificate, its key and the authority for others' certificates can be loaded."""
     readable = {}
     for name in ("certificate", "key", authority):
         if name in files and not _is_readable_file(files[name]):
@@ -172,7 +172,7 @@ def _check_client_certificates(tls: Tree, report: Report) -> None:
     wanted = tls.get("client_certificates", "none")
     if wanted != "none" and ("tls", "client_authority") not in report.origins:
         report.add(path, f'"{wanted}" without tls.client_authority', "the authority to check them by")
-    # Failing open otherwise: an authority that looks as if it kept strangers out.
+    # Without this check, the authority would look as if it were used, and would not be.
     if wanted == "none" and "client_authority" in tls:
         report.add(path, '"none", though there is a tls.client_authority', '"optional" or "required"')
 
@@ -226,7 +226,7 @@ def _check_users(tree: Tree, report: Report) -> None:
 
 def _check_allowed(namespace: str, path: KeyPath, tree: Tree, report: Report) -> None:
     allowed = tree.get("allowed_namespaces")
-    # A name in the list that could not be read may have been meant for this one.
+    # An unreadable name in the list may be this one.
     if allowed is None or None in allowed or namespace in (*allowed, DEFAULT):
         return
     known = ", ".join(dict.fromkeys([DEFAULT, *allowed]))

@@ -47,7 +47,7 @@ def load(
 ) -> Settings:
     """The settings of a broker.
 
-    `flags` are by name (`--nats`, see `FLAGS`); one that was not given is None, an empty list, or absent.
+    `flags` are by name (`--nats`, see `FLAGS`); a flag that is not given is None, an empty list, or absent.
     """
     document, report = read_file(Path(path)) if path is not None else ({}, Report({(): Origin("defaults")}))
     for name in OTHERS:
@@ -82,7 +82,7 @@ def _settings(tree: Tree) -> Settings:
         tree["doors"] = dict.fromkeys(DOORS, ()) | named
     for name, rules in tree.get("namespaces", {}).items():
         rules.setdefault("grammar", default_rules(name, tree.get("grammar", Grammar.STRICT)).grammar)
-    # Each value has been read; that they fit together as the types say is checked once more by msgspec.
+    # Each value has been checked; msgspec checks the whole once more against the types.
     return msgspec.convert(tree, Settings, dec_hook=_read_already)
 
 
@@ -91,7 +91,7 @@ def _read_already(_kind: type, value: object) -> object:
 
 
 def read_file(path: Path) -> tuple[Document, Report]:
-    """What the file says, and where. A file that cannot be read at all is one mistake, and the end."""
+    """The values of the file, with their lines. An unreadable file is one mistake, and the end."""
     source = str(path)
     try:
         content = path.read_bytes()
@@ -161,7 +161,7 @@ def _items(text: str) -> list[str]:
 
 
 def _override(document: Document, path: KeyPath, value: object, origin: Origin, report: Report) -> None:
-    """Puts a value in the place of what an earlier source says, whose mistakes are still named."""
+    """Overrides a value of an earlier source, whose mistakes are still reported."""
     table = document
     for depth, key in enumerate(path[:-1], 1):
         below = table.setdefault(str(key), {})

@@ -1,7 +1,7 @@
-"""What is wrong with a configuration: where it stands, what was found there, what was expected instead.
+"""Mistakes in a configuration: the place, the value found there, and the value expected.
 
-A mistake is read by the person who will put it right, and may end up in a log, so it never shows a secret: of tables
-and lists only the kind is named, and settings that hold secrets describe what they found in words of their own.
+A mistake may end up in a log, so it never shows a secret: of tables
+and lists only the kind is named, and settings that hold secrets describe the found value without showing it.
 """
 
 import re
@@ -13,17 +13,17 @@ from typing import Final
 from fumarole.core.errors import FumaroleError
 
 KeyPath = tuple[str | int, ...]
-"""How to get to a value: keys of tables, indexes of lists. `("users", 0, "name")`"""
+"""The path to a value: keys of tables, indexes of lists. `("users", 0, "name")`"""
 
 LONGEST_SHOWN: Final = 60
-"""Characters of a value or key that are repeated to the reader."""
+"""The most characters of a value or key that a mistake shows."""
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _URL_CREDENTIALS = re.compile(r"//.*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was written: a file and its line, a variable, or a flag."""
+    """The source of a value: a file and its line, a variable, or a flag."""
 
     source: str
     line: int | None = None
@@ -34,7 +34,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing to put right."""
+    """One mistake."""
 
     origin: Origin
     key: str
@@ -67,7 +67,7 @@ def _reading_order(mistake: Mistake) -> tuple[bool, int, bool]:
 
 @dataclass(slots=True)
 class Report:
-    """The mistakes found so far, and where each value was written."""
+    """The mistakes found so far, and the source of each value."""
 
     origins: dict[KeyPath, Origin]
     mistakes: list[Mistake] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Report:
         self.mistakes.append(Mistake(self.origin(path), key_text(path), found, expected, suggestion))
 
     def origin(self, path: KeyPath) -> Origin:
-        """Where the value was written; where it was not, the nearest table around it."""
+        """The source of the value, or of the nearest table around it."""
         while path not in self.origins:
             path = path[:-1]
         return self.origins[path]
@@ -95,7 +95,7 @@ def key_text(path: KeyPath) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it may be repeated to the reader: short, printable, and without credentials."""
+    """A value in the form for a mistake: short, printable, and without credentials."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -109,7 +109,7 @@ def shown(value: object) -> str:
 
 
 def kind(value: object) -> str:
-    """What sort of value it is, without its contents."""
+    """The kind of a value, without its contents."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list | tuple):
@@ -127,7 +127,7 @@ def shortened(text: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, if any is near."""
+    """The nearest known word, if any is near."""
     by_folded = {candidate.lower(): candidate for candidate in known}
     found = get_close_matches(word[:LONGEST_SHOWN].lower(), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None

@@ -1,4 +1,4 @@
-"""The tree of settings: what may be written where, and reading what was written by it.
+"""The tree of settings, and reading a document by it.
 
 The tree is what msgspec sees in the types of `settings`. msgspec itself stops at the first fault, so the tree is walked
 here, and every fault becomes a mistake; what remains is a tree of values that are right one by one:
@@ -26,16 +26,16 @@ Tree = dict[str, Any]
 PREFIX: Final = "FUMAROLE_"
 _NO_PREFIX: Final = "doors"
 MISSING: Final = object()
-"""In place of a value that could not be read."""
+"""Stands for a value that could not be read."""
 
 
 def read_tree(document: Mapping[str, object], report: Report) -> Tree:
-    """The values of a document that are right, one by one; the others go to the report."""
+    """The valid values of a document; mistakes go to the report."""
     return cast(Tree, read(ROOT, document, (), report))
 
 
 def read_value(path: KeyPath, value: object, report: Report) -> None:
-    """Reads the value of one setting only for the mistakes in it."""
+    """Reads the value of one setting, for its mistakes only."""
     read(_LEAVES[path], value, path, report)
 
 
@@ -52,7 +52,7 @@ def table_of(node: inspect.Type) -> Table | None:
 
 
 def is_list(path: KeyPath) -> bool:
-    """Has this setting a list of values?"""
+    """True when this setting has a list of values."""
     return isinstance(_given(_LEAVES[path]), inspect.VarTupleType)
 
 

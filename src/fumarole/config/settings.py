@@ -44,12 +44,12 @@ class DoorAddresses(Struct, frozen=True, kw_only=True):
     """Where each protocol listens."""
 
     def of(self, door: str) -> tuple[Address, ...]:
-        """Where the door of this name listens. Empty: it is closed."""
+        """The listening addresses of the door of this name. Empty: it is closed."""
         addresses: tuple[Address, ...] = getattr(self, door)
         return addresses
 
     def addresses(self) -> Iterator[tuple[str, Address]]:
-        """The name of the door and where it listens, for each that is open."""
+        """The names of the open doors, each with its listening addresses."""
         for door in self.__struct_fields__:
             for address in self.of(door):
                 yield door, address
@@ -62,7 +62,7 @@ Doors = defstruct(
     frozen=True,
     kw_only=True,
 )
-"""One field for each door. The defaults are the standard ports; they hold while no door is named."""
+"""One field for each door. The defaults are the standard ports; they apply when no door is named."""
 
 
 def only(**named: tuple[Address, ...]) -> DoorAddresses:
@@ -71,11 +71,11 @@ def only(**named: tuple[Address, ...]) -> DoorAddresses:
 
 
 StandardDoors = defstruct("StandardDoors", [], bases=(Doors,), frozen=True, kw_only=True)
-"""What holds while no door is named: of these, a broker opens those whose packages are installed."""
+"""The defaults when no door is named: a broker opens those of them whose packages are installed."""
 
 
 class Tls(Struct, frozen=True, kw_only=True):
-    """The server's certificate, and what is asked of clients' certificates."""
+    """The server's certificate, and the requirements for clients' certificates."""
 
     certificate: FilePath
     key: FilePath
@@ -86,10 +86,10 @@ class Tls(Struct, frozen=True, kw_only=True):
 
 
 class Links(Struct, frozen=True, kw_only=True):
-    """How the nodes of a cluster know each other, and when one is given up."""
+    """How the nodes of a cluster prove themselves to each other, and when a silent one is gone."""
 
     name: Text = "fumarole"
-    """Of the cluster; nodes of another are refused."""
+    """The name of the cluster; nodes of another cluster are refused."""
     secret_file: FilePath | None = None
     """Its first line is the secret that every node knows."""
     certificate: FilePath | None = None
@@ -97,15 +97,15 @@ class Links(Struct, frozen=True, kw_only=True):
     key: FilePath | None = None
     authority: FilePath | None = None
     silence: float = 2.0
-    """Seconds after which a node that is not heard of is gone (C4)."""
+    """Seconds of silence after which a node is gone (C4)."""
     address: ListenAddress | None = None
-    """Where other nodes reach this one, if that is not where it listens."""
+    """The address at which other nodes reach this one, if it is not the listening one."""
     outbox: Size = 16 * MIB
     """Bytes that wait for one other node; then the oldest messages are dropped."""
 
 
 class Log(Struct, frozen=True, kw_only=True):
-    """What is logged, and how it looks."""
+    """The level and the form of the log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -119,7 +119,7 @@ class PermissionSettings(Struct, frozen=True, kw_only=True):
 
 
 class UserSettings(Struct, frozen=True, kw_only=True):
-    """Someone who may connect, by password, token or key."""
+    """A user, with a password, a token or a key."""
 
     name: Text
     password: PasswordHash | None = None
@@ -129,9 +129,9 @@ class UserSettings(Struct, frozen=True, kw_only=True):
     publish: PermissionSettings = PermissionSettings()
     subscribe: PermissionSettings = PermissionSettings()
     roles: tuple[Literal["admin"], ...] = ()
-    """What the user may do besides: `admin` may see what others do (A4)."""
+    """Roles of the user: `admin` may see the state of the node (A4)."""
     quota: Quotas = Quotas()
-    """What all connections of the user together may hold (A5)."""
+    """The quota of all connections of the user together (A5)."""
 
 
 class BridgeSettings(Struct, frozen=True, kw_only=True):
@@ -142,7 +142,7 @@ class BridgeSettings(Struct, frozen=True, kw_only=True):
     router: Endpoint = "tcp://127.0.0.1:5555"
     topic_exchange: AmqpName = "amq.topic"
     topics: tuple[AmqpName, ...] = ()
-    """Bound always; if there are any, clients may ask for nothing beyond them (B3)."""
+    """Topics that are always bound; if there are any, clients may bind no others (B3)."""
     direct_exchange: AmqpName = "amq.direct"
     direct_queue: AmqpName | None = None
     ttl: float = 60.0
@@ -165,15 +165,15 @@ class BrokerSettings(Struct, frozen=True, kw_only=True):
 
     data: FilePath = Path("fumarole-data")
     allowed_namespaces: tuple[NamespaceName, ...] | None = None
-    """None: a namespace comes to be with its first use (N3)."""
+    """None: the first use of a namespace creates it (N3)."""
     grammar: Grammar = Grammar.STRICT
-    """Of namespaces that do not choose one (T1, T2)."""
+    """The grammar of namespaces without one of their own (T1, T2)."""
     limits: Limits = Limits()
     tls: Tls | None = None
     node: NodeName | None = None
     """The name of this node; None: one is made up."""
     cluster: ListenAddress | None = None
-    """Where other nodes reach this one; None: there is no cluster."""
+    """The listening address for other nodes; None: there is no cluster."""
     peer: tuple[ListenAddress, ...] = ()
     """Nodes to join; one is enough."""
     workers: Workers = 1
@@ -186,7 +186,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True):
     bridges: tuple[BridgeSettings, ...] = ()
 
     def door(self, name: str) -> Any:
-        """What is set about the door of this name, of the door's own type."""
+        """The settings of the door of this name, of the door's own type."""
         return getattr(self, name, None) or DOORS[name].settings()
 
 
@@ -207,7 +207,7 @@ else:
 
 BYTES_OF_QUOTAS: Final = dict.fromkeys(("metadata_bytes", "retained_bytes", "last_bytes", "bytes_per_second"), Bytes)
 DOOR_KINDS: Final[Mapping[str, object]] = {"namespace": NamespaceName, "max_qos": Qos}
-"""Of the settings of doors, those that are more than a number or a time."""
+"""The kinds of those settings of doors that are more than a number or a time."""
 
 FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     Limits: {

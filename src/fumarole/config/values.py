@@ -1,4 +1,4 @@
-"""The kinds of values that settings have.
+"""The kinds of values of settings.
 
 Each kind is a type whose reader turns what was written (in TOML, a variable or a flag) into the value, or raises
 `RefusedError` with what it expected. Kinds that hold secrets never repeat them, neither in an error nor in `repr`.
@@ -36,7 +36,7 @@ class RefusedError(ValueError):
 
 
 class Secret:
-    """A text that is shown only to those who ask for it by `reveal()`."""
+    """A text that `repr` hides; `reveal()` returns it."""
 
     __slots__ = ("_text",)
 
@@ -161,7 +161,7 @@ def read_text(value: object) -> str:
 
 
 def read_pattern_text(value: object) -> str:
-    """Reads a pattern as text. Whether it is one depends on its namespace's grammar, and is asked later."""
+    """Reads a pattern as text. It is checked later, by the grammar of its namespace."""
     if not isinstance(value, str):
         raise RefusedError(shown(value), "a pattern")
     return value
@@ -189,7 +189,7 @@ def _is_host(name: str | None, v6: str | None) -> bool:
         elif name is not None and not re.search("[A-Za-z_]", name):
             ipaddress.IPv4Address(name)
         elif name is not None:
-            name.encode("idna")  # as a lookup does: it knows the lengths that words of a name may have
+            name.encode("idna")  # as a lookup does, which checks the length of each label
     except ValueError:
         return False
     return True
@@ -208,7 +208,7 @@ def read_workers(value: object) -> int:
 
 
 def worker_count(workers: int) -> int:
-    """How many processes this is on this machine."""
+    """The number of processes on this machine."""
     return workers or len(os.sched_getaffinity(0))
 
 
@@ -248,7 +248,7 @@ def read_user_key(value: object) -> str:
     try:
         decode_user_key(value)
     except ValueError as error:
-        # It may be a seed, by mistake, and that is a secret.
+        # It may be a seed by mistake, which is a secret.
         raise RefusedError(f"a text that is no such key (not shown; {error})", expected) from None
     return value
 

@@ -1,4 +1,4 @@
-"""How a connection ends.
+"""The end of a connection.
 
 A session that is closed may still have last words in its outbox, an error for instance. They leave, then this side
 closes its half of the connection, and the peer has a second to close the other half. Without that second the kernel
@@ -39,7 +39,7 @@ class Closing:
         return transport.can_write_eof()  # TLS has no halves
 
     def discards(self) -> bool:
-        """Is what a closed session has in its outbox dropped?"""
+        """True when the outbox of a closed session is dropped."""
         return False
 
     def finish(self, transport: asyncio.Transport) -> None:

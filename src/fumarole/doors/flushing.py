@@ -40,7 +40,7 @@ LAST_BATCH = LastBatch()
 
 
 class FlushTogether:
-    """For clients: small batches of one turn leave together."""
+    """The policy for clients: small batches of one turn leave together."""
 
     def __init__(self, ready: list[Any]) -> None:
         self._ready = ready
@@ -61,7 +61,7 @@ class FlushTogether:
 
 
 class FlushAtOnce:
-    """For node links: few sockets, each with the messages of many clients."""
+    """The policy for node links: few sockets, each with the messages of many clients."""
 
     def __init__(self, ready: list[Any]) -> None:
         self._ready = ready

@@ -134,7 +134,7 @@ class HttpDoor(StreamDoor):
         return self._date[1]
 
     def _process(self) -> dict[str, float]:
-        """What the system says of this process."""
+        """The process's figures from the system."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         found: dict[str, float] = {"cpu": used.ru_utime + used.ru_stime, "started": STARTED}
         with contextlib.suppress(OSError):

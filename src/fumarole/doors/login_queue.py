@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 
 class _Failures:
-    """What went wrong at one address."""
+    """The failed attempts of one address."""
 
     __slots__ = ("last", "pause", "until", "users")
 

@@ -1,4 +1,4 @@
-"""Logins of all doors: who a client is, asked once for each credential, in the order of `login_queue` (A2).
+"""Logins of all doors: the user of a client, verified once for each credential, in the order of `login_queue` (A2).
 
 A token is a digest that is looked up, and a signature takes 0.1 ms: both are verified at once. A password is verified
 in a thread; what was verified is remembered, so that a fleet that comes back after a power cut pays for each user once.

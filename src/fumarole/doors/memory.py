@@ -11,7 +11,7 @@ from collections.abc import Callable
 ENOUGH = 8 * 1024 * 1024
 """Bytes to have become free before it is worth the milliseconds."""
 PAUSE = 1.0
-"""Seconds: who leaves together is cleaned up after together."""
+"""Seconds: connections that end together are cleaned up together."""
 
 
 def _trim_function() -> Callable[[int], int] | None:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 TOGETHER = 32
 """Connections that the first process takes before others get any."""
 BUSY = 0.5
-"""Of a processor; beyond, the first takes no more than its share."""
+"""A share of a processor; above it, the first worker takes no more than its share of connections."""
 LOST_AFTER = 2.0
 """Seconds without a sign of life; then nothing is handed to a process."""
 LOOK = 0.25
@@ -35,10 +35,10 @@ CONNECTIONS, TAKEN, BUSYNESS, SEEN, HANDED = range(5)
 
 
 class ProcessLoad(NamedTuple):
-    """How busy one process is."""
+    """The load of one process."""
 
     connections: int
-    """Those on their way to it included."""
+    """Its connections, those on their way to it included."""
     busyness: float
     seen: float
 
@@ -134,7 +134,7 @@ class Placement:
                 self._doors[said[0]](made)
 
     def _look(self) -> None:
-        """How busy was this process lately? And it is there."""
+        """Publishes the recent load of this process, and that it is alive."""
         now, busy = time.monotonic(), time.process_time()
         if now > self._busy_since[0]:
             self._set(BUSYNESS, (busy - self._busy_since[1]) / (now - self._busy_since[0]))

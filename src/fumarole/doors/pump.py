@@ -6,7 +6,7 @@ It promises:
   verified, or while other connections have their turn.
 - The outbox leaves in order. What the socket does not take stays in the outbox, which is bounded (D6); the transport
   holds one chunk at most.
-- A closed session is heard no more. What it leaves in its outbox is sent or discarded, and then the connection ends,
+- A closed session gets no more bytes. Its outbox is sent or discarded, and then the connection ends,
   within a deadline.
 - A connection is connected once and disconnected once. Afterwards nothing is sent.
 
@@ -52,7 +52,7 @@ from fumarole.sessions.reader import Reader
 
 
 class Session(Reader, Protocol):
-    """What the pump needs of a session or a lane."""
+    """The part of a session or a lane that the pump uses."""
 
     outbox: Outbox
     claim: Any
@@ -68,17 +68,17 @@ class Session(Reader, Protocol):
 
 
 class Framing(Protocol):
-    """What stands between a session and the bytes of its connection: WebSocket."""
+    """The framing between a session and the bytes of its connection: WebSocket."""
 
     def wrap(self, data: bytes) -> bytes:
         """These bytes as they leave."""
 
     def last(self) -> bytes:
-        """What leaves after all else. Empty when it was said before."""
+        """The last bytes of the connection. Empty if they were sent before."""
 
 
 class Policies(NamedTuple):
-    """What differs between kinds of connections. All of a kind share one."""
+    """The policies of a kind of connections. All connections of a kind share one."""
 
     ready: list[Any]
     """The node's: owners of filled outboxes."""
@@ -92,7 +92,7 @@ class Policies(NamedTuple):
     rest_chunk: int
     """The same where outboxes are written to the socket, and the transport only gets what it did not take."""
     closing: Callable[[Any], Closing]
-    """How the connection of this session ends."""
+    """The policy for the end of the connection of this session."""
     cut: Callable[[Any], None]
     """Ends a session whose outbox has overflowed."""
     release: Callable[[Any], None]
@@ -211,7 +211,7 @@ class Pump(asyncio.BufferedProtocol):
 
     @property
     def closing(self) -> Closing:
-        """How this connection ends. Made when it is needed: most connections are open."""
+        """The end of this connection. Made when it is needed, because most connections are open."""
         if self._closing is None:
             self._closing = self._policies.closing(self.session)
         return self._closing
@@ -228,7 +228,7 @@ class Pump(asyncio.BufferedProtocol):
         flush(self._ready)
 
     def renewed(self) -> None:
-        """What the session goes by has changed: a compiled reader keeps a copy of it."""
+        """Renews the compiled reader's copy of session state that has changed."""
         renew = getattr(self._reader, "renew", None)
         if renew is not None and self._reader is not self.session:
             renew()
@@ -241,17 +241,17 @@ class Pump(asyncio.BufferedProtocol):
         send = getattr(outbox, "send", None) if self._descriptor >= 0 else None
         self._send = None if send is None else partial(send, self._descriptor)
         self._chunk = self._policies.write_chunk if send is None else self._policies.rest_chunk
-        # With `send` the transport has only what the socket did not take, and tells when that has left.
+        # With `send` the transport has only the bytes that the socket did not take, and reports when they have left.
         self._transport.set_write_buffer_limits(high=self._chunk if send is None else 0)
 
     def upgrade(self) -> None:
-        """TLS is about to begin. Until `upgraded` nothing may leave in plain text, and nothing is heard."""
+        """TLS is about to begin. Until `upgraded`, nothing is sent in plain text, and nothing is read."""
         self._paused = True
         self._hears = False
         self._early = bytearray()
 
     def spoke_early(self) -> bool:
-        """Has the peer sent anything since `upgrade`? Before TLS began it was in plain text, from anywhere."""
+        """True when the peer has sent bytes since `upgrade`: in plain text, before TLS, perhaps from an attacker."""
         return bool(self._early)
 
     def upgraded(self, transport: asyncio.Transport) -> None:
@@ -323,7 +323,7 @@ class Pump(asyncio.BufferedProtocol):
 
 
 class PumpOwner(Protocol):
-    """What a pump asks of its door or link."""
+    """The part of a door or link that the pump uses."""
 
     def connected(self, pump: Pump, transport: asyncio.Transport) -> None: ...
     def disconnected(self, pump: Pump) -> None: ...

@@ -1,4 +1,4 @@
-"""How much is read at a time.
+"""The size of one read.
 
 Other connections wait while a batch is routed, and a message to very many consumers makes many deliveries of few
 bytes. So the size follows the time that a batch took:
@@ -24,10 +24,10 @@ class ReadSize:
 
     def __init__(self, space: memoryview) -> None:
         self.space = space
-        """Where bytes are read to."""
+        """The buffer for reads."""
         self.smaller = self.larger = self
         self.is_reduced = False
-        """Is there a larger one?"""
+        """True when there is a larger size."""
 
     def after(self, took: float) -> ReadSize:
         """The size of the next read, when a batch of this size took so many seconds."""
@@ -48,5 +48,5 @@ def adaptive(largest: int, smallest: int) -> ReadSize:
 
 
 def fixed(size: int) -> ReadSize:
-    """The only size, whatever a batch takes."""
+    """One fixed size, for batches of any duration."""
     return adaptive(size, size)

@@ -39,19 +39,19 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What the broker gives a door that opens."""
+    """The parts of the broker that a door gets when it opens."""
 
     node: Node
     hot_path: HotPath
     settings: Any
-    """Of the door's own type."""
+    """The door's settings, of its own type."""
     tls: ssl.SSLContext | None = None
     logins: Logins | None = None
     """None where authentication is off."""
     handshake_first: bool = False
     """At a door where the server speaks first: TLS begins before that."""
     settings_of: Callable[[str], Any] = lambda name: DOORS[name].settings()
-    """What is set about another door, by its name."""
+    """The settings of another door, by its name."""
     cookies: Any = None
     """Makes the cookies of browsers (server/cookies.py); None where authentication is off."""
     opened: Sequence[Listener] = ()
@@ -60,7 +60,7 @@ class Wiring:
 
 @dataclass(frozen=True, slots=True)
 class NoSettings:
-    """Of a door that has nothing to set but where it listens."""
+    """The settings of a door that has none except its addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +75,37 @@ class Door:
     settings: type[Any] = NoSettings
     """A dataclass: the table `[name]` of the configuration. A field `namespace` is checked as a namespace's name."""
     page: str = ""
-    """Where it is documented."""
+    """Its page of documentation."""
     extra: str = ""
     """The extra of the distribution that it needs (core/packages.py); empty: the base install."""
     alpn: tuple[str, ...] = ()
-    """What clients choose from in the handshake of TLS; empty: they are not asked."""
+    """The protocols that are offered in the TLS handshake (ALPN); empty: none."""
     keeps_namespace: bool = False
     """No connection of this door keeps its namespace alive, so the broker does."""
 
 
 @dataclass(frozen=True, slots=True)
 class MsgPackSettings:
-    """What only the MsgPack door has."""
+    """Settings of the MsgPack door."""
 
     namespace: str = DEFAULT
-    """Of clients that give no credentials."""
+    """The namespace of clients without credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubemqSettings:
-    """What only the KubeMQ door has."""
+    """Settings of the KubeMQ door."""
 
     namespace: str = KUBEMQ
-    """Of clients whose token names no other (K2)."""
+    """The namespace of clients whose token names no other (K2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MqttSettings:
-    """What only the MQTT door has."""
+    """Settings of the MQTT door."""
 
     namespace: str = DEFAULT
-    """Of clients whose user names no other (Q2)."""
+    """The namespace of clients whose user has no other (Q2)."""
     max_qos: int = 2
     """The greatest QoS that is granted."""
     max_keep_alive: float | None = None
@@ -114,14 +114,14 @@ class MqttSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """What only the web door has."""
+    """Settings of the web door."""
 
     origins: tuple[str, ...] = ()
-    """Of pages elsewhere that may use it: `https://plots.example.org`."""
+    """Origins of foreign pages that may use it: `https://plots.example.org`."""
     hosts: tuple[str, ...] = ()
     """Names by which requests may call it where there are no users, besides localhost."""
     off: tuple[str, ...] = ()
-    """What it does not offer: some of console, metrics, monitoring, openapi, nats, mqtt."""
+    """Parts that are off: some of console, metrics, monitoring, openapi, nats, mqtt."""
     metrics_open: bool = False
     """`/metrics` needs no user."""
     cookie_life: float = 12 * 3600.0

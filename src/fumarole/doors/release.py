@@ -1,4 +1,4 @@
-"""What a client connection held is released when it is gone: its outbox at once, its consumers in slices."""
+"""Releases the resources of a client connection after its end: its outbox at once, its consumers in slices."""
 
 from __future__ import annotations
 

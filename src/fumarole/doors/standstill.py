@@ -1,4 +1,4 @@
-"""What is checked before a batch of a client is taken in: has this process stood still?
+"""The check before each batch of a client: was this process stopped for a while?
 
 A process can wait long for a CPU, or be stopped and continued. Then its sockets hold bytes of clients beside the end of
 a link, and the loop may read the bytes first. Two checks come before them:

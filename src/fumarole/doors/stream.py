@@ -1,4 +1,4 @@
-"""What every door on a byte stream has: a listener, its connections, their time, and who they are."""
+"""The base of every door on a byte stream: a listener, its connections, their timeouts, and their users."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def keep_alive(listening: Any, idle: float) -> None:
 
 
 def client_policies(node: Node) -> Policies:
-    """How connections of clients are treated."""
+    """The policies for connections of clients."""
     return Policies(
         ready=node.ready,
         before_batch=StandstillCheck(node).before_batch,
@@ -81,7 +81,7 @@ def client_policies(node: Node) -> Policies:
 
 
 class StreamDoor(ABC):
-    """Where clients of one protocol come in."""
+    """A listener for the clients of one protocol."""
 
     scheme: str
     greets = False
@@ -101,7 +101,7 @@ class StreamDoor(ABC):
         self._policies = client_policies(node)
         self._pumps: set[Pump] = set()
         self._adopted: set[Pump] = set()
-        """Those that another process has just given to this one."""
+        """Connections that another process has just given to this one."""
         self._empty = asyncio.Event()
         self._empty.set()
         self._addresses: Counter[str] = Counter()
@@ -111,7 +111,7 @@ class StreamDoor(ABC):
         self._clock: asyncio.Task[None] | None = None
         self.address = ("", 0)
         self._placement: Placement | None = None
-        """Where other processes share this door."""
+        """The sockets by which other processes share this door."""
         self._place = 0
         """The number of this door there."""
 
@@ -229,7 +229,7 @@ class StreamDoor(ABC):
 
     @abstractmethod
     def refusal(self, text: str) -> bytes:
-        """What a connection hears that cannot even have a session."""
+        """The error for a connection that gets no session."""
 
     # What pumps ask.
 
@@ -306,7 +306,7 @@ class StreamDoor(ABC):
             session.fail(TOO_MANY_LOGINS)
         except TooLateError:
             session.fail("Authentication Timeout")
-        finally:  # a client whose credentials were not verified is not let in, whatever happened
+        finally:  # a client whose credentials were not verified is refused, also after an error
             session.admit(user)
             pump.admitted()
 

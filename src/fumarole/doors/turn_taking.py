@@ -23,7 +23,7 @@ class TurnTaking:
         self.busy = 0.0
         """Seconds spent on it since the others had their turn."""
         self.gives_way = False
-        """Is it the others' turn?"""
+        """True when other connections should be read first."""
 
     def give_way(self, transport: asyncio.Transport, go_on: Callable[[], None]) -> None:
         """Stops reading. The loop calls `go_on` when the others have had their turn."""

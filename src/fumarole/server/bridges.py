@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def options_of(settings: BridgeSettings, insecure: bool = False) -> BridgeOptions:
-    """What the bridge wants to know, from what the user has set."""
+    """The options of a bridge, from its settings."""
     return BridgeOptions(
         name=settings.name,
         amqp=settings.amqp.reveal(),
@@ -42,7 +42,7 @@ async def run_bridges(
     settings: Sequence[BridgeSettings], ready_file: Path | None = None, insecure: bool = False
 ) -> None:
     """Runs them side by side until SIGINT or SIGTERM. Raises CannotBridgeError, with none left open."""
-    # The library says everything in its own words, and more than once; what matters is said by us.
+    # The library logs each event several times; the bridge logs what matters itself.
     for library in ("aiormq", "aio_pika"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
     stopping = asyncio.Event()

@@ -56,16 +56,16 @@ UNPAUSED_WRITES = {(3, 12, 1), (3, 13, 0)}
 LAME_DUCK_GRACE, LAME_DUCK_SHARE = 0.25, 0.75
 """Parts of the drain time: when clients begin to be sent away, and when all are."""
 LAME_DUCK_LOOK = 0.05
-"""Seconds between two looks at who is left."""
+"""Seconds between two checks for remaining clients."""
 NONCE_BYTES = 16
-"""Of what a client signs with its nkey."""
+"""Bytes of the nonce that a client signs with its nkey."""
 GARBAGE_THRESHOLDS = 10_000, 20, 500
 """New objects between two searches for cycles; of so many searches one goes deeper, and of so many of those one goes
 through everything: with a million consumers that takes seconds."""
 
 
 class CannotServeError(FumaroleError):
-    """The broker cannot start; the text says why, for a person."""
+    """The broker cannot start; the text has the reason."""
 
 
 def openable(settings: Settings) -> Settings:
@@ -93,7 +93,7 @@ class Broker:
         self._settings = settings
         self._worker = worker
         self.hot_path = hot_path.best()
-        # What is durable is kept by the first of several workers: it knows all that the others know (C6).
+        # The first of several workers writes the durable files: it has the state of all workers (C6).
         keeps = worker is None or worker.number == 0
         namespaces = Namespaces(
             limits=settings.limits,
@@ -164,7 +164,7 @@ class Broker:
         return secrets.token_bytes(32) if self._worker is None else self._worker.secret
 
     async def _recall(self) -> None:
-        """What producers said of themselves before the broker was started (M3)."""
+        """Loads the metadata of producers from before the start of the broker (M3)."""
         if self._keeper is None:
             return
         try:
@@ -292,11 +292,11 @@ async def serve(
     broker.node.batch_done = BusyPoll(loop.call_soon).batch_done
     signals = Signals(broker, load, 0 if worker is None else os.getppid())
     signals.listen()
-    # What messages leave behind is freed by counting, so looking for cycles can be rare.
+    # Reference counting frees the objects of messages, so the cycle collector can run rarely.
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.collect()
     await broker.start()
-    # What is here now stays. It is not searched once more: others may have told of a million consumers.
+    # The objects of now stay, perhaps a million consumers of other nodes: the collector need not search them again.
     gc.freeze()
     log.info("fumarole %s, hot path: %s", __version__, broker.hot_path.name)
     if settings.bridges:
@@ -312,7 +312,7 @@ async def serve(
 
 
 def made_up_name() -> str:
-    """Of a node that was given none. No two are alike; process ids are, where each has a container of its own."""
+    """A random name for a node without one. A process id would not be unique, because each container has its own."""
     return f"fumarole-{uuid.uuid4().hex[:12]}"
 
 

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 JOIN_SECONDS = 30.0
 """A snapshot of a million consumers takes a while. No client is accepted before."""
 FAREWELL = 0.5
-"""Seconds for clients to leave by themselves when they are told that this node stops."""
+"""Seconds for clients to leave by themselves after they are told that this node stops."""
 
 
 class Clustering:
@@ -74,7 +74,7 @@ class Clustering:
             self._link.cluster.identity.address,
             guard,
         )
-        # All that is made here stays: to look for garbage among it would stop the heartbeats.
+        # All objects made here stay: a garbage collection over them would stop the heartbeats.
         gc.disable()
         try:
             joined = await self._link.join(JOIN_SECONDS)
@@ -123,7 +123,7 @@ class Clustering:
 
 
 def _addresses(settings: Settings, worker: Worker | None) -> tuple[str, tuple[str, ...]]:
-    """Where this process is reached by others, and whom it dials itself."""
+    """The address of this process for other nodes, and the addresses that it dials."""
     peers = tuple(map(str, settings.peer))
     if worker is None:
         return str(settings.cluster), peers
@@ -141,7 +141,7 @@ def _next(address: Address, worker: Worker | None) -> Address:
 
 
 def _told(door: NatsDoor | HttpDoor) -> str:
-    """How other nodes name a door to their clients: NATS clients want no scheme, others do."""
+    """The address of a door that other nodes send to their clients: without a scheme for NATS clients."""
     address = _shown(*door.address)
     return address if isinstance(door, NatsDoor) else f"{door.scheme}://{address}"
 

@@ -19,7 +19,7 @@ from fumarole.exchange.permissions import User
 
 
 class Users(Protocol):
-    """Whom the configuration names."""
+    """Looks users up by name."""
 
     def named(self, name: str) -> tuple[User, str] | None:
         """The user of this name, and what the configuration has in place of the password or token."""
@@ -43,7 +43,7 @@ class SignedCookies:
         return f"{text}.{self._digest(text, found[1])}"
 
     def user_of(self, cookie: str) -> User | None:
-        """Whose it is; None: of nobody, or not any more."""
+        """The user of the cookie; None when the cookie is invalid, expired, or its user is gone."""
         text, _, digest = cookie.rpartition(".")
         name, _, end = text.partition(".")
         if not (end.isascii() and end.isdigit() and len(end) < 12 and cookie.isascii()):

@@ -2,7 +2,7 @@
 
 Only hashes are kept. Passwords can be guessed, so their hash is slow (argon2id); tokens are 256 random bits, so the
 digest of one can be looked up like any key. `Credentials.check` blocks while argon2 works: `doors/logins.py` calls it
-in threads. Credentials that were found right are remembered by a keyed digest, whose key never leaves this process.
+in threads. Verified credentials are remembered by a keyed digest, whose key never leaves this process.
 """
 
 import base64
@@ -31,7 +31,7 @@ _URL_SAFE: Final = str.maketrans("-_", "+/")
 """Clients write signatures in either alphabet of base64."""
 
 Verify = Callable[[str, bytes], bool]
-"""Is this (the second) the password of this hash (the first)? Never raises."""
+"""True when the second is the password of the first, a hash. Never raises."""
 
 
 def hash_password(password: str) -> str:
@@ -43,7 +43,7 @@ def hash_password(password: str) -> str:
 
 
 def verify_password(password_hash: str, password: bytes) -> bool:
-    """Is it the password of this hash?"""
+    """True when it is the password of this hash."""
     try:
         return _ARGON2.verify(password_hash, password)
     except (Argon2Error, InvalidHashError):
@@ -57,7 +57,7 @@ def new_token() -> tuple[str, str]:
 
 
 def token_digest(token: str) -> str:
-    """What the configuration has in place of a token."""
+    """The digest of a token, for the configuration."""
     return f"sha256:{hashlib.sha256(_bytes(token)).hexdigest()}"
 
 
@@ -156,7 +156,7 @@ def _user(settings: UserSettings) -> User:
 
 
 def _is_signed(proof: KeyProof) -> bool:
-    """Is it a signature of the nonce, made with this key?"""
+    """True when it is a signature of the nonce, made with this key."""
     from nacl.exceptions import BadSignatureError
     from nacl.signing import VerifyKey
 

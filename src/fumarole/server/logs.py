@@ -1,4 +1,4 @@
-"""What a broker says while it runs: one line each, on stderr, as text for people or as JSON for machines."""
+"""The log of a broker: one line for each event, on stderr, as text or as JSON."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def start(settings: Log) -> None:
-    """From now on, this process logs as these settings say."""
+    """Sets the level and form of this process's log."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)

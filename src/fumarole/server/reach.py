@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 class ExposedError(FumaroleError):
-    """A listener is open to other machines, and everybody would be let in."""
+    """A listener is open to other machines, and there are no users."""
 
 
 def is_local(host: str) -> bool:
-    """Is it an address that only this machine reaches? A name may be any, but for `localhost`."""
+    """True when only this machine reaches the address. Of names, only `localhost` counts."""
     return host.lower() == "localhost" or is_loopback(host)
 
 

@@ -25,7 +25,7 @@ Load = Callable[[], Settings]
 
 
 class NotReloadedError(FumaroleError):
-    """Nothing was changed. The text says why, mistakes with their lines."""
+    """Nothing was changed. The text has the reason, mistakes with their lines."""
 
 
 def waiting_for_restart(old: Settings, new: Settings) -> list[str]:
@@ -49,7 +49,7 @@ def waiting_for_restart(old: Settings, new: Settings) -> list[str]:
 def staying(
     old: Iterable[UserSettings] | None, new: Iterable[UserSettings] | None, users: Mapping[str, User]
 ) -> dict[str, User]:
-    """By name, the users whose connections go on, with their new rules: namespace and proof are the same."""
+    """By name, the users whose connections stay, with their new rules: namespace and credentials are the same."""
     before = {user.name: _proof(user) for user in old or ()}
     return {user.name: users[user.name] for user in new or () if before.get(user.name) == _proof(user)}
 

@@ -1,4 +1,4 @@
-"""What signals mean to a running broker.
+"""The signals of a running broker.
 
 SIGINT, SIGTERM    stop: no new connections, outboxes leave, then the end
 SIGHUP             load the configuration again (A7); where the terminal that it runs in has ended: stop
@@ -34,7 +34,7 @@ class Reloading(Protocol):
 
 
 def has_terminal() -> bool:
-    """Has this process a terminal that is there?"""
+    """True when this process has a terminal that is open."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:
@@ -62,7 +62,7 @@ class Signals:
         self._reloading: asyncio.Task[object] | None = None
 
     def listen(self) -> None:
-        """From now on signals are heard."""
+        """Installs the signal handlers."""
         add = asyncio.get_running_loop().add_signal_handler
         for number in (signal.SIGINT, signal.SIGTERM):
             add(number, self._end_by, False)
@@ -82,7 +82,7 @@ class Signals:
             self._reloading = asyncio.create_task(self.reload())
 
     async def reload(self) -> dict[str, object]:
-        """Loads the configuration again. What came of it, for people and scripts: `reloaded`, and mistakes if any."""
+        """Loads the configuration again. Returns the result for people and scripts: `reloaded`, and mistakes if any."""
         if self._load is None:
             log.warning("nothing is reloaded: the broker was started without --config")
             return {"reloaded": False, "mistakes": ["the broker was started without --config"]}
@@ -101,7 +101,7 @@ class Signals:
         return {"reloaded": False, "mistakes": mistakes}
 
     def reload_for(self, say: Callable[[dict[str, object]], None]) -> None:
-        """The same for a client that has asked. Of several workers, each has to."""
+        """The same by request of a client. Each of several workers does it."""
         self._reloading = asyncio.create_task(self._reload_and_say(say))
 
     async def _reload_and_say(self, say: Callable[[dict[str, object]], None]) -> None:

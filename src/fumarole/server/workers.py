@@ -53,7 +53,7 @@ class Worker(NamedTuple):
     number: int
     of: int
     folder: Path
-    """Where their sockets are."""
+    """The folder of their sockets."""
     placement: Placement
     secret: bytes = b""
     """That all of them have: what one of them signs, the others know again."""
@@ -65,7 +65,7 @@ class Worker(NamedTuple):
 def serve_with_workers(
     settings: Settings, run: Run, announce: Callable[[Broker], None], load: Load | None = None
 ) -> None:
-    """Runs them until asked to stop. `announce` is called, in the last to be ready, when all let clients in."""
+    """Runs them until the stop signal. The last worker to be ready calls `announce`, when all accept clients."""
     folder = Path(tempfile.mkdtemp(prefix="fumarole-"))
     try:
         with _held(settings.doors) as doors:
@@ -150,12 +150,12 @@ class _Supervisor:
                 continue
             code = os.waitstatus_to_exitcode(status)
             if not self._stopping and not self._ready(number).exists():
-                self._failed = True  # it says itself why it could not start, and the next would not do better
+                self._failed = True  # it logs the reason itself, and another start would fail the same way
                 self._stop()
             elif not self._stopping:
                 log.error("worker %d ended with %d, and is started again", number, code)
                 time.sleep(RESTART)
-                if not self._stopping:  # it may have been asked for meanwhile
+                if not self._stopping:  # the stop signal may have come meanwhile
                     self._start(number)
         if self._failed:
             sys.exit(1)

@@ -1,1 +1,1 @@
-"""What outlives the broker: producers' metadata, on disk."""
+"""Durable state on disk: producers' metadata, and retained messages."""

@@ -40,7 +40,7 @@ Arguments = TypeVarTuple("Arguments")
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 Change = tuple[Exchange, str, dict[str, Value] | None]
-"""Of whom, and the metadata that was written; None: it was forgotten."""
+"""The producer, and its written metadata; None: the producer was forgotten."""
 
 
 class Keeper:
@@ -58,7 +58,7 @@ class Keeper:
         self._closed = False
 
     async def load(self) -> int:
-        """Brings every producer back that is kept. How many. Raises StoreError."""
+        """Loads every stored producer. Returns their number. Raises StoreError."""
         await self._in_thread(_check_writable, self._store.path)
         if not self._store.path.exists():
             return 0
@@ -181,7 +181,7 @@ class Keeper:
                 unsaved[identity] = None  # last: those that change all the time must not keep others waiting
 
     def _restore(self, rows: list[Kept], found: dict[str, Producers | None], now: float) -> int:
-        """Those in namespaces that are not allowed stay where they are. How many did not."""
+        """Loads the stored producers, except those of namespaces that are not allowed. Returns the number loaded."""
         restored = 0
         for namespace, identity, metadata in rows:
             if namespace not in found:

@@ -27,7 +27,7 @@ from fumarole.exchange.readings import check_identity, check_metadata
 FILE = "producers.sqlite"
 VERSION = 1
 LOCKED_SECONDS = 1.0
-"""How long another process may lock the file before that is an error."""
+"""Seconds for which another process may lock the file before it is an error."""
 LARGEST_LOG = 64 << 20
 """Bytes. What many changes at once have made of the write-ahead log shrinks to this."""
 CACHE = 32 << 20
@@ -56,7 +56,7 @@ _decode = msgspec.json.Decoder(dict[str, str | int | float | bool]).decode
 
 
 class StoreError(FumaroleError):
-    """What is kept cannot be read or written; the text says why, and what to do."""
+    """The file cannot be read or written; the text has the reason, and what to do."""
 
 
 class Damaged(StoreError):
@@ -109,7 +109,7 @@ class ProducerStore:
                 _execute(database, _DELETE, [each[:2] for each in lot])
 
     def commit(self) -> None:
-        """What was written is on the disk when this returns. Raises StoreError, and then it is undone."""
+        """Commits the changes; when it returns they are on the disk. Raises StoreError, and then they are undone."""
         with self._undone_on_error():
             self._open().execute("COMMIT")
 
@@ -120,7 +120,7 @@ class ProducerStore:
         names = (f"producers-damaged-{time}-{number}.sqlite" for number in count(1))
         aside = next(path for path in map(self.path.with_name, names) if not path.exists())
         try:
-            # What SQLite keeps beside a file belongs to it by name.
+            # SQLite finds the files beside a database by its name.
             for ending in ("-wal", "-shm", "-journal"):
                 beside = self.path.with_name(FILE + ending)
                 if beside.exists():
@@ -131,7 +131,7 @@ class ProducerStore:
         return aside
 
     def close(self) -> None:
-        """The lock is gone with it. What was written stays written, whatever this meets."""
+        """Closes the file, which frees the lock. Committed changes stay."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -145,7 +145,7 @@ class ProducerStore:
             return database
         self._check_head()
         database = sqlite3.connect(self.path, timeout=LOCKED_SECONDS, isolation_level=None)
-        # A row whose text is no UTF-8 must not take others with it.
+        # A row whose text is no UTF-8 must not make other rows unreadable.
         database.text_factory = bytes
         try:
             # The lock first: in this order there is never a file for shared memory.

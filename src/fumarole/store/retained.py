@@ -124,7 +124,7 @@ class RetainedKeeper:
         self._task: asyncio.Task[None] | None = None
 
     async def load(self) -> int:
-        """Brings every message back that is kept. How many."""
+        """Loads every stored message. Returns their number."""
         loaded = 0
         try:
             slices = self._store.read()
