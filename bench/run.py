@@ -38,6 +38,7 @@ CLAIMS = (
     "sensors",
     "crowd",
     "secure",
+    "web",
     "readings",
     "queries",
     "filters",

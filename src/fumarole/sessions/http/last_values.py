@@ -6,7 +6,9 @@ live meanwhile is no last value and is left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from fumarole.core.pattern_options import parse_with_options
@@ -23,6 +25,8 @@ from fumarole.sessions.http.routes import topic_of
 KEY: Final = b"last"
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of values in one answer; ask for less with a narrower pattern."""
+TOLD_AT_ONCE: Final = 100
+"""Values of one piece of an answer."""
 TOO_MUCH: Final = "the last values have more than {} bytes together; ask with a narrower pattern"
 
 
@@ -82,7 +86,20 @@ class LastValues:
         if self._bytes > MOST_BYTES:
             self._call.problem(413, TOO_MUCH.format(MOST_BYTES))
         elif self._call.accepts(NDJSON):
-            self._call.whole(200, NDJSON, b"".join(forms.encode(each) + b"\n" for each in self._found.values()), fields)
+            self._call.pieces(200, NDJSON, self._lines(), fields)
         else:
-            self._call.whole(200, JSON, forms.encode({"values": list(self._found.values())}) + b"\n", fields)
+            self._call.pieces(200, JSON, self._object(), fields)
         self._call.service.later(0.0, self._call.session.go_on_after)
+
+    def _lines(self) -> Iterator[bytes]:
+        values = iter(self._found.values())
+        while some := list(islice(values, TOLD_AT_ONCE)):
+            yield b"".join([forms.encode(each) + b"\n" for each in some])
+
+    def _object(self) -> Iterator[bytes]:
+        values = iter(self._found.values())
+        before = b'{"values":['
+        while some := list(islice(values, TOLD_AT_ONCE)):
+            yield before + b",\n".join([forms.encode(each) for each in some])
+            before = b",\n"
+        yield b"]}\n" if self._found else before + b"]}\n"
