@@ -113,6 +113,7 @@ TESTED_IN = {
     "exchange/plans": "exchange/test_exchange.py",
     "fastpath/cluster_protocol": "fastpath/test_cluster_protocol_equal.py",
     "fastpath/heir": "integration/cluster/test_heir.py",
+    "fastpath/http": "fastpath/test_http_equal.py",
     "fastpath/hot_path": "fastpath/test_equal.py",
     "fastpath/msgpack": "fastpath/test_readings_equal.py",
     "fastpath/nats": "fastpath/test_equal.py",

@@ -66,7 +66,7 @@ class Call:
         self.repeats: tuple[bytes, bytes] | None = None
         """Topic and headers, where the same head again means the same but for the body (fastpath/http.pyx)."""
         self.user: User | None = None
-        """None where authentication is off, or anybody may call."""
+        """None where authentication is off, or where any client may call."""
         self.exchange: Exchange | None = None
         self.plans: Plans | None = None
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Access(Enum):
-    """Who may call."""
+    """The access that a call needs."""
 
-    OPEN = "anybody"
+    OPEN = "any client"
     USER = "any user"
     ADMIN = "the role admin"
 
