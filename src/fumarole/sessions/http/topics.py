@@ -45,6 +45,22 @@ def publish(call: Call) -> None:
     call.json(202, {"delivered_to": reached})
 
 
+def remove(call: Call) -> None:
+    """`DELETE /v1/topics/{topic}`: the retained message of a topic (F1). Consumers get an empty message."""
+    exchange, _ = call.here()
+    publication = Publication(topic_of(call.words), b"")
+    publication.retain = True
+    kept = exchange.retained.get(publication.topic)
+    sees = call.user.subscribe if call.user else None
+    is_known = kept is not None and kept.payload and (sees is None or sees.allows(publication.topic))
+    if is_known:
+        hand_in(call, publication)
+        call.empty(204)
+    else:
+        exchange.plans(None if call.user is None else call.user.publish).find(publication.topic.encode())
+        call.problem(404, "no message of this topic is retained")
+
+
 def hand_in(call: Call, publication: Publication) -> int:
     """Gives a message to the exchange. How many entities it went to. Raises TopicError, Denied or ReadingError."""
     exchange, plans = call.here()
