@@ -153,7 +153,7 @@ build/mqtt/.installed: $(MQTT_TESTS)/requirements.lock | .venv/.packages
 
 build/console/node_modules: tests/integration/console/package-lock.json | others
 	@mkdir -p build/console && cp tests/integration/console/package.json tests/integration/console/package-lock.json build/console/
-	@scripts/step "Fetching playwright-core" npm --prefix build/console ci --no-audit --no-fund
+	@scripts/step "Fetching playwright-core and axe-core" npm --prefix build/console ci --no-audit --no-fund
 	@touch $@
 
 # Clients and peers of the web door, for the tests and the benchmarks.

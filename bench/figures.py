@@ -65,6 +65,7 @@ KINDS = dict.fromkeys(("limit", "wanted"), "limit") | dict.fromkeys(
         PEER,
         "uvicorn",
         "aiohttp",
+        "Mosquitto",
         "bare aio-pika",
         "grpc.aio echo",
         "pyarrow, in one go",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,6 +96,54 @@ class Heard(msgspec.Struct, frozen=True):
     p99: float
 
 
+class MqttLoad(NamedTuple):
+    """What is published over MQTT, and who listens; bench/load/mqtt.c says what each means."""
+
+    messages: int
+    size: int = 16
+    topics: int = 100
+    publishers: int = 1
+    consumers: int = 1
+    version: int = 4
+    qos: int = 0
+    group: str = ""
+    window: int = 2_000
+    rate: int = 0
+
+
+class MqttCrowd(NamedTuple):
+    """So many clients that connect and subscribe."""
+
+    port: int
+    clients: int
+
+
+def run_mqtt(port: int, load: MqttLoad) -> Run:
+    options = [text for field, value in load._asdict().items() if value != "" for text in (f"--{field}", str(value))]
+    return msgspec.json.decode(_run("mqtt", port, *options), type=Run)
+
+
+def run_mqtt_latency(port: int, rounds: int) -> Latency:
+    return msgspec.json.decode(_run("mqtt_latency", port, "--rounds", str(rounds)), type=Latency)
+
+
+@contextmanager
+def mqtt_crowd(crowd: MqttCrowd) -> Iterator[float]:
+    """The seconds that all of them took to be let in. They stay until the end."""
+    command = [str(build("mqtt_crowd")), "--port", str(crowd.port), "--clients", str(crowd.clients)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        try:
+            if not line:
+                raise ServerFaultError(process.stderr.read().decode().strip())
+            yield float(msgspec.json.decode(line)["seconds"])
+        finally:
+            process.stdin.close()
+
+
 def run_readings(port: int, readings: Readings) -> Heard:
     options = [text for field, value in readings._asdict().items() for text in (f"--{field}", str(value))]
     return msgspec.json.decode(_run("readings", port, *options), type=Heard)
@@ -114,7 +164,7 @@ def build(name: str) -> Path:
     """The program, compiled if it is older than its sources."""
     program = PROGRAMS / name
     sources = [SOURCES / f"{name}.c", SOURCES / "connection.c"]
-    newest = max(source.stat().st_mtime for source in [*sources, SOURCES / "connection.h"])
+    newest = max(source.stat().st_mtime for source in [*sources, *SOURCES.glob("*.h")])
     if not program.exists() or program.stat().st_mtime < newest:
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:

@@ -35,6 +35,7 @@ CLAIMS = (
     "churn",
     "slow",
     "kubemq",
+    "mqtt",
     "sensors",
     "crowd",
     "secure",

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -107,6 +108,33 @@ def nats_server(*flags: str) -> Iterator[Server]:
         port = lambda pid: _port_in_file(Path(folder) / f"nats-server_{pid}.ports")  # noqa: E731
         with running(PEER, command, dict(os.environ), port) as server:
             yield server
+
+
+@contextmanager
+def mosquitto() -> Iterator[Server]:
+    """The peer of the MQTT door, as Debian has it. Its queues are as long as ours are in bytes."""
+    command = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if command is None:
+        raise CannotMeasureError("mosquitto is not installed: apt-get install mosquitto (its service need not run)")
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder) / "mosquitto.conf"
+        settings.write_text(
+            f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\nlog_type error\n"
+            "set_tcp_nodelay true\nmax_queued_messages 100000\nmax_inflight_messages 1000\n"
+        )
+        if os.getuid() == 0:
+            settings.write_text(settings.read_text() + "user root\n")
+        with running("mosquitto", [command, "-c", str(settings)], dict(os.environ), lambda _: _listening(port)) as peer:
+            yield peer
+
+
+def _listening(port: int) -> int | None:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return None
+    return port
 
 
 @contextmanager

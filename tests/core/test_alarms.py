@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from fumarole.core.alarms import Alarm, Complete, Event, Forgotten, Gap, Reading, Said, Tick, alarms, identity
+from fumarole.core.alarms import Alarm, Complete, Event, Forgotten, Gap, Reading, Said, Tick, alarms
 from fumarole.core.rules import parse
 
 SECOND = 1_000_000
@@ -103,6 +104,26 @@ def test_an_alarm_says_what_was_so_when_it_was_raised() -> None:
 
 
 def test_identities() -> None:
-    every = [identity(rule, "p", since, state) for rule in "ab" for since in (1, 2) for state in ("raised", "cleared")]
-    assert len(set(every)) == 8
-    assert identity("a", "p", 1, "raised") == every[0]
+    every = [
+        Alarm(rule, producer, state, since, None, 1.0, {}, again)
+        for rule in "ab"
+        for producer in "pq"
+        for state in ("raised", "cleared")
+        for since in (1, 2)
+        for again in (0, 1)
+    ]
+    assert len({each.identity for each in every}) == 32
+    assert replace(every[0], until=3, value=None, metadata={"Kind": "gas"}).identity == every[0].identity
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "expected"),
+    [
+        (HOT, "1:85 1:20 1:90 1:20 2:85 2:20", [0, 0, 1, 1, 0, 0]),
+        (HOT, "1:85 1:20 1:90 1:20 2:85 2:20 2:85", [0, 0, 1, 1, 0, 0, 2]),
+        ({**SILENT, "where": "Kind IS NULL"}, "1:0 9! 10:Kind=so2 11:Kind= 12!", [0, 0, 1]),
+    ],
+)
+def test_alarms_that_begin_at_the_same_time_are_counted(rule: dict[str, Any], line: str, expected: list[int]) -> None:
+    rules = parse([{"name": "r", "publish": "alarms", **rule}])
+    assert [alarm.again for alarm in alarms(rules, history(line))] == expected

@@ -18,8 +18,9 @@ from fumarole.core.errors import FumaroleError
 from fumarole.core.query.parse import parse
 from fumarole.core.topic import check_topic, parse_wildcards
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.gathering import Gathering, Last, values
+from fumarole.exchange.gathering import Asking, Last, values
 from fumarole.exchange.hybrid_clock import MICROSECONDS
+from fumarole.exchange.latest_readings import BETWEEN, of_producers
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.retained import Kept
 from fumarole.protocols.cluster_protocol import (
@@ -49,7 +50,7 @@ class FreshState:
         self._say = say
         self._peers = peers
         self._tokens = count(1)
-        self._asked: dict[int, Gathering] = {}
+        self._asked: dict[int, Asking] = {}
         namespaces.share(self.retained, self.ask)
 
     # Retained messages.
@@ -87,19 +88,19 @@ class FreshState:
 
     # Last values.
 
-    def ask(self, gathering: Gathering) -> None:
+    def ask(self, asking: Asking) -> None:
         """A consumer here has asked for them. Its subscription was told before, on the same connection."""
         peers = [peer for peer in self._peers() if peer.is_linked() and not peer.leaving]
         if not peers:
             return
         token = next(self._tokens)
-        self._asked[token] = gathering
-        gathering.ask(peer.name for peer in peers)
-        pattern, query = gathering.question()
-        sees = gathering.consumer.sees or Permissions()
-        kind = gathering.kind.value
+        self._asked[token] = asking
+        asking.ask(peer.name for peer in peers)
+        pattern, query = asking.question()
+        sees = asking.sees or Permissions()
+        kind = asking.kind.value
         for peer in peers:
-            peer.say(LastAsked(token, gathering.exchange.name, pattern, query, sees.allow, sees.deny, kind))
+            peer.say(LastAsked(token, asking.exchange.name, pattern, query, sees.allow, sees.deny, kind))
 
     def answer(self, peer: Peer, asked: LastAsked) -> None:
         """Another node asks."""
@@ -115,39 +116,42 @@ class FreshState:
         exchange = self._namespaces.get(asked.namespace)
         if exchange is None or asked.wanted == Last.RETAINED.value:
             return  # what is retained is known there
+        sees = None if asked.allow is None and not asked.deny else Permissions(asked.allow, asked.deny)
+        if asked.wanted == Last.READINGS.value:
+            yield from map(_told, of_producers(exchange, asked.pattern.split(BETWEEN), sees))
+            return
         try:
             pattern = parse_wildcards(asked.pattern)
             query = parse(asked.query) if asked.query else None
         except FumaroleError:
             return
-        sees = None if asked.allow is None and not asked.deny else Permissions(asked.allow, asked.deny)
         for kept in values(exchange, pattern, asked.pattern, query, sees, Last.ALL):
             if kept is not None:
                 yield _told(kept)
 
     def answered(self, peer: str, said: LastAnswered) -> None:
-        gathering = self._asked.get(said.token)
-        if gathering is None or gathering.has_ended:
+        asking = self._asked.get(said.token)
+        if asking is None or asking.has_ended:
             self._asked.pop(said.token, None)
             return
-        gathering.marked(peer)
-        gathering.take(map(_kept, said.messages))
+        asking.marked(peer)
+        asking.take(map(_kept, said.messages))
         if said.is_all:
-            gathering.answered(peer)
+            asking.answered(peer)
 
     def evict(self, peer: str) -> None:
         """This node is gone: nobody waits for its values."""
-        for token, gathering in list(self._asked.items()):
-            gathering.answered(peer)
-            if gathering.has_ended:
+        for token, asking in list(self._asked.items()):
+            asking.answered(peer)
+            if asking.has_ended:
                 del self._asked[token]
 
     def tick(self) -> None:
         """Time passes."""
         for exchange in self._namespaces:
             exchange.retained.expire()
-        for token, gathering in list(self._asked.items()):
-            if gathering.has_ended:
+        for token, asking in list(self._asked.items()):
+            if asking.has_ended:
                 del self._asked[token]
 
 

@@ -122,7 +122,8 @@ function App() {
   if (login) return html`<${Login} done=${enter} problem="" />`
   if (!me) return html`<main class="loading">${problem || "Connecting…"}</main>`
 
-  const [name, , View] = VIEWS.find(([each]) => each === where.view) || VIEWS[1]
+  const views = VIEWS.filter(([each]) => each !== "publish" || me.may_publish)
+  const [name, , View] = views.find(([each]) => each === where.view) || VIEWS[1]
   const options = { ...where.options }
   delete options.namespace
   async function leave() {
@@ -134,7 +135,6 @@ function App() {
     const text = new URLSearchParams(other === "default" ? {} : { namespace: other }).toString()
     location.hash = `#${name}${text ? `?${text}` : ""}`
   }
-  const views = VIEWS.filter(([each]) => each !== "publish" || me.may_publish !== false)
   return html`<a class="skip" href="#main" onClick=${(event) => {
       event.preventDefault()
       document.getElementById("main").focus()

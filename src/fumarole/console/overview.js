@@ -92,7 +92,7 @@ export function isUp(peer) {
 function Quota({ name, quota }) {
   const { used, most } = quota
   const text = (value) => (name.includes("bytes") ? size(value) : count(value))
-  return html`<td class="value">${text(used)}${most ? ` of ${text(most)}` : ""}</td>
+  return html`<td class="value" title=${most ? `${text(used)} of ${text(most)}` : ""}>${text(used)}</td><td class="quiet">${most > 0 && `of ${text(most)}`}</td>
     <td>${most > 0 && html`<meter min="0" max=${most} high=${0.8 * most} value=${used} aria-label=${name}></meter>`}</td>`
 }
 

@@ -1,5 +1,5 @@
 // One producer: its metadata, a chart of its values, and why it is in the set of the query, or why not.
-import { html, useEffect, useState } from "/vendor/preact-htm.js"
+import { html, useEffect, useRef, useState } from "/vendor/preact-htm.js"
 import { call, get } from "/api.js"
 import { Chart } from "/chart.js"
 import { age, number, shown } from "/text.js"
@@ -8,6 +8,12 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
   const [told, setTold] = useState(null)
   const [why, setWhy] = useState(null)
   const [problem, setProblem] = useState("")
+  const closing = useRef(null)
+  useEffect(() => {
+    const before = document.activeElement
+    closing.current.focus()
+    return () => before?.focus()
+  }, [])
   useEffect(() => {
     if (!visible) return undefined
     let stopped = false
@@ -47,7 +53,7 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
   }
   const points = row?.points ?? []
   return html`<aside class="producer" role="dialog" aria-label=${`producer ${id}`}>
-    <header><h2>${id}</h2><button onClick=${close} aria-label="close">✕</button></header>
+    <header><h2>${id}</h2><button ref=${closing} onClick=${close} aria-label="close">✕</button></header>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     ${told && html`
       <p class="latest"><strong>${number(told.value ?? "no value yet")}</strong>
@@ -58,7 +64,7 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
       ${why && html`<h3>Why ${why.in_set ? "it is in the set" : "it is not in the set"}</h3><${Tree} node=${why.tree} />`}
       <p class="actions">
         <button onClick=${() => go("topics", { topic: told.topic || `readings.${id}` })}>Its topic</button>
-        ${me.may_publish !== false && html`<button onClick=${forget}>Forget this producer</button>`}
+        ${me.may_publish && html`<button onClick=${forget}>Forget this producer</button>`}
       </p>`}
   </aside>`
 }

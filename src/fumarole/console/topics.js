@@ -214,7 +214,7 @@ function Messages({ messages, isPattern, topic, last, me, refresh }) {
       <${Chart} label=${plotted} series=${[{ name: plotted, points }]} height=${160} /></div>`}
     ${retained.length > 0 && html`<h3>Retained</h3><ul class="list">${retained.slice(0, 100).map((each) => html`<li key=${each.topic}>
       <code>${shown(each.topic, 120)}</code> ${brief(each)} <span class="quiet">${age(each.age)}</span>
-      ${me.may_publish !== false && html`<button onClick=${() => remove(each)}>Remove</button>`}</li>`)}</ul>`}
+      ${me.may_publish && html`<button onClick=${() => remove(each)}>Remove</button>`}</li>`)}</ul>`}
     <ul class="list" aria-label="messages">
       ${recent.map((message, at) => {
         const shape = forms(message)

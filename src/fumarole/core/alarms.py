@@ -21,6 +21,10 @@ median of the last HABIT_PAUSES pauses between readings that were not heard at t
 nothing was listened to; with fewer than LEAST_PAUSES of them there is none, and no silence.
 
 A producer that is forgotten ends all of its alarms.
+
+An alarm has an identity, by which a repeat is told. An alarm may begin no later than one before it of the same rule and
+producer: their readings came together, metadata ended a silence, or a clock went back. Such alarms are counted, and the
+number is a part of the identity.
 """
 
 from __future__ import annotations
@@ -113,11 +117,15 @@ class Alarm:
     until: int | None
     value: float | None
     metadata: Mapping[str, Value]
+    again: int = 0
+    """Not 0 where it began no later than one before it of the same rule and producer: no two have the same number."""
 
-
-def identity(rule: str, producer: str, since: int, state: str) -> str:
-    """By which a repeat is told: the header `Fumarole-Alarm`."""
-    return hashlib.sha256(f"{rule}\n{producer}\n{since}\n{state}".encode()).hexdigest()[:32]
+    @property
+    def identity(self) -> str:
+        """By which a repeat is told: the header `Fumarole-Alarm`."""
+        again = f"\n{self.again}" if self.again else ""
+        said = f"{self.rule}\n{self.producer}\n{self.since}\n{self.state}{again}"
+        return hashlib.sha256(said.encode()).hexdigest()[:32]
 
 
 @dataclass(slots=True)
@@ -132,6 +140,18 @@ class _Case:
 
 
 @dataclass(slots=True)
+class _Told:
+    """What was raised by a rule for a producer."""
+
+    latest: int | None = None
+    """The latest `since`."""
+    repeats: int = 0
+    """How many began no later than one before."""
+    again: int = 0
+    """Of the last one."""
+
+
+@dataclass(slots=True)
 class _Producer:
     metadata: dict[str, Value] = field(default_factory=dict)
     newest: int | None = None
@@ -141,6 +161,8 @@ class _Producer:
     value: float | None = None
     pauses: list[int] = field(default_factory=list)
     cases: dict[str, _Case] = field(default_factory=dict)
+    told: dict[str, _Told] = field(default_factory=dict)
+    """By rule."""
 
 
 def alarms(rules: Rules, events: Iterable[Event]) -> Iterator[Alarm]:
@@ -227,7 +249,7 @@ def _judged(rule: Rule, reading: Reading, producer: _Producer) -> Iterator[Alarm
         case.since = reading.time if case.since is None else case.since
         if reading.time - case.since >= rule.hold:
             case.raised = True
-            yield _alarm(rule, reading.producer, producer, case.since, None, reading.value)
+            yield _raised(rule, reading.producer, producer, case.since, reading.value)
 
 
 def _condition(rule: Rule, reading: Reading, message: Message, case: _Case) -> bool:
@@ -295,7 +317,7 @@ def _silences(rules: Rules, name: str, producer: _Producer, listening: int, now:
             continue
         if now - max(producer.heard, listening) > length:
             producer.cases[rule.name] = _Case(producer.heard, raised=True)
-            yield _alarm(rule, name, producer, producer.heard, None, producer.value)
+            yield _raised(rule, name, producer, producer.heard, producer.value)
 
 
 def _length(rule: Rule, producer: _Producer) -> float | None:
@@ -311,7 +333,17 @@ def _length(rule: Rule, producer: _Producer) -> float | None:
 def _alarm(rule: Rule, name: str, producer: _Producer, since: int, until: int | None, value: float | None) -> Alarm:
     state = RAISED if until is None else CLEARED
     value = None if value is None or not math.isfinite(value) else value
-    return Alarm(rule.name, name, state, since, until, value, dict(producer.metadata))
+    return Alarm(rule.name, name, state, since, until, value, dict(producer.metadata), producer.told[rule.name].again)
+
+
+def _raised(rule: Rule, name: str, producer: _Producer, since: int, value: float | None) -> Alarm:
+    told = producer.told.setdefault(rule.name, _Told())
+    if told.latest is None or since > told.latest:
+        told.latest, told.again = since, 0
+    else:
+        told.repeats += 1
+        told.again = told.repeats
+    return _alarm(rule, name, producer, since, None, value)
 
 
 def _cleared(rule: Rule, name: str, producer: _Producer, case: _Case, until: int, value: float | None) -> Alarm:

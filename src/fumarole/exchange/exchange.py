@@ -21,7 +21,7 @@ from fumarole.exchange.consumer import Consumer, JoiningOutlet, NodeOutlet, Outl
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.filters import Filters
 from fumarole.exchange.fresh_state import FreshState
-from fumarole.exchange.gathering import Gathering, Last
+from fumarole.exchange.gathering import Asking, Gathering, Last
 from fumarole.exchange.groups import Group
 from fumarole.exchange.last_values import LastValues
 from fumarole.exchange.outbox import Outbox, Overflow
@@ -94,7 +94,7 @@ class Exchange:
         """Of every topic; None: the namespace keeps none (F2)."""
         self.gatherings: dict[Gathering, None] = {}
         """Those of consumers that have not got all their last values yet."""
-        self.ask: Callable[[Gathering], None] | None = None
+        self.ask: Callable[[Asking], None] | None = None
         """Asks the other nodes for theirs; None: there are none."""
         self._parts = parts
         self.index = parts.index()

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from fumarole.core.publication import Publication
 from fumarole.core.query.compile import Selects, compiled
@@ -56,6 +56,8 @@ class Last(Enum):
     """Of each topic the retained message."""
     ALL = "all"
     """And the last message, where the namespace keeps those; with a query, the last reading of each producer."""
+    READINGS = "readings"
+    """Of named producers the last reading (`exchange/latest_readings.py`)."""
 
 
 def values(
@@ -151,6 +153,33 @@ def may_see(sees: Permissions | None, topic: str) -> bool:
     return sees is None or sees.allows(topic)
 
 
+class Asking(Protocol):
+    """A question that goes to all other nodes, and takes their answers."""
+
+    exchange: Exchange
+    kind: Last
+    has_ended: bool
+
+    @property
+    def sees(self) -> Permissions | None:
+        """What the client that asks may receive."""
+
+    def question(self) -> tuple[str, str]:
+        """The pattern and the query, as text."""
+
+    def ask(self, nodes: Iterable[str]) -> None:
+        """These nodes are asked."""
+
+    def marked(self, node: str) -> None:
+        """The node has heard the question: its values are of now."""
+
+    def take(self, some: Iterable[Kept]) -> None:
+        """Values of another node."""
+
+    def answered(self, node: str) -> None:
+        """The node has said all, or is gone."""
+
+
 class Gathering:
     """The first stage of a consumer that asks for `last`, until it has all of it."""
 
@@ -176,6 +205,11 @@ class Gathering:
         self._values: Iterator[Kept | None] | None = None
         self._next: Kept | None = None
         """The value that found no room."""
+
+    @property
+    def sees(self) -> Permissions | None:
+        """What the consumer may receive."""
+        return self.consumer.sees
 
     def question(self) -> tuple[str, str]:
         """The pattern and the query, as text."""

@@ -11,7 +11,7 @@ from fumarole.core.limits import Limits, Quotas
 from fumarole.core.topic import Grammar
 from fumarole.exchange.exchange import PURE, ConsumerChanged, Exchange, Parts
 from fumarole.exchange.fresh_state import FreshState
-from fumarole.exchange.gathering import Gathering
+from fumarole.exchange.gathering import Asking
 from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.producers import Producers
@@ -98,7 +98,7 @@ class Namespaces:
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
         self._retains: Callable[[Exchange, Kept], None] | None = None
-        self._ask: Callable[[Gathering], None] | None = None
+        self._ask: Callable[[Asking], None] | None = None
         self._exchanges: dict[str, Exchange] = {}
         for name in {DEFAULT, *self._rules}:
             self._exchanges[name] = self._make(name)
@@ -135,7 +135,7 @@ class Namespaces:
         for exchange in self:
             self._let_replicate(exchange)
 
-    def share(self, retains: Callable[[Exchange, Kept], None], ask: Callable[[Gathering], None]) -> None:
+    def share(self, retains: Callable[[Exchange, Kept], None], ask: Callable[[Asking], None]) -> None:
         """From now on other nodes know what is retained here, and are asked for the last values that they have."""
         self._retains, self._ask = retains, ask
         for exchange in self:

@@ -47,7 +47,7 @@ PLAIN = HotPath("plain Python", PURE)
 def compiled() -> HotPath | None:
     """The compiled hot_path, or None where it was not built."""
     try:
-        from fumarole.fastpath import cluster_protocol, heir, http, index, msgpack, nats, outbox, plans, websocket
+        from fumarole.fastpath import cluster_protocol, heir, http, index, mqtt, msgpack, nats, outbox, plans, websocket
     except ImportError:
         return None
     parts = Parts(
@@ -66,6 +66,7 @@ def compiled() -> HotPath | None:
         msgpack.MsgPackReader,
         cluster_protocol.PeerLinkReader,
         heir.appoint,
+        mqtt.MqttReader,
         websocket_frames=websocket.Frames,
         http_reader=http.HttpReader,
         line_reader=http.LineReader,

@@ -136,6 +136,7 @@ cdef class NatsReader:
     cdef Py_ssize_t published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1
     cdef int answer(self, Operation* operation, Py_ssize_t reached) except -1
     cdef object deliver(self, Consumer consumer, bytes key, Operation* operation, object publication)
+    cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1
     cdef object publication(self, Operation* operation)
     cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1
     cdef int give(self, bytes data) except -1

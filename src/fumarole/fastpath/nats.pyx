@@ -28,6 +28,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
+from fumarole.fastpath.packets cimport is_plain, send_packet
 from fumarole.fastpath.plans cimport Group, Plan, Plans, all_here, fumarole_strict
 from fumarole.fastpath.readings cimport (
     A_PRODUCER, IDENTITY, NOT_ASCII, ORDINARY, OWN_TOPIC, identity_in, may_be_number, short_number
@@ -535,6 +536,8 @@ cdef class NatsReader:
         cdef Py_ssize_t sid_length, length
         cdef char* place
         if outbox is None or (operation.headers >= 0 and not outbox.takes_headers):
+            if consumer.packets is not None and self.send_to_mqtt(consumer, operation):
+                return publication
             if publication is None:
                 publication = self.publication(operation)
             (consumer.outlet if consumer.passes is None else consumer.passes).accept(consumer, publication)
@@ -568,6 +571,15 @@ cdef class NatsReader:
         if consumer.limit and consumer.accepted >= consumer.limit:
             consumer.outlet.expire(consumer)
         return publication
+
+    cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1:
+        """The message to an MQTT client, if it is one that can be written here."""
+        cdef Slice topic, nothing
+        if operation.headers >= 0 or operation.reply_length or not is_plain(operation.topic, operation.topic_length):
+            return False
+        topic.at, topic.length = operation.topic, operation.topic_length
+        nothing.at, nothing.length = NULL, 0
+        return send_packet(consumer, 0, topic, nothing, payload_of(operation))
 
     cdef object publication(self, Operation* operation):
         cdef bytes topic = operation.topic[:operation.topic_length]

@@ -33,6 +33,9 @@ cdef class Consumer:
     cdef bint is_joined     # one entity with the others of its outlet (D2)
     cdef Outbox outbox      # its outlet's, where NATS frames are made here; None: the outlet makes its own
     cdef Outbox readings    # its outlet's, where readings are written here as they came; None: the outlet does it
+    cdef Outbox packets     # its outlet's, where MQTT packets are made here; None: the outlet makes its own
+    cdef Py_ssize_t largest     # bytes of a packet that its client takes
+    cdef int version            # of MQTT
 
 
 cdef struct Mark:

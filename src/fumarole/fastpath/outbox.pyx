@@ -159,6 +159,10 @@ cdef class Consumer:
         self.passes = stage
         self.outbox = outlet.outbox if stage is None and getattr(outlet, "takes_nats_frames", False) else None
         self.readings = outlet.outbox if stage is None and getattr(outlet, "takes_readings", False) else None
+        self.packets = outlet.outbox if stage is None and getattr(outlet, "takes_packets", False) else None
+        if self.packets is not None:
+            self.version = outlet.version
+            self.largest = outlet.largest
 
 
 cdef class Outbox:

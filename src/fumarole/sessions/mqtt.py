@@ -12,16 +12,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from fumarole.core.errors import FumaroleError, PatternError, TopicError
-from fumarole.core.mqtt_topics import patterns_of, topic_of
-from fumarole.core.pattern_options import split_options
-from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.core.errors import FumaroleError, TopicError
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.gathering import Last
 from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
 from fumarole.exchange.plans import Denied, Plans
+from fumarole.exchange.producers import Producer
 from fumarole.exchange.quotas import QuotaError
 from fumarole.protocols import mqtt_packets as packets
 from fumarole.protocols.mqtt import ServerProtocol
@@ -34,7 +31,6 @@ from fumarole.protocols.mqtt_packets import (
     Connect,
     Disconnect,
     Event,
-    Filter,
     Ping,
     Publish,
     Subscribe,
@@ -45,8 +41,9 @@ from fumarole.protocols.stream import End
 from fumarole.sessions.answers import Answers
 from fumarole.sessions.mqtt_clients import Key, LastWill, clients_of
 from fumarole.sessions.mqtt_forms import identifiers
-from fumarole.sessions.mqtt_outlet import MqttOutlet, key_of
+from fumarole.sessions.mqtt_outlet import MqttOutlet
 from fumarole.sessions.mqtt_speaker import METADATA_TOPIC, Speaker, metadata_of
+from fumarole.sessions.mqtt_subscriptions import Subscriptions
 from fumarole.sessions.stream import SHOWN_NAME, Claim, RemoteAddress, State, StreamSession
 
 RECEIVE_MAXIMUM: Final = 1024
@@ -55,7 +52,6 @@ ALIASES: Final = 64
 """Topic aliases that a client may set."""
 GRACE: Final = 1.5
 """A client is gone after so many keep-alive periods of silence."""
-SHARE: Final = "$share/"
 TOO_MUCH_WAITS: Final = "too many answers wait"
 WORK_OF_A_PUBLISH: Final = 3
 WORK_OF_A_CONTROL: Final = 15
@@ -106,8 +102,28 @@ class MqttSession(StreamSession):
         """Identifiers of QoS 2 that wait for their PUBREL."""
         self._reasons: list[int] = []
         """Of the part of a SUBSCRIBE that was taken in."""
-        self._waiting_for_last: list[Consumer] = []
-        """Of the same part: consumers that want what is retained."""
+        self._subscriptions: Subscriptions | None = None
+        self.speaks_for: dict[str, Producer] = {}
+        """The client as a producer, once it has published a reading. The compiled reader takes those that follow."""
+
+    # What the compiled reader has to know (fastpath/mqtt.pyx).
+
+    @property
+    def version(self) -> int:
+        return self._protocol.version
+
+    @property
+    def aliases(self) -> dict[int, str]:
+        """Of topics, as the client has set them."""
+        return self._protocol.aliases
+
+    @property
+    def packet_limit(self) -> int:
+        return self._protocol.packet_limit
+
+    @property
+    def max_qos(self) -> int:
+        return self._terms.max_qos
 
     def tick(self, now: float) -> None:
         """Time passes: the handshake's deadline, the keep-alive, and what waits for room in the outbox."""
@@ -205,6 +221,17 @@ class MqttSession(StreamSession):
             self.node, self.exchange, self.outbox, self.label, event.version, largest, maximum, aliases
         )
         self.speaker = Speaker(self.node, self._user, self.exchange.name, client_id)
+        sees = self._user.subscribe if self._user else None
+        self._subscriptions = Subscriptions(
+            self.exchange,
+            self.outlet,
+            self._consumers,
+            sees,
+            self.account,
+            self.node.limits,
+            self._terms.max_qos,
+            self._clients.broker_topics,
+        )
         self._clients.take(key, self)
         self._key = key
         self._protocol.greeted = True
@@ -322,6 +349,8 @@ class MqttSession(StreamSession):
                 routed = speaker.publish(publication, exchange, plans, self.now, outlet)
             finally:
                 outlet.own = None
+            if publication.reading is not None and publication.reading.producer == speaker.identity:
+                self.speaks_for[speaker.identity] = exchange.producers.known[speaker.identity]
         except Denied as error:
             return 0, Reason.NOT_AUTHORIZED, str(error)
         except TopicError as error:
@@ -349,16 +378,17 @@ class MqttSession(StreamSession):
     # Subscribing.
 
     def _subscribe(self, event: Subscribe) -> None:
-        given = event.properties.get(Property.SUBSCRIPTION_IDENTIFIER, [])
+        subscriptions = self._subscriptions
+        assert subscriptions is not None
+        identifier = identifiers(event.properties.get(Property.SUBSCRIPTION_IDENTIFIER, []))
         why = ""
         for each in event.filters:
-            reason, text = self._subscribe_to(each, identifiers(given))
+            reason, text = subscriptions.begin(each, identifier)
             self._reasons.append(reason)
             why = why or text
         if event.is_last:
-            reasons, self._reasons = self._reasons, []
-            waiting, self._waiting_for_last = self._waiting_for_last, []
-            self._confirm(Packet.SUBACK, event.packet_id, reasons, why)
+            self._confirm(Packet.SUBACK, event.packet_id, why)
+            waiting = subscriptions.take_waiting()
             if waiting:
                 self.node.confirmations.after(self._ticket, partial(self._send_last, waiting))
 
@@ -368,77 +398,23 @@ class MqttSession(StreamSession):
 
     def _send_last_in_slices(self, consumers: list[Consumer]) -> Iterator[None]:
         for number, consumer in enumerate(consumers, 1):
-            if self.exchange is None or self.state is not State.OPEN:
+            if self._subscriptions is None or self.state is not State.OPEN:
                 return
-            self.exchange.send_last(consumer)
+            self._subscriptions.send_last(consumer)
             if number % LAST_AT_ONCE == 0:
                 yield
 
-    def _subscribe_to(self, asked: Filter, identifier: bytes) -> tuple[int, str]:
-        """What the client is told about one filter."""
-        exchange, _, _, outlet = self._joined()
-        try:
-            group, text = self._group_of(asked.text)
-            options, text = split_options(text, "/")
-            texts = patterns_of(_in_mqtt(text), exchange.grammar)
-            patterns = [parse_pattern(each, exchange.grammar) for each in texts]
-        except (PatternError, TopicError) as error:
-            return Reason.FILTER, f"{asked.text[:SHOWN_NAME]}: {error}"
-        sees = self._user.subscribe if self._user else None
-        if sees is not None and not all(map(sees.allows_pattern, patterns)):
-            # 0x80 as in 3.1.1, with words: not every client of version 5 takes 0x87 in a SUBACK.
-            return Reason.UNSPECIFIED, f"you may not subscribe to {asked.text[:SHOWN_NAME]}"
-        is_new = not self._leave(asked.text)
-        if len(self._consumers) + len(texts) > self.node.limits.consumers_per_connection:
-            return Reason.QUOTA, "maximum subscriptions exceeded"
-        qos = min(asked.qos, self._terms.max_qos)
-        key = key_of(qos, asked.no_local, asked.as_published, text[0] in "+#", identifier)
-        last = Last.ALL if options.last else _retained(asked, is_new)
-        for part, (each, pattern) in enumerate(zip(texts, patterns, strict=True)):
-            consumer = exchange.consumer(outlet, each, group, key, sees, self.account)
-            try:
-                exchange.subscribe(consumer, pattern=pattern, last=last, every=options.every)
-            except QuotaError as error:
-                self._leave(asked.text)
-                return Reason.QUOTA, str(error)
-            self._consumers[_name(asked.text, part)] = consumer
-            if last is not Last.NONE and not group:
-                self._waiting_for_last.append(consumer)
-        return qos, ""
-
-    def _group_of(self, text: str) -> tuple[str, str]:
-        """The group of a shared subscription, and its filter."""
-        if not text.startswith(SHARE):
-            return "", text
-        name, slash, rest = text[len(SHARE) :].partition("/")
-        if not name or not slash or not rest or "+" in name or "#" in name:
-            raise PatternError("a shared subscription is $share/GROUP/FILTER", len(SHARE))
-        assert self.exchange is not None
-        group = topic_of(name, self.exchange.grammar)
-        check_topic(group, self.exchange.grammar)
-        return group, rest
-
-    def _leave(self, text: str) -> bool:
-        """Ends a subscription. False: there is none such."""
-        exchange, _, _, outlet = self._joined()
-        found = False
-        for part in range(2):
-            consumer = self._consumers.pop(_name(text, part), None)
-            if consumer is not None:
-                exchange.unsubscribe(consumer)
-                found = True
-        outlet.filters_changed()
-        return found
-
     def _unsubscribe(self, event: Unsubscribe) -> None:
+        subscriptions = self._subscriptions
+        assert subscriptions is not None
         for text in event.filters:
-            self._reasons.append(Reason.SUCCESS if self._leave(text) else Reason.NO_SUBSCRIPTION)
+            self._reasons.append(Reason.SUCCESS if subscriptions.end(text) else Reason.NO_SUBSCRIPTION)
         if event.is_last:
-            reasons, self._reasons = self._reasons, []
-            self._confirm(Packet.UNSUBACK, event.packet_id, reasons, "")
+            self._confirm(Packet.UNSUBACK, event.packet_id, "")
 
-    def _confirm(self, kind: Packet, packet_id: int, reasons: list[int], why: str) -> None:
+    def _confirm(self, kind: Packet, packet_id: int, why: str) -> None:
         """C2: every live node knows of the subscriptions before the client is told."""
+        reasons, self._reasons = self._reasons, []
         self._ticket = self.node.confirmations.ticket()
         answer = packets.acknowledged(kind, self._protocol.version, packet_id, reasons, self._protocol.shown(why))
         if not self._answers.confirm(answer, self._ticket):
@@ -481,24 +457,11 @@ class MqttSession(StreamSession):
         will, self._will = self._will, None
         if self.outlet is not None:
             self.outlet.close()
+        if self._subscriptions is not None:
+            self._subscriptions.close()
         super().close()
         if will is not None:
             self._clients.bequeath(will, self._will_delay, self.now)
-
-
-def _name(text: str, part: int) -> bytes:
-    """Under which a consumer of a filter is kept: `a/#` has two."""
-    return b"%d%b" % (part, text.encode())
-
-
-def _in_mqtt(text: str) -> str:
-    """A filter of options alone goes on with everything (F9)."""
-    return "#" if text == ">" else text
-
-
-def _retained(asked: Filter, is_new: bool) -> Last:
-    """What the retain handling of a filter asks for."""
-    return Last.RETAINED if asked.handling == 0 or (asked.handling == 1 and is_new) else Last.NONE
 
 
 def _reason_of(text: str, state: State) -> Reason:

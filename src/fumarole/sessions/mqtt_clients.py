@@ -7,7 +7,7 @@ and the client's return cancels it. Very many clients may go at once, so wills a
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import count
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fumarole.core.errors import FumaroleError
 from fumarole.exchange.node import Node
 from fumarole.protocols.mqtt_packets import Will
+from fumarole.sessions.mqtt_broker_topics import BrokerTopics
 from fumarole.sessions.mqtt_speaker import Speaker
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ class Clients:
         self._delayed_bytes = 0
         self._times: list[tuple[float, int, Key]] = []
         self._numbers = count()
+        self._connected: Counter[str] = Counter()
+        self._most: dict[str, int] = {}
+        """The most at once of a namespace, since it had none."""
+        self.broker_topics = BrokerTopics(self, node.version)
         self.taken_over = 0
         self.wills = 0
         """Published."""
@@ -68,6 +73,13 @@ class Clients:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def of(self, namespace: str) -> int:
+        """Clients of a namespace that are connected here."""
+        return self._connected[namespace]
+
+    def most_of(self, namespace: str) -> int:
+        return self._most.get(namespace, 0)
+
     def take(self, key: Key, session: MqttSession) -> None:
         """The client is here: whoever had its id has to go, and a will that waits is not published any more."""
         older = self._sessions.get(key)
@@ -76,12 +88,18 @@ class Clients:
             self.taken_over += 1
             older.take_over()
             self._cancel(key)
+        if self._sessions.get(key) is None:
+            self._connected[key[0]] += 1
+            self._most[key[0]] = max(self.most_of(key[0]), self._connected[key[0]])
         self._sessions[key] = session
 
     def release(self, key: Key, session: MqttSession) -> None:
         """The connection is gone."""
         if self._sessions.get(key) is session:
             del self._sessions[key]
+            self._connected[key[0]] -= 1
+            if not self._connected[key[0]]:
+                del self._connected[key[0]], self._most[key[0]]
 
     # Wills.
 
@@ -104,8 +122,11 @@ class Clients:
         return will
 
     def tick(self, now: float) -> None:
-        """Time passes: delayed wills fall due."""
+        """Time passes: delayed wills fall due, and the broker's own topics are told."""
         self.now = now
+        telling = self.broker_topics.tick(now)
+        if telling is not None:
+            self._node.namespaces.slices.begin(telling)
         while self._times and self._times[0][0] <= now:
             _, number, key = heappop(self._times)
             if self._delayed.get(key, (-1, None))[0] == number:

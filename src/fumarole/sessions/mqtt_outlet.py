@@ -61,10 +61,12 @@ class MqttOutlet:
         """Messages that were no MQTT message, or larger than the client takes."""
         self._node = node
         self._exchange = exchange
-        self._largest = largest
+        self.largest = largest
         self._window = Window(maximum)
         self._joined: dict[tuple[bytes, ...], Consumer] = {}
         self._most_aliases = min(aliases, ALIASES)
+        self.takes_packets = not self._most_aliases
+        """May the hot path write messages of QoS 0 and 1 into the outbox, as long as none waits here?"""
         self._aliases: dict[bytes, int] = {}
         """Of topics, as the client was told with messages that cannot be dropped."""
 
@@ -108,7 +110,7 @@ class MqttOutlet:
     def _send(self, consumer: Consumer, form: Form, qos: int, retain: bool) -> None:
         identifiers = consumer.key[1:] if self.version == V5 else b""
         size = form.size(self.version, identifiers)
-        if size > self._largest:
+        if size > self.largest:
             self._drop(consumer)
         elif self._window or (qos and not self._may_send(size)):
             self._wait(consumer, form, qos, retain, size)
@@ -142,6 +144,10 @@ class MqttOutlet:
         outbox = self.outbox
         is_small = outbox.size + size <= self._exchange.outbox_limit // 2 or not outbox.size
         return is_small and self._window.has_identifier() and outbox.has_room(size)
+
+    def begin(self, size: int) -> int:
+        """The packet identifier of a message of so many bytes that gets under way; 0: it has to wait."""
+        return self._window.begin() if self._may_send(size) else 0
 
     def _wait(self, consumer: Consumer, form: Form, qos: int, retain: bool, size: int) -> None:
         """It gets in line, if there is room (D6)."""
@@ -184,13 +190,20 @@ class MqttOutlet:
         """PUBACK, PUBREC or PUBCOMP."""
         window, number = self._window, event.packet_id
         if event.packet != Packet.PUBREC or event.reason >= FAILURE:
-            window.end(number)
-        elif window.receive(number):
+            self.end(number)
+            return
+        if window.receive(number):
             self.outbox.push(packets.answer(Packet.PUBREL, number))
         else:
             reason = Reason.PACKET_ID_UNKNOWN if self.version == V5 else 0
             self.outbox.push(packets.answer(Packet.PUBREL, number, reason))
         self.go_on()
+
+    def end(self, packet_id: int) -> None:
+        """The client has this message, or refuses it."""
+        self._window.end(packet_id)
+        if self._window:
+            self.go_on()
 
     def close(self) -> None:
         """The connection is over: what waited is dropped."""

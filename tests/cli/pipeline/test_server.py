@@ -27,7 +27,9 @@ def test_a_session_answers_one_command_after_the_other(tmp_path: Path) -> None:
     assert "no duration" in fumarole(*question, "--every", "1 fortnight", code=2).stderr
     assert fumarole("server", "status").stderr == "no session is running\n"
     try:
-        first = fumarole(*question).stdout
+        asked = fumarole(*question)
+        assert "no warm session" not in asked.stderr, asked.stderr
+        first = asked.stdout
         assert [json.loads(line)["count"] for line in first.splitlines()] == [60, 30]
         assert fumarole(*question).stdout == first
         assert "SYNTAX_ERROR" in fumarole("sql", "--archive", "archive", *FOR_COMMANDS, "is no SQL", code=1).stderr

@@ -1,11 +1,13 @@
 import fcntl
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 import fumarole
-from fumarole.cli.pipeline import warm
+from fumarole.cli.pipeline import spark, warm
+from fumarole.cli.pipeline.options import SparkOptions
 from fumarole.cli.pipeline.warm import NoSessionError, Place, connect, runtime_folder
 
 
@@ -37,10 +39,14 @@ def test_code_that_is_compiled_later_makes_no_other_session(tmp_path: Path, monk
     assert warm._newest() == 100
 
 
-def test_a_session_that_holds_its_lock_and_is_silent_is_told(tmp_path: Path) -> None:
-    (tmp_path / "spark-1.sock").touch()
-    with (tmp_path / "spark-1.lock").open("wb") as held:
-        assert warm.sessions(tmp_path) == []
+def test_a_session_that_holds_its_lock_and_is_silent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm, "ANSWER_SECONDS", 0.05)
+    place = tmp_path / "spark-1.sock"
+    with (tmp_path / "spark-1.lock").open("wb") as held, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        assert warm.sessions(tmp_path) == []  # it is about to begin, or to end
+        listener.listen()
+        assert warm.sessions(tmp_path) == []  # of another program
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(NoSessionError, match="did not answer"):
             warm.sessions(tmp_path)
@@ -67,3 +73,19 @@ def test_no_session_where_nothing_listens(tmp_path: Path) -> None:
     assert connect(place) is None
     assert not warm.is_held(place.lock)
     assert os.environ[warm.COLD]
+
+
+def test_a_command_without_a_session_says_why_it_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask() -> int:
+        raise NoSessionError("it did not start")
+
+    monkeypatch.setattr(spark, "session", lambda *_: pytest.fail("Spark is started"))
+    hand_over = warm.hand_over.set(ask)
+    try:
+        with pytest.raises(pytest.fail.Exception), spark.spark_session(SparkOptions(), "test"):
+            pass
+    finally:
+        warm.hand_over.reset(hand_over)
+    assert capsys.readouterr().err.startswith("no warm session: it did not start. Spark is started for this command")

@@ -284,10 +284,10 @@ class Nodes:
             self.kill()
             raise
 
-    def add(self, port: int = 0) -> None:
-        """One more."""
+    def add(self, port: int = 0, flags: tuple[str, ...] = ()) -> None:
+        """One more, with flags of its own."""
         peers = [self.nodes[0].cluster_address] if self.nodes else []
-        number, port, flags = len(self.nodes), port or free_port(), self._flags
+        number, port, flags = len(self.nodes), port or free_port(), (*self._flags, *flags)
         if self.lines:
             peers = [f"127.0.0.1:{self.lines[0].port}"] if self.nodes else []
             flags = (*flags, "--links-address", f"127.0.0.1:{self.lines[number].port}")

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumarole.core.alarms import Alarm, Event, alarms
+from fumarole.core.alarms import Alarm, Complete, Event, Forgotten, alarms
 from fumarole.pipeline.rules.shard import Shard
 from tests.pipeline.rules.histories import by_case, histories, rows_of, rule_lists, rules_of
 
@@ -16,6 +16,13 @@ from tests.pipeline.rules.histories import by_case, histories, rows_of, rule_lis
 def test_a_shard_is_the_definition(tables: list[dict[str, Any]], events: list[Event], lengths: list[int]) -> None:
     rules = rules_of(tables)
     assert by_case(in_batches(rules, events, lengths)) == by_case(alarms(rules, events))
+
+
+@given(rule_lists, histories())
+def test_no_two_alarms_have_the_same_identity(tables: list[dict[str, Any]], events: list[Event]) -> None:
+    never_forgotten = [event for event in events if not isinstance(event, Forgotten | Complete)]
+    every = [alarm.identity for alarm in alarms(rules_of(tables), never_forgotten)]
+    assert len(set(every)) == len(every)
 
 
 def in_batches(rules: Any, events: list[Event], lengths: list[int]) -> list[Alarm]:

@@ -83,7 +83,10 @@ def found_in(rows: Iterable[Row]) -> dict[tuple[str, str], list[Alarm]]:
         assert since is not None
         assert said["rule"] == row["rule"]
         assert json.loads(row["metadata"]) == said["metadata"]
-        found.append(Alarm(row["rule"], row["producer"], row["state"], since, until, said["value"], said["metadata"]))
+        value, metadata, again = said["value"], said["metadata"], said.get("again", 0)
+        alarm = Alarm(row["rule"], row["producer"], row["state"], since, until, value, metadata, again)
+        assert row["headers"] == {"Fumarole-Alarm": [alarm.identity]}
+        found.append(alarm)
     return by_case(found)
 
 

@@ -47,9 +47,17 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def main(place: Path, idle: float) -> None:
+    started = place.with_suffix(".started")
+
+    def first() -> int:
+        """Until there is a file that says whether it has started."""
+        while not started.exists() or not (said := started.read_text()):
+            time.sleep(0.01)
+        return int(said)
+
     with place.with_suffix(".lock").open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        Resident(_listener(place), NoJava(), run, idle).serve()
+        Resident(_listener(place), NoJava(), run, idle).serve(first)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,9 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start(tmp_path: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
-    def one(idle: float = 60) -> "subprocess.Popen[str]":
-        place = Place("local[*]", [], tmp_path)
+    def one(idle: float = 60, first: str = "0", folder: Path = tmp_path) -> "subprocess.Popen[str]":
+        place = Place("local[*]", [], folder)
+        place.socket.with_suffix(".started").write_text(first)
         program = [sys.executable, "-m", "tests.pipeline.warm.resident", str(place.socket), str(idle)]
         process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=PROGRAM.parents[3])
         started.append(process)
@@ -118,10 +119,51 @@ def test_its_socket_is_this_users_alone(tmp_path: Path, start: Start) -> None:
     assert stat.S_IMODE(Place("local[*]", [], tmp_path).socket.stat().st_mode) == 0o600
 
 
+def test_while_it_starts_it_says_so_and_commands_wait(tmp_path: Path, start: Start) -> None:
+    start(first="")
+    waiting = asking(tmp_path, "tell", env={**os.environ, "SAID": "this"}, cwd=tmp_path)
+    while not (status := sessions(tmp_path)[0])["running"]:
+        assert status["starting"]
+    Place("local[*]", [], tmp_path).socket.with_suffix(".started").write_text("0")
+    assert "this java" in waiting.communicate("")[0]
+    while sessions(tmp_path)[0]["running"]:
+        pass
+    (status,) = sessions(tmp_path)
+    assert (status["starting"], status["commands"]) == (False, 1)
+
+
+def test_a_command_hears_that_spark_did_not_start(tmp_path: Path, start: Start) -> None:
+    resident = start(first="")
+    waiting = asking(tmp_path, "tell")
+    while not sessions(tmp_path)[0]["running"]:
+        pass
+    Place("local[*]", [], tmp_path).socket.with_suffix(".started").write_text("1")
+    assert "there is no session" in waiting.communicate("")[1]
+    assert resident.wait() != 0
+
+
+def test_a_folder_with_a_long_name(tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    start(folder=folder)
+    asked = asking(folder, "tell", env={**os.environ, "SAID": "this"}, cwd=tmp_path)
+    assert "this java" in asked.communicate("")[0]
+    assert len(sessions(folder)) == 1
+    assert stop_sessions(folder) == 1
+
+
+def test_a_slow_request_holds_up_no_other(tmp_path: Path, start: Start) -> None:
+    start()
+    with connect(Place("local[*]", [], tmp_path)) as slow:  # type: ignore[union-attr]
+        slow.sendall(b"\x00\x00")
+        asked = asking(tmp_path, "tell", env={**os.environ, "SAID": "this"}, cwd=tmp_path)
+        assert "this java" in asked.communicate("")[0]
+
+
 def test_what_is_no_request_ends_nothing(tmp_path: Path, start: Start) -> None:
     resident = start()
     place = Place("local[*]", [], tmp_path)
-    for junk in (b"", b"\xff\xff\xff\xff", b"\x00\x00\x00\x02{}", b"\x00\x00\x00\x09{"):
+    for junk in (b"", b"\xff\xff\xff\xff", b"\x00\x00\x00\x02{}", b"\x00\x00\x00\x02[]", b"\x00\x00\x00\x09{"):
         connection = connect(place)
         assert connection is not None
         with connection:

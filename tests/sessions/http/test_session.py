@@ -409,7 +409,7 @@ def test_levels(web: Web) -> None:
         web.asks("POST", f"/v1/topics/{topic}?retain=1", value)
     web.asks("POST", "/v1/topics", f'{{"producer":"{ATKA}","value":21.5}}')
 
-    def shown(below: str) -> list[tuple[str, int, str | None]]:
+    def shown(below: str) -> list[tuple[str, int, Any]]:
         said = web.asks("GET", f"/v1/levels{below}").json()
         assert said["more"] is False
         return [(each["word"], each["topics"], each.get("payload", each.get("value"))) for each in said["levels"]]
@@ -791,7 +791,8 @@ def test_credentials_that_are_none(guarded: Web, text: str) -> None:
 
 def test_a_cookie(guarded: Web) -> None:
     said = guarded.asks("POST", "/v1/session", **bearer("lab"))
-    assert said.json() == {"user": "lab", "namespace": "lab", "admin": False, "node": "desk"}
+    told = {"user": "lab", "namespace": "lab", "admin": False, "may_publish": True, "node": "desk"}
+    assert said.json() == told
     cookie = said.fields["set-cookie"]
     assert cookie == "fumarole=lab-43200; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict"
     pair = cookie.partition(";")[0]

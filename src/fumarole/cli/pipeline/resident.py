@@ -13,8 +13,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fumarole.cli.pipeline.warm import OTHER, socket_address
 
-def main() -> None:
+
+def main() -> int:
     """Serves commands until it is idle for long, is told to stop, or Java is gone."""
     place, lock, master, settings = json.load(sys.stdin)
     with Path(lock).open("wb") as held:
@@ -22,12 +24,13 @@ def main() -> None:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return  # another is there, which will do
+            return OTHER  # which will do
         listener = _listener(Path(place))
         try:
             _serve(listener, master, settings)
         finally:
             Path(place).unlink(missing_ok=True)
+    return 0
 
 
 def _listener(path: Path) -> socket.socket:
@@ -36,7 +39,8 @@ def _listener(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
-        listener.bind(str(path))
+        with socket_address(path) as address:
+            listener.bind(address)
     finally:
         os.umask(before)
     listener.listen(64)
@@ -48,13 +52,11 @@ def _serve(listener: socket.socket, master: str, settings: Sequence[str]) -> Non
     from fumarole.pipeline.warm.resident import Resident
 
     java = start(master, dict(text.partition("=")[::2] for text in settings))
-    resident = Resident(listener, java, _run)
     try:
-        resident.first(warm_up)
+        Resident(listener, java, _run).serve(warm_up)
     except BaseException:
         java.stop()
         raise
-    resident.serve()
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -75,4 +77,4 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -85,6 +85,8 @@ def _show_status(as_json: bool) -> None:
             sys.stdout.write(json.dumps(each) + "\n")
             continue
         idle = "at work" if each["running"] else f"idle for {duration_text(each['idle'])}"
+        if each.get("starting"):
+            idle = "starting Spark"
         sys.stdout.write(
             f"process {each['pid']}, Java {each['java']}, for {duration_text(each['seconds'])}: "
             f"{count_text(each['commands'], 'command')}, {idle}\n"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 from pyspark.sql import SparkSession
 
 from fumarole.cli.pipeline.options import SparkOptions, WarmSparkOptions
-from fumarole.cli.pipeline.warm import NoSessionError, hand_over
+from fumarole.cli.pipeline.warm import NoSessionError, hand_over, say_cold
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import INTERRUPTED, MISUSED, fail, trouble_text
 from fumarole.core.errors import FumaroleError, PatternError
@@ -46,8 +46,10 @@ def spark_session(spark_options: SparkOptions, name: str, part: Part | None = No
         check_master(spark_options.master)
         check_java()
     if (ask := hand_over.get()) is not None:
-        with suppress(NoSessionError):
+        try:
             raise typer.Exit(ask())
+        except NoSessionError as error:
+            say_cold(error)
     folder = Path(tempfile.mkdtemp(prefix="fumarole-spark-"))
     complaints = folder / "spark.log"
     with told(complaints):

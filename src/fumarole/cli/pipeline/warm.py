@@ -35,12 +35,17 @@ import typer
 import fumarole
 from fumarole.cli.command import ARGUMENTS
 from fumarole.cli.progress import waiting
-from fumarole.cli.terminal import FAILED, INTERRUPTED, fail
+from fumarole.cli.terminal import FAILED, INTERRUPTED, fail, say
 
 COLD: Final = "FUMAROLE_COLD"
 START_SECONDS: Final = 90.0
 STOP_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 30.0
+OTHER: Final = 75
+"""The exit code of a session's process where another one is there."""
 READY, INTERRUPT = b"r", b"i"
+LONGEST_ADDRESS: Final = 107
+"""Bytes of a socket's path, as the system takes it."""
 SIZE: Final = struct.Struct("!I")
 _PEER: Final = struct.Struct("3i")
 _SEEN_BY_JAVA: Final = ("JAVA_HOME", "SPARK_", "PYSPARK_", "HADOOP_", "AWS_", "GOOGLE_", "AZURE_", "TMPDIR")
@@ -110,6 +115,24 @@ def _umask() -> int:
     return mask
 
 
+@contextmanager
+def socket_address(path: Path) -> Iterator[str]:
+    """By which a socket is bound, or connected to, however long the path of its folder is."""
+    if len(os.fsencode(path)) <= LONGEST_ADDRESS:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def say_cold(error: NoSessionError) -> None:
+    """Why a command takes long, and the next ones will."""
+    say(f"no warm session: {error}. Spark is started for this command alone")
+
+
 def in_warm_session(command: Callable[..., None]) -> Callable[..., None]:
     """The same command, run by a warm session where it comes from a command line and is not to be run cold.
 
@@ -122,12 +145,14 @@ def in_warm_session(command: Callable[..., None]) -> Callable[..., None]:
         if arguments is None or spark_options.cold or spark_options.remote is not None or os.environ.get(COLD):
             command(*given, **options)
             return
-        with suppress(NoSessionError):
+        try:
             place = Place(spark_options.master, spark_options.conf or [])
             if (running := connect(place)) is not None:
                 running.close()
                 raise typer.Exit(ask(place, arguments))
             hand_over.set(functools.partial(ask, place, arguments))
+        except NoSessionError as error:
+            say_cold(error)
         command(*given, **options)
 
     return run
@@ -147,7 +172,7 @@ def ask(place: Place, arguments: Sequence[str]) -> int:
             _send(connection, request, [stream.fileno() for stream in (sys.stdin, sys.stdout, sys.stderr)])
             if _is_ready(connection):
                 return _followed(connection, place)
-    raise NoSessionError("it ended")
+    raise NoSessionError(f"it ended before it took the command; {place.log} may say why")
 
 
 @contextmanager
@@ -164,7 +189,8 @@ def connect(place: Place) -> socket.socket | None:
     """A connection to a session that runs. Raises NoSessionError where it is another user's."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.connect(str(place.socket))
+        with socket_address(place.socket) as address:
+            connection.connect(address)
     except OSError:
         connection.close()
         return None
@@ -176,6 +202,20 @@ def connect(place: Place) -> socket.socket | None:
 
 
 def _started(place: Place) -> socket.socket:
+    end = time.monotonic() + START_SECONDS
+    resident = _begun(place)
+    while time.monotonic() < end:
+        if (connection := connect(place)) is not None:
+            return connection
+        if (code := resident.poll()) is not None and not is_held(place.lock):
+            if code != OTHER:
+                break
+            resident = _begun(place)  # the other one was about to end
+        time.sleep(0.02)
+    raise NoSessionError(f"it did not start; {place.log} may say why")
+
+
+def _begun(place: Place) -> subprocess.Popen[bytes]:
     with place.log.open("wb") as log:
         os.fchmod(log.fileno(), 0o600)
         resident = subprocess.Popen(
@@ -190,14 +230,7 @@ def _started(place: Place) -> socket.socket:
     # Not in its arguments, which every user of the machine can see: settings may have secrets.
     with resident.stdin:
         resident.stdin.write(json.dumps([str(place.socket), str(place.lock), place.master, place.settings]).encode())
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end:
-        if (connection := connect(place)) is not None:
-            return connection
-        if resident.poll() is not None and not is_held(place.lock):
-            break
-        time.sleep(0.02)
-    raise NoSessionError(f"it did not start; {place.log} says more")
+    return resident
 
 
 def is_held(lock: Path) -> bool:
@@ -258,7 +291,7 @@ def sessions(folder: Path) -> list[dict[str, Any]]:
         answer = _asked(path, "status")
         if answer:
             found.append({**json.loads(answer), "log": str(log)})
-        elif is_held(path.with_suffix(".lock")):
+        elif answer is not None and is_held(path.with_suffix(".lock")):
             raise NoSessionError(f"{path} did not answer; {log} may say why")
     return found
 
@@ -277,12 +310,16 @@ def stop_sessions(folder: Path) -> int:
     return len(held)
 
 
-def _asked(path: Path, what: str) -> bytes:
-    """The whole answer; nothing where no session answers."""
+def _asked(path: Path, what: str) -> bytes | None:
+    """The whole answer; empty where there is none. None: no session listens, or it is about to end."""
     answer = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, suppress(OSError):
-        connection.settimeout(STOP_SECONDS)
-        connection.connect(str(path))
+        connection.settimeout(ANSWER_SECONDS)
+        try:
+            with socket_address(path) as address:
+                connection.connect(address)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
         _send(connection, {"ask": what})
         while part := connection.recv(4096):
             answer += part

@@ -66,7 +66,7 @@ def _changes(rule: Rule, state: State, wave: Wave, places: Integers, true: Boole
     jumped = wave.producer[wave.jumps > 0]
     looked_at[jumped] = True
     chosen = np.flatnonzero(looked_at[producer])
-    since = state[of("since", rule)]
+    since, again = state[of("since", rule)], state[of("again", rule)]
     epoch: dict[int, int] = {}
     values = zip(
         places[chosen].tolist(), producer[chosen].tolist(), true[chosen].tolist(), ends[chosen].tolist(), strict=True
@@ -79,23 +79,23 @@ def _changes(rule: Rule, state: State, wave: Wave, places: Integers, true: Boole
         if status[number] == states.RAISED:
             if is_end:
                 status[number] = states.IDLE
-                yield _event(wave, row, rule, CLEARED, int(since[number]), time)
+                yield _event(wave, row, rule, CLEARED, int(since[number]), time, int(again[number]))
         elif not is_true:
             status[number] = states.IDLE
         else:
             if status[number] == states.IDLE:
                 status[number], since[number] = states.PENDING, time
             if time - since[number] >= rule.hold:
-                status[number] = states.RAISED
-                yield _event(wave, row, rule, RAISED, int(since[number]), None)
+                begun = int(since[number])
+                yield _event(wave, row, rule, RAISED, begun, None, state.begin(rule, number, begun))
     for number, jumps in _last_jumps(wave):
         if epoch.get(number, 0) != jumps and status[number] == states.PENDING:
             status[number] = states.IDLE
 
 
-def _event(wave: Wave, row: int, rule: Rule, state: str, since: int, until: int | None) -> Event:
+def _event(wave: Wave, row: int, rule: Rule, state: str, since: int, until: int | None, again: int) -> Event:
     place, at = int(wave.rows.place[row]), int(wave.rows.at[row])
-    return Event(place, at, rule, int(wave.producer[row]), state, since, until, float(wave.rows.value[row]), row)
+    return Event(place, at, rule, int(wave.producer[row]), state, since, until, float(wave.rows.value[row]), again, row)
 
 
 def _last_jumps(wave: Wave) -> Iterator[tuple[int, int]]:

@@ -3,7 +3,8 @@
     {"rule": "so2-high", "producer": "6f1c…", "state": "raised", "since": "2026-03-01T12:00:00.000000Z",
      "value": 81.5, "metadata": {"Kind": "so2", "Region": "italy"}}
 
-`cleared` also has `until`. A row without a rule has the shard's counts, for `observe`.
+`cleared` also has `until`, and an alarm that began no later than one before it `again`. A row without a rule has the
+shard's counts, for `observe`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fumarole.core.alarms import Alarm, identity
+from fumarole.core.alarms import Alarm
 from fumarole.core.rules import Rule, topic_of
 from fumarole.pipeline.rules.rollups import Closed, Part, figures, merged
 from fumarole.pipeline.rules.rollups import identity as rollup_identity
@@ -106,6 +107,8 @@ def _row(alarm: Alarm, templates: dict[str, str]) -> dict[str, Any]:
     if alarm.until is not None:
         said["until"] = moment_text(alarm.until)
     said |= {"value": alarm.value, "metadata": alarm.metadata}
+    if alarm.again:
+        said["again"] = alarm.again
     # Of a rule that is no more nobody knows where it published.
     template = templates.get(alarm.rule, "alarms.{rule}")
     own = {**alarm.metadata, "rule": alarm.rule, "producer": alarm.producer}
@@ -120,7 +123,7 @@ def _row(alarm: Alarm, templates: dict[str, str]) -> dict[str, Any]:
         "metadata": msgspec.json.encode(alarm.metadata).decode(),
         "topic": topic_of(template, own),
         "payload": msgspec.json.encode(said).decode(),
-        "identity": identity(alarm.rule, alarm.producer, alarm.since, alarm.state),
+        "identity": alarm.identity,
     }
 
 

@@ -107,7 +107,7 @@ class Shard:
         number = self.state.index.get(each.producer)
         metadata = {} if number is None else msgspec.json.decode(self.state.metadata[number])
         until = max(each.since, self.state.now)
-        return Alarm(each.rule, each.producer, CLEARED, each.since, until, None, metadata)
+        return Alarm(each.rule, each.producer, CLEARED, each.since, until, None, metadata, each.again)
 
     def _part(self, rows: Rows) -> Iterator[Alarm]:
         """Rows of which only the last may be a barrier."""
@@ -212,7 +212,8 @@ class Shard:
             for rule in self._alarms:
                 if self.state[of("status", rule)][number] == states.RAISED:
                     since, value = int(self.state[of("since", rule)][number]), float(self.state["value"][number])
-                    yield Event(0, until, rule, number, CLEARED, since, until, value)
+                    again = int(self.state[of("again", rule)][number])
+                    yield Event(0, until, rule, number, CLEARED, since, until, value, again)
 
     def _let_through(self, events: Iterable[Event], wave: Wave | None = None) -> Iterator[Alarm]:
         """As alarms, but for those of a rule that raises too many in a second."""
@@ -230,7 +231,7 @@ class Shard:
                 metadata = self._metadata(wave, event.producer, event.row)
             value = float(event.value) if np.isfinite(event.value) else None
             name = self.state.names[event.producer]
-            yield Alarm(event.rule.name, name, event.state, event.since, event.until, value, metadata)
+            yield Alarm(event.rule.name, name, event.state, event.since, event.until, value, metadata, event.again)
 
     def _is_too_many(self, event: Event) -> bool:
         second, count = event.at // 1_000_000, 0

@@ -45,11 +45,10 @@ class Silences:
         forms = state["form"][numbers][:, : self._truths.metadata_words]
         where = self._truths.answers(forms, np.zeros((len(numbers), self._truths.message_words), np.int64))[:, 1]
         for place, rule in self._rules:
-            status, since = state[of("status", rule)], state[of("since", rule)]
+            status = state[of("status", rule)]
             for each in np.flatnonzero(where[:, place] & (status[numbers] == states.IDLE)):
                 number = int(numbers[each])
                 if pause[each] > self._length(rule, state, number):
-                    status[number], since[number] = states.RAISED, state["heard"][number]
                     yield _raised(0, int(now[each]), rule, number, state)
 
     def wave(self, state: State, wave: Wave, answers: Booleans) -> Iterator[Event]:
@@ -138,7 +137,6 @@ class Silences:
             if status[number] != states.IDLE or not where[each]:
                 continue
             if now - max(heard, state.listening) > self._length(rule, state, number):
-                status[number], state[of("since", rule)][number] = states.RAISED, heard
                 yield _raised(place, now, rule, number, state, row)
 
     def _clear(
@@ -149,7 +147,8 @@ class Silences:
             if status[number] == states.RAISED and not where[each]:
                 status[number] = states.IDLE
                 since = int(state[of("since", rule)][number])
-                yield Event(place, at, rule, number, CLEARED, since, at, value, row)
+                again = int(state[of("again", rule)][number])
+                yield Event(place, at, rule, number, CLEARED, since, at, value, again, row)
 
     def _length(self, rule: Rule, state: State, number: int) -> float:
         assert rule.silence is not None
@@ -164,8 +163,9 @@ class Silences:
 
 
 def _raised(place: int, now: int, rule: Rule, number: int, state: State, row: int | None = None) -> Event:
-    since, value = int(state[of("since", rule)][number]), float(state["value"][number])
-    return Event(place, now, rule, number, RAISED, since, None, value, row)
+    since, value = int(state["heard"][number]), float(state["value"][number])
+    again = state.begin(rule, number, since)
+    return Event(place, now, rule, number, RAISED, since, None, value, again, row)
 
 
 def _keep_pauses(state: State, numbers: Integers, pauses: Integers) -> None:

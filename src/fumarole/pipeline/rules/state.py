@@ -53,6 +53,9 @@ def kinds(truths: Truths) -> dict[str, _Kind]:
             of("status", rule): _Kind("i1", IDLE),
             of("since", rule): _Kind("i8", NEVER),
             of("muted", rule): _Kind("?", False),
+            of("latest", rule): _Kind("i8", NEVER),
+            of("repeats", rule): _Kind("i4", 0),
+            of("again", rule): _Kind("i4", 0),
         }
         if rule.rate is not None:
             found |= {of("last_time", rule): _Kind("i8", NEVER), of("last_value", rule): _Kind("f8", 0.0)}
@@ -75,6 +78,7 @@ class Ended:
     rule: str
     producer: str
     since: int
+    again: int
 
 
 @dataclass(slots=True)
@@ -115,6 +119,18 @@ class State:
             for name, kind in self.kinds.items():
                 self.columns[name] = np.concatenate([self.columns[name], kind.rows(len(new))])
         return np.array([self.index[name] for name in names], np.int64)
+
+    def begin(self, rule: Rule, number: int, since: int) -> int:
+        """An alarm begins. Gives its `again`."""
+        latest, repeats, again = (self[of(name, rule)] for name in ("latest", "repeats", "again"))
+        self[of("status", rule)][number] = RAISED
+        self[of("since", rule)][number] = since
+        if since > latest[number]:
+            latest[number], again[number] = since, 0
+        else:
+            repeats[number] += 1
+            again[number] = repeats[number]
+        return int(again[number])
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Numbers of all others change."""
@@ -158,7 +174,7 @@ class State:
         others = json.loads(table.schema.metadata[_KIND])
         names = table["names"].to_pylist()
         ended = [
-            Ended(name.split(":")[1], names[number], int(columns[name.replace("status", "since", 1)][number]))
+            Ended(name.split(":")[1], names[number], *_begun(columns, name, int(number)))
             for name, column in columns.items()
             if name.startswith("status:") and name not in wanted
             for number in np.flatnonzero((column == RAISED) & ~columns[name.replace("status", "muted", 1)])
@@ -172,3 +188,9 @@ class State:
             table.schema.metadata[_ROLLUPS],
             others["tests"],
         )
+
+
+def _begun(columns: dict[str, Column], status: str, number: int) -> tuple[int, int]:
+    """`since` and `again` of an alarm that is raised. A state of an older version does not count."""
+    again = columns.get(status.replace("status", "again", 1))
+    return int(columns[status.replace("status", "since", 1)][number]), 0 if again is None else int(again[number])

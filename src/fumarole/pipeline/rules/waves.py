@@ -25,6 +25,7 @@ class Event(NamedTuple):
     since: int
     until: int | None
     value: float
+    again: int
     row: int | None = None
     """In the wave, whose metadata it has; -1 or one of another producer: what held at the wave's beginning. None: what
     holds at the wave's end."""

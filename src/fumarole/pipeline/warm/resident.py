@@ -1,4 +1,7 @@
-"""The resident process: it waits for commands at a socket, and forks a child for each."""
+"""The resident process: it waits for commands at a socket, and forks a child for each.
+
+What it is asked about itself it answers without a child, and while Spark is starting as well.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,24 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.warm.incoming import SIZE, Incoming
 
 IDLE_SECONDS: Final = 600.0
 REQUEST_SECONDS: Final = 10.0
-MOST_BYTES: Final = 16 << 20
 LOOK_SECONDS: Final = 5.0
 """How often it looks whether Java is alive and whether it is idle."""
+REAP_SECONDS: Final = 0.5
+"""How often it looks whether a child has ended."""
+START_SECONDS: Final = 0.02
+"""And whether Spark has started."""
 LAST_SECONDS: Final = 3.0
 """For children to end when the session is stopped."""
 READY, INTERRUPT = b"r", b"i"
-SIZE: Final = struct.Struct("!I")
 _PEER: Final = struct.Struct("3i")
 FAILED: Final = 1
 ANSWERED: Final = 3
@@ -35,13 +43,11 @@ Run: TypeAlias = "Callable[[Sequence[str]], int]"
 
 
 class Request(NamedTuple):
-    """What a command sends: what to run, where, and as whom it shows itself."""
+    """What a command sends: what to run, and where."""
 
     arguments: list[str]
     folder: str
     environment: dict[str, str]
-    streams: list[int]
-    """stdin, stdout, stderr."""
 
 
 def peer_user(connection: socket.socket) -> int:
@@ -70,31 +76,36 @@ class Resident:
         self._java = java
         self._run = run
         self._idle = idle
+        self._incoming: set[Incoming] = set()
+        self._waiting: list[tuple[Incoming, Request]] = []
+        """Commands that came while Spark was starting."""
+        self._starting: int | None = None
+        """The child that makes ready what all others share."""
         self._children: set[int] = set()
         self._commands = 0
         self._began = self._used = time.monotonic()
         self._stopping = False
 
-    def first(self, work: Callable[[], int]) -> None:
-        """Waits for a child that makes ready what all others share. Raises PipelineError where it fails."""
-        child = self._fork(work)
-        _, status = os.waitpid(child, 0)
-        self._children.discard(child)
-        if status:
-            raise PipelineError("Spark did not start")
+    def serve(self, first: Callable[[], int] | None = None) -> None:
+        """Commands, until there is a reason to end. `first` is run by a child before all of them.
 
-    def serve(self) -> None:
-        """Commands, until there is a reason to end."""
+        Raises PipelineError where that fails.
+        """
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C comes to a child by its command
         self._listener.setblocking(False)
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(self._listener, selectors.EVENT_READ)
+        if first is not None:
+            self._starting = self._fork(first)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._listener, selectors.EVENT_READ)
             while not self._stopping and self._java.is_alive:
-                asked = waiting.select(0.5 if self._children else min(LOOK_SECONDS, self._idle))
+                for key, _ in selector.select(self._pause()):
+                    if key.data is None:
+                        self._accept(selector)
+                    else:
+                        self._receive(selector, key.data)
                 self._reap()
-                if asked:
-                    self._accept()
+                self._give_up(selector)
                 if not self._children and time.monotonic() - self._used > self._idle:
                     break
         self._listener.close()
@@ -104,18 +115,60 @@ class Resident:
     def _stop(self, *_: Any) -> None:
         self._stopping = True
 
-    def _accept(self) -> None:
+    def _pause(self) -> float:
+        if self._starting is not None:
+            return START_SECONDS
+        return REAP_SECONDS if self._children or self._incoming else min(LOOK_SECONDS, self._idle)
+
+    def _accept(self, selector: selectors.BaseSelector) -> None:
         try:
             connection, _ = self._listener.accept()
         except OSError:
             return
-        with connection:
-            connection.setblocking(True)
-            if peer_user(connection) == os.geteuid() and self._java.is_alive:
-                try:
-                    self._fork(lambda: self._answer(connection))
-                except OSError as error:  # no memory or no process left: the command is refused, not the session ended
-                    sys.stderr.write(f"no process for a command: {error.strerror}\n")
+        if peer_user(connection) != os.geteuid():
+            connection.close()
+            return
+        incoming = Incoming(connection)
+        self._incoming.add(incoming)
+        selector.register(connection, selectors.EVENT_READ, incoming)
+
+    def _receive(self, selector: selectors.BaseSelector, incoming: Incoming) -> None:
+        try:
+            request = incoming.receive()
+            if request is None:
+                return
+        except (OSError, ValueError):
+            request = {}  # it hung up, or is no command of ours
+        selector.unregister(incoming.connection)
+        self._incoming.discard(incoming)
+        match request:
+            case {"ask": "status"}:
+                with suppress(OSError):
+                    incoming.connection.sendall(json.dumps(self._status()).encode())
+            case {"ask": "stop"}:
+                self._stopping = True
+            case {"ask": "run", "arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}:
+                self._waiting.append((incoming, Request(arguments, folder, environment)))
+                self._begin()
+                return
+        incoming.close()
+
+    def _give_up(self, selector: selectors.BaseSelector) -> None:
+        """Requests that do not come to their end."""
+        for incoming in [each for each in self._incoming if time.monotonic() - each.since > REQUEST_SECONDS]:
+            selector.unregister(incoming.connection)
+            self._incoming.discard(incoming)
+            incoming.close()
+
+    def _begin(self) -> None:
+        """A child for each command that waits."""
+        while self._waiting and self._starting is None:
+            incoming, request = self._waiting.pop(0)
+            try:
+                self._fork(partial(self._answer, incoming, request))
+            except OSError as error:  # no memory or no process left: the command is refused, not the session ended
+                sys.stderr.write(f"no process for a command: {error.strerror}\n")
+            incoming.close()
 
     def _fork(self, work: Callable[[], int]) -> int:
         """Runs it in a child, which is returned."""
@@ -131,20 +184,29 @@ class Resident:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.default_int_handler)
             os.environ.update(self._java.address)
+            self._listener.close()
+            for each in [*self._incoming, *[waiting for waiting, _ in self._waiting]]:
+                each.close()  # or their commands would wait for the end of this one
             code = work()
         except BaseException:  # noqa: BLE001  # there is nothing around it
             traceback.print_exc()
         finally:
-            # Nothing of the resident's is closed or collected here: it is in use there.
+            # Nothing else of the resident's is closed or collected here: it is in use there.
             os._exit(code)
 
     def _reap(self) -> None:
         for child in list(self._children):
             ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                self._commands += os.waitstatus_to_exitcode(status) == ANSWERED
-                self._children.discard(child)
-                self._used = time.monotonic()
+            if not ended:
+                continue
+            self._commands += os.waitstatus_to_exitcode(status) == ANSWERED
+            self._children.discard(child)
+            self._used = time.monotonic()
+            if child == self._starting:
+                if status and not self._stopping:
+                    raise PipelineError("Spark did not start")
+                self._starting = None
+                self._begin()
 
     def _end_children(self) -> None:
         for number, seconds in ((signal.SIGTERM, LAST_SECONDS), (signal.SIGKILL, LAST_SECONDS)):
@@ -155,44 +217,31 @@ class Resident:
                 self._reap()
                 time.sleep(0.02)
 
-    def _answer(self, connection: socket.socket) -> int:
-        """In a child: one request, and the answer to it."""
-        self._listener.close()
-        connection.settimeout(REQUEST_SECONDS)
-        try:
-            asked, streams = receive(connection)
-        except (OSError, ValueError):
-            return FAILED  # it hung up, or is no command of ours
-        connection.settimeout(None)
-        match asked.get("ask"):
-            case "status":
-                connection.sendall(json.dumps(self._status()).encode())
-            case "stop":
-                os.kill(os.getppid(), signal.SIGTERM)
-            case "run":
-                request = Request(asked["arguments"], asked["folder"], asked["environment"], streams)
-                connection.sendall(READY)
-                threading.Thread(target=_watch, args=(connection,), daemon=True).start()
-                code = self._command(request)
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    signal.signal(number, signal.SIG_IGN)  # the command hangs up when it has its answer
-                connection.sendall(SIZE.pack(code))
-                return ANSWERED
-        return 0
+    def _answer(self, incoming: Incoming, request: Request) -> int:
+        """In a child: one command, and the answer to it."""
+        connection = incoming.connection
+        connection.setblocking(True)
+        connection.sendall(READY)
+        threading.Thread(target=_watch, args=(connection,), daemon=True).start()
+        code = self._command(request, incoming.streams)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # the command hangs up when it has its answer
+        connection.sendall(SIZE.pack(code))
+        return ANSWERED
 
     def _status(self) -> dict[str, Any]:
         return {
-            "pid": os.getppid(),
+            "pid": os.getpid(),
             "java": self._java.pid,
             "seconds": time.monotonic() - self._began,
-            # Without this one, which asks.
             "idle": 0.0 if self._children else time.monotonic() - self._used,
-            "running": len(self._children),
+            "running": len(self._children) - (self._starting is not None) + len(self._waiting),
+            "starting": self._starting is not None,
             "commands": self._commands,
         }
 
-    def _command(self, request: Request) -> int:
-        for number, descriptor in enumerate(request.streams):
+    def _command(self, request: Request, streams: Sequence[int]) -> int:
+        for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
             os.close(descriptor)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115  # by its number
@@ -207,21 +256,6 @@ class Resident:
         finally:
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
-
-
-def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """A request, and the descriptors that came with it. Raises OSError, ValueError."""
-    data, streams, _, _ = socket.recv_fds(connection, SIZE.size, 3)
-    size = SIZE.unpack(data)[0] if len(data) == SIZE.size else 0
-    if not 0 < size <= MOST_BYTES:
-        raise ValueError("no request")
-    body = bytearray()
-    while len(body) < size:
-        part = connection.recv(size - len(body))
-        if not part:
-            raise ValueError("the request ends too soon")
-        body += part
-    return json.loads(body), list(streams)
 
 
 def _watch(connection: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""The cookie of a browser: who has shown credentials once need not send them again (H5)."""
+"""The cookie of a browser, which sends credentials once (H5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def give(call: Call) -> None:
 
 
 def whose(call: Call) -> None:
-    """`GET /v1/session`: who this is."""
+    """`GET /v1/session`: the user of this request."""
     call.json(200, told(call))
 
 
@@ -30,10 +30,22 @@ def take(call: Call) -> None:
 
 
 def told(call: Call) -> dict[str, object]:
-    """What a page may want to know of its user."""
+    """What a page may want to know of its user: what it need not offer, because it would be refused."""
     exchange, _ = call.here()
-    user = None if call.user is None else call.user.name
-    return {"user": user, "namespace": exchange.name, "admin": call.session.is_admin, "node": call.service.node.name}
+    return {
+        "user": None if call.user is None else call.user.name,
+        "namespace": exchange.name,
+        "admin": call.session.is_admin,
+        "may_publish": _may_publish(call),
+        "node": call.service.node.name,
+    }
+
+
+def _may_publish(call: Call) -> bool:
+    """Is there a topic that this user may publish to? Without users, pages offer it on the machine itself only."""
+    if call.user is None:
+        return call.session.is_admin
+    return call.user.publish is None or call.user.publish.allow != ()
 
 
 def _cookie(call: Call, value: str, life: int) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from fumarole.core.query.compile import compiled
 from fumarole.core.query.parse import parse_without_message
 from fumarole.core.query.tree import cost
+from fumarole.exchange.latest_readings import LatestReadings
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.producers import Producer, may_receive
-from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
+from fumarole.exchange.readings import Reading, check_identity, check_metadata, check_speaks_for
+from fumarole.exchange.retained import Kept
 from fumarole.sessions.http import forms
 from fumarole.sessions.http.call import JSON, Call
 from fumarole.sessions.http.routes import BadParameterError, word_of
@@ -31,19 +33,21 @@ def listing(call: Call) -> None:
     limit = options.get("limit", SHOWN)
     if not 1 <= limit <= MOST_SHOWN:
         raise BadParameterError(f"`limit` is 1 to {MOST_SHOWN}")
-    call.pieces(200, JSON, _listed(call, limit, options.get("after", 0)), [("Cache-Control", "no-store")])
-
-
-def _listed(call: Call, limit: int, after: int) -> Iterator[bytes]:
-    """`{"producers": [...], "next": N}`, a piece at a time. Who the user may not know of is passed over."""
-    exchange, _ = call.here()
-    where, select = call.options.get("where", ""), _keys(call.options.get("select"))
+    where, select = options.get("where", ""), _keys(options.get("select"))
     selects, each_costs = (lambda _: True), 1
     if where.strip():
         query = parse_without_message(where, call.service.node.limits)
         selects, each_costs = compiled(query), cost(query)
-    asked = _asked(call) if "ids" in call.options else exchange.producers.after(after)
-    return _pieces(call, asked, selects, max(1, LOOKED_AT_ONCE // each_costs), limit, select)
+    asked = _asked(call) if "ids" in options else call.here()[0].producers.after(options.get("after", 0))
+
+    def answer(latest: Mapping[str, Kept]) -> None:
+        pieces = _pieces(call, asked, selects, max(1, LOOKED_AT_ONCE // each_costs), limit, select, latest)
+        call.pieces(200, JSON, pieces, [("Cache-Control", "no-store")])
+
+    if "ids" in options:
+        _with_latest(call, asked, answer)
+    else:
+        answer({})
 
 
 def _asked(call: Call) -> list[Producer]:
@@ -56,9 +60,32 @@ def _asked(call: Call) -> list[Producer]:
     return [producer for producer in found if producer is not None]
 
 
+def _with_latest(call: Call, producers: list[Producer], answer: Callable[[Mapping[str, Kept]], None]) -> None:
+    """Answers with the newest readings of these producers, of all nodes."""
+    exchange, _ = call.here()
+    if exchange.ask is None:
+        answer({})
+        return
+    still_waits = call.later()
+
+    def answer_late(latest: Mapping[str, Kept]) -> None:
+        if still_waits():
+            answer(latest)
+            call.service.later(0.0, call.session.go_on_after)
+
+    LatestReadings(exchange, [each.identity for each in producers], _sees(call), answer_late).begin()
+
+
 def _pieces(
-    call: Call, producers: list[Producer], selects: Any, at_once: int, limit: int, select: frozenset[str] | None
+    call: Call,
+    producers: list[Producer],
+    selects: Any,
+    at_once: int,
+    limit: int,
+    select: frozenset[str] | None,
+    latest: Mapping[str, Kept],
 ) -> Iterator[bytes]:
+    """`{"producers": [...], "next": N}`, a piece at a time. A producer that the user may not receive is passed over."""
     exchange, _ = call.here()
     sees, now = _sees(call), call.session.now
     told, last, following = 0, 0, None
@@ -70,7 +97,7 @@ def _pieces(
             if told == limit:
                 following = last
                 break
-            pending.append(forms.encode(shown(producer, now, select)))
+            pending.append(forms.encode(_newest(call, producer, now, select, latest)))
             told += 1
             last = producer.number
         if pending and (len(pending) >= TOLD_AT_ONCE or looked_at % at_once == 0):
@@ -102,14 +129,28 @@ def shown(producer: Producer, now: float, select: frozenset[str] | None = None) 
     return told
 
 
+def _newest(
+    call: Call, producer: Producer, now: float, select: frozenset[str] | None, latest: Mapping[str, Kept]
+) -> dict[str, Any]:
+    """What is told of a producer, with the reading of another node where that is newer."""
+    told = shown(producer, now, select)
+    kept = latest.get(producer.identity)
+    reading = None if kept is None else kept.publication(0.0).reading
+    if kept is not None and isinstance(reading, Reading):
+        told |= {"topic": kept.topic, "value": reading.value, "age": call.here()[0].clock.age(kept.time)}
+    return told
+
+
 def one(call: Call) -> None:
     """`GET /v1/producers/{id}`."""
     exchange, _ = call.here()
     producer = exchange.producers.get(check_identity(word_of(call.words)))
     if producer is None or not may_receive(_sees(call), producer):
         call.problem(404, NO_SUCH)
-    else:
-        call.json(200, shown(producer, call.session.now))
+        return
+    _with_latest(
+        call, [producer], lambda latest: call.json(200, _newest(call, producer, call.session.now, None, latest))
+    )
 
 
 def describe(call: Call) -> None:

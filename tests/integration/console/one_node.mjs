@@ -1,33 +1,6 @@
-// Uses the console as a person would: node use.mjs ADDRESS PICTURES. A line of JSON on stdout for each scenario.
-import { chromium } from "playwright-core"
-
-const [address, pictures] = process.argv.slice(2)
-const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-const PATIENCE = 20000
-
-const id = (number) => `${(((number + 1) * 2654435761) % 2 ** 32).toString(16).padStart(8, "0")}-0000-4000-8000-${String(number).padStart(12, "0")}`
-
-async function send(method, path, body, headers = {}) {
-  const response = await fetch(address + path, { method, body, headers })
-  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`)
-  return response.status === 204 ? null : response.json()
-}
-
-const describe = (number, metadata) => send("PATCH", `/v1/producers/${id(number)}`, JSON.stringify(metadata))
-const read = (number, value) => send("POST", `/v1/topics/readings/${id(number)}`, String(value), { "Fumarole-Producer": id(number) })
-
-function expect(truth, text) {
-  if (!truth) throw new Error(text)
-}
-
-async function open(page, view, options = {}) {
-  const text = new URLSearchParams(options).toString()
-  await page.goto("about:blank")
-  await page.goto(`${address}/#${view}${text ? `?${text}` : ""}`)
-}
-
-const size = (page, text) => page.locator("[data-testid=size]", { hasText: new RegExp(`^${text} `) }).waitFor({ timeout: PATIENCE })
-const row = (page, number) => page.locator("[role=row]", { has: page.locator(`button[title="${id(number)}"]`) })
+// The console of one node, used as a person would.
+import net from "node:net"
+import { PATIENCE, address, barriers, describe, expect, id, more, open, pictures, read, row, run, send, size } from "./page.mjs"
 
 const scenarios = {
   async "a query is typed, with completions, and its set is live"(page) {
@@ -143,17 +116,16 @@ const scenarios = {
   },
 
   async "a connection is cut off by an administrator"(page) {
-    const stopped = new AbortController()
-    const stream = await fetch(`${address}/v1/stream?topic=cut`, { signal: stopped.signal })
-    const before = (await send("GET", "/v1/connections")).connections.map((each) => each.id)
+    const client = net.connect(Number(more[0]), "127.0.0.1")
+    client.write('CONNECT {"name": "to be cut", "verbose": false}\r\nPING\r\n')
+    client.resume()
+    const cut = new Promise((done) => client.on("error", () => {}).on("close", done))
     await open(page, "consumers")
-    const mine = Math.max(...before.filter((each) => each !== undefined))
     page.once("dialog", (dialog) => dialog.accept())
-    const target = page.locator("tr", { has: page.locator("td:first-child", { hasText: new RegExp(`^${mine - 1}$`) }) })
-    await (await target.count() ? target : page.locator("tbody tr").last()).locator("button", { hasText: "Cut off" }).click({ timeout: PATIENCE })
+    await page.locator("tr", { hasText: "to be cut" }).locator("button", { hasText: "Cut off" }).click({ timeout: PATIENCE })
     await page.locator("[role=status]", { hasText: "is closed" }).waitFor({ timeout: PATIENCE })
-    stopped.abort()
-    await stream.body.cancel().catch(() => {})
+    await cut
+    await page.locator("tr", { hasText: "to be cut" }).waitFor({ state: "detached", timeout: PATIENCE })
   },
 
   async "the lines of copy as can be had"(page) {
@@ -164,6 +136,11 @@ const scenarios = {
     await page.locator(".popup pre", { hasText: "curl -N" }).waitFor()
     await page.locator(".popup [role=tab]", { hasText: "mosquitto_sub" }).click()
     await page.locator(".popup", { hasText: "MQTT has no place for a query" }).waitFor()
+    await page.locator(".popup [role=tab]", { hasText: "javascript" }).click()
+    const lines = await page.locator(".popup pre", { hasText: "EventSource" }).textContent()
+    const heard = page.waitForEvent("console", { predicate: (message) => message.text().includes(`"New":["${id(0)}"`), timeout: PATIENCE })
+    await page.evaluate(lines)
+    await heard
   },
 
   async "a hidden tab asks for nothing"(page) {
@@ -181,21 +158,100 @@ const scenarios = {
   },
 
   async "it fits a phone, and dark colours"(page) {
+    await open(page, "ask", { where: "Region = 'italy'" })
+    await size(page, "10")
+    for (let round = 0; round < 4; round++) {
+      for (let number = 0; number < 30; number += 3) await read(number, 20 + ((number * 7 + round * 5) % 23))
+      await page.waitForTimeout(1100)
+    }
     for (const [name, width, scheme] of [["wide", 1400, "light"], ["tablet", 900, "dark"], ["phone", 400, "light"]]) {
       await page.setViewportSize({ width, height: 850 })
       await page.emulateMedia({ colorScheme: scheme })
-      await open(page, "ask", { where: "Region = 'italy'" })
-      await size(page, "10")
       const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
       expect(over <= 0, `${name}: the page is ${over} pixels too wide`)
-      for (let round = 0; round < 4; round++) {
-        for (let number = 0; number < 30; number += 3) await read(number, 20 + ((number * 7 + round * 5) % 23))
-        await page.waitForTimeout(1100)
-      }
       await page.screenshot({ path: `${pictures}/ask-${name}.png` })
     }
   },
+
+  async "a lost connection is shown, and mended by itself"(page) {
+    const target = new URL(address)
+    const ways = new Set()
+    const between = net.createServer((near) => {
+      const far = net.connect(Number(target.port), target.hostname)
+      for (const [one, other] of [[near, far], [far, near]]) {
+        ways.add(one)
+        one.on("error", () => {}).on("close", () => other.destroy())
+        one.pipe(other)
+      }
+    })
+    const listen = (port) => new Promise((done) => between.listen(port, "127.0.0.1", done))
+    await listen(0)
+    const port = between.address().port
+    await open(page, "ask", { where: "Region = 'italy'" }, `http://127.0.0.1:${port}`)
+    await size(page, "10")
+    between.close()
+    for (const each of ways) each.destroy()
+    await page.locator(".bar .problem", { hasText: "connection lost" }).waitFor({ timeout: PATIENCE })
+    await size(page, "10")
+    await describe(300, { Region: "italy", Kind: "while it was lost" })
+    await describe(0, { Region: "moved" })
+    await listen(port)
+    await row(page, 300).waitFor({ timeout: PATIENCE })
+    await row(page, 0).waitFor({ state: "detached", timeout: PATIENCE })
+    await size(page, "10")
+    await page.locator(".bar .live").waitFor()
+    await describe(0, { Region: "italy" })
+    await send("DELETE", `/v1/producers/${id(300)}`)
+    between.close()
+    for (const each of ways) each.destroy()
+  },
+
+  async "it is used by keyboard alone"(page) {
+    await open(page, "overview")
+    await page.locator(".tile").first().waitFor({ timeout: PATIENCE })
+    await page.keyboard.press("Tab")
+    expect((await page.evaluate(() => document.activeElement.textContent)) === "Skip to the view", "the first stop skips to the view")
+    await page.locator("nav a", { hasText: "Ask" }).focus()
+    await page.keyboard.press("Enter")
+    await size(page, "\\d+")
+    await page.locator("#query").focus()
+    await page.keyboard.type("Region = 'italy'")
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Enter")
+    await size(page, "10")
+    await page.locator("[role=row] .id button").first().focus()
+    await page.keyboard.press("Enter")
+    await page.locator(".producer").waitFor({ timeout: PATIENCE })
+    expect(await page.evaluate(() => document.querySelector(".producer").contains(document.activeElement)), "the focus is in the producer's page")
+    await page.keyboard.press("Escape")
+    await page.locator(".producer").waitFor({ state: "detached" })
+    expect(await page.evaluate(() => document.activeElement.closest("[role=row]") !== null), "the focus is back in the table")
+  },
+
+  async "no view has a barrier, light or dark, nor is one too wide at twice the size"(page) {
+    const found = []
+    for (const scheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme: scheme })
+      for (const [view, options] of Object.entries(VIEWS)) {
+        await open(page, view, options)
+        await page.locator("main > section > *").first().waitFor({ timeout: PATIENCE })
+        await page.waitForTimeout(300)
+        for (const each of await barriers(page)) found.push(`${view}, ${scheme}: ${each}`)
+        await page.screenshot({ path: `${pictures}/${view}-${scheme}.png` })
+      }
+    }
+    await page.setViewportSize({ width: 700, height: 425 }) // what 1400 × 850 has room for at 200 %
+    for (const [view, options] of Object.entries(VIEWS)) {
+      await open(page, view, options)
+      await page.locator("main > section > *").first().waitFor({ timeout: PATIENCE })
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
+      if (over > 0) found.push(`${view}: ${over} pixels too wide at twice the size`)
+    }
+    expect(found.length === 0, found.join("\n"))
+  },
 }
+
+const VIEWS = { overview: {}, ask: { where: "Region = 'italy'" }, topics: { topic: ">" }, publish: {}, consumers: {}, cluster: {}, archive: {} }
 
 for (let number = 0; number < 30; number++) {
   const region = ["italy", "hawaii", "iceland"][number % 3]
@@ -203,21 +259,4 @@ for (let number = 0; number < 30; number++) {
   await describe(number, { Region: region, Station: station, Kind: number % 2 ? "tilt" : "so2", Floor: number % 5, Critical: number % 7 === 0 })
   await read(number, 10 + number)
 }
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS })
-for (const [name, use] of Object.entries(scenarios)) {
-  const page = await browser.newPage({ viewport: { width: 1400, height: 850 } })
-  const faults = []
-  page.on("pageerror", (error) => faults.push(error.message))
-  page.on("console", (message) => /Content Security Policy/.test(message.text()) && faults.push(message.text()))
-  let problem = ""
-  try {
-    await use(page)
-    expect(faults.length === 0, faults.join("; "))
-  } catch (error) {
-    problem = String(error.message).slice(0, 1000)
-    await page.screenshot({ path: `${pictures}/failed.png` }).catch(() => {})
-  }
-  console.log(JSON.stringify({ name, problem }))
-  await page.close()
-}
-await browser.close()
+await run(scenarios)

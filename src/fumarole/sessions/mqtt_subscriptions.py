@@ -1,0 +1,159 @@
+"""The filters of one MQTT client, and the consumers that they are.
+
+volcanoes/usa/+             volcanoes.usa.*
+volcanoes/#                 volcanoes and volcanoes.>: two consumers, one entity
+$share/recorders/a/b        a.b, in the group recorders
+$LAST/volcanoes/#           the same, and the last messages of all topics first (F9)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fumarole.core.errors import PatternError, TopicError
+from fumarole.core.limits import Limits
+from fumarole.core.mqtt_topics import patterns_of, topic_of
+from fumarole.core.pattern_options import split_options
+from fumarole.core.topic import Pattern, check_topic, parse_pattern, parse_wildcards
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Last
+from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.quotas import Account, QuotaError
+from fumarole.protocols.mqtt_packets import Filter
+from fumarole.protocols.mqtt_reasons import Reason
+from fumarole.sessions.mqtt_broker_topics import PREFIX, BrokerTopics
+from fumarole.sessions.mqtt_outlet import MqttOutlet, key_of
+from fumarole.sessions.stream import SHOWN_NAME
+
+SHARE: Final = "$share/"
+
+
+class Subscriptions:
+    """Of one connection. Its session has the consumers too, and takes them out of the exchange at the end."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        outlet: MqttOutlet,
+        consumers: dict[bytes, Consumer],
+        sees: Permissions | None,
+        account: Account,
+        limits: Limits,
+        max_qos: int,
+        broker_topics: BrokerTopics,
+    ) -> None:
+        self._exchange = exchange
+        self._outlet = outlet
+        self._consumers = consumers
+        self._sees = sees
+        self._account = account
+        self._most = limits.consumers_per_connection
+        self._max_qos = max_qos
+        self._broker_topics = broker_topics
+        self._own: dict[str, Consumer] = {}
+        """Of the broker's own topics, by filter: no consumers of the exchange."""
+        self._waiting: list[Consumer] = []
+        """Consumers that want what is retained, once the client has been told of them."""
+
+    def begin(self, asked: Filter, identifier: bytes) -> tuple[int, str]:
+        """What the client is told about one filter: a reason code, and why."""
+        exchange = self._exchange
+        try:
+            group, text = self._group_of(asked.text)
+            options, text = split_options(text, "/")
+            texts = patterns_of(_in_mqtt(text), exchange.grammar)
+            is_own = text.startswith(PREFIX)
+            patterns = [parse_wildcards(each) if is_own else parse_pattern(each, exchange.grammar) for each in texts]
+        except (PatternError, TopicError) as error:
+            return Reason.FILTER, f"{asked.text[:SHOWN_NAME]}: {error}"
+        if self._sees is not None and not all(map(self._sees.allows_pattern, patterns)):
+            # 0x80 as in 3.1.1, with words: not every client of version 5 takes 0x87 in a SUBACK.
+            return Reason.UNSPECIFIED, f"you may not subscribe to {asked.text[:SHOWN_NAME]}"
+        is_new = not self.end(asked.text)
+        if len(self._consumers) + len(self._own) + len(texts) > self._most:
+            return Reason.QUOTA, "maximum subscriptions exceeded"
+        qos = min(asked.qos, self._max_qos)
+        key = key_of(qos, asked.no_local, asked.as_published, text[0] in "+#", identifier)
+        last = Last.ALL if options.last else _retained(asked, is_new)
+        if is_own:
+            if group:
+                return Reason.FILTER, f"{asked.text[:SHOWN_NAME]}: the broker's own topics cannot be shared"
+            self._begin_own(asked.text, key, tuple(patterns), last)
+            return qos, ""
+        for part, (each, pattern) in enumerate(zip(texts, patterns, strict=True)):
+            consumer = exchange.consumer(self._outlet, each, group, key, self._sees, self._account)
+            try:
+                exchange.subscribe(consumer, pattern=pattern, last=last, every=options.every)
+            except QuotaError as error:
+                self.end(asked.text)
+                return Reason.QUOTA, str(error)
+            self._consumers[_name(asked.text, part)] = consumer
+            if last is not Last.NONE and not group:
+                self._waiting.append(consumer)
+        return qos, ""
+
+    def _begin_own(self, text: str, key: bytes, patterns: tuple[Pattern, ...], last: Last) -> None:
+        consumer = self._own[text] = self._exchange.consumer(self._outlet, text, "", key)
+        self._broker_topics.subscribe(self._exchange, self._outlet, consumer, patterns)
+        if last is not Last.NONE:
+            self._waiting.append(consumer)
+
+    def send_last(self, consumer: Consumer) -> None:
+        """It gets what is retained."""
+        if consumer in self._own.values():
+            self._broker_topics.send_first(self._exchange, consumer)
+        else:
+            self._exchange.send_last(consumer)
+
+    def take_waiting(self) -> list[Consumer]:
+        """Those that want what is retained. The client is told of them now."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def end(self, text: str) -> bool:
+        """Ends a subscription. False: there is none such."""
+        found = False
+        for part in range(2):
+            consumer = self._consumers.pop(_name(text, part), None)
+            if consumer is not None:
+                self._exchange.unsubscribe(consumer)
+                found = True
+        own = self._own.pop(text, None)
+        if own is not None:
+            self._broker_topics.unsubscribe(self._exchange, self._outlet, own)
+            found = True
+        self._outlet.filters_changed()
+        return found
+
+    def close(self) -> None:
+        """The connection is gone. Its consumers of the exchange are the session's to end."""
+        for own in self._own.values():
+            self._broker_topics.unsubscribe(self._exchange, self._outlet, own)
+        self._own.clear()
+
+    def _group_of(self, text: str) -> tuple[str, str]:
+        """The group of a shared subscription, and its filter."""
+        if not text.startswith(SHARE):
+            return "", text
+        name, slash, rest = text[len(SHARE) :].partition("/")
+        if not name or not slash or not rest or "+" in name or "#" in name:
+            raise PatternError("a shared subscription is $share/GROUP/FILTER", len(SHARE))
+        group = topic_of(name, self._exchange.grammar)
+        check_topic(group, self._exchange.grammar)
+        return group, rest
+
+
+def _name(text: str, part: int) -> bytes:
+    """Under which a consumer of a filter is kept: `a/#` has two."""
+    return b"%d%b" % (part, text.encode())
+
+
+def _in_mqtt(text: str) -> str:
+    """A filter of options alone goes on with everything (F9)."""
+    return "#" if text == ">" else text
+
+
+def _retained(asked: Filter, is_new: bool) -> Last:
+    """What the retain handling of a filter asks for."""
+    return Last.RETAINED if asked.handling == 0 or (asked.handling == 1 and is_new) else Last.NONE
