@@ -1,5 +1,5 @@
 // Signing in, and what each user is offered.
-import { PATIENCE, address, describe, expect, id, more, open, run, send, size } from "./page.mjs"
+import { PATIENCE, describe, expect, id, more, open, run, send, size } from "./page.mjs"
 
 const secrets = JSON.parse(more[0])
 const boss = { Authorization: `Bearer ${secrets.boss}` }
@@ -48,21 +48,6 @@ const scenarios = {
     await open(page, "publish")
     await page.locator("nav").waitFor({ timeout: PATIENCE })
     expect((await page.locator(".publish").count()) === 0, "the address of the view does not bring it")
-  },
-
-  async "a reader sees the producers that it may receive, and no others"(page) {
-    await open(page, "ask")
-    await enter(page, "reader")
-    await size(page, "2")
-    await describe(4, { Region: "italy" }, boss)
-    await send("POST", `/v1/topics/hidden/four`, "1", { ...boss, "Fumarole-Producer": id(4) })
-    await describe(5, { Region: "italy" }, boss)
-    await send("POST", `/v1/topics/open/five`, "1", { ...boss, "Fumarole-Producer": id(5) })
-    await size(page, "3")
-    await page.locator(`button[title="${id(5)}"]`).waitFor({ timeout: PATIENCE })
-    expect((await page.locator(`button[title="${id(4)}"]`).count()) === 0, "the hidden producer is not shown")
-    const facets = await page.locator(".facets").textContent()
-    expect(!facets.includes("secret"), "facets tell nothing of hidden producers")
   },
 }
 

@@ -33,7 +33,7 @@ def _of_query(where: str, host: str, doors: Mapping[str, int], namespace: str) -
     web = f"http://{host}:{doors.get('http', 8222)}/v1/stream?where={quote(where, safe='')}{_chosen(namespace)}"
     return [
         Copy("python", _PYTHON_QUERY.format(nats=nats, where=json.dumps(where))),
-        Copy("fumarole", f"fumarole sub --server {nats} --where {shlex.quote(where)}"),
+        Copy("fumarole", f"fumarole sub --servers {nats} --where {shlex.quote(where)}"),
         Copy("curl", f"curl -N {shlex.quote(web)}"),
         Copy("javascript", _JAVASCRIPT.format(url=json.dumps(web))),
         Copy("nats", _NATS_QUERY.format(nats=nats, where=shlex.quote(where))),
@@ -48,7 +48,7 @@ def _of_pattern(topic: str, host: str, doors: Mapping[str, int], namespace: str)
     web = f"http://{host}:{doors.get('http', 8222)}/v1/stream?topic={quote(topic, safe='')}{_chosen(namespace)}"
     return [
         Copy("python", _PYTHON_TOPIC.format(nats=nats, topic=json.dumps(topic))),
-        Copy("fumarole", f"fumarole sub --server {nats} {shlex.quote(topic)}"),
+        Copy("fumarole", f"fumarole sub --servers {nats} {shlex.quote(topic)}"),
         Copy("curl", f"curl -N {shlex.quote(web)}"),
         Copy("javascript", _JAVASCRIPT.format(url=json.dumps(web))),
         Copy("nats", f"nats --server {nats} sub {shlex.quote(topic)}"),
