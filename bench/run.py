@@ -38,6 +38,7 @@ CLAIMS = (
     "mqtt",
     "sensors",
     "crowd",
+    "console",
     "secure",
     "web",
     "readings",

@@ -17,6 +17,7 @@ TESTED_IN = {
     "protocols/mqtt_fields": "protocols/test_mqtt.py",
     "protocols/mqtt_packets": "protocols/test_mqtt.py",
     "protocols/mqtt_reasons": "protocols/test_mqtt.py",
+    "exchange/client_ids": "cluster/test_client_ids.py",
     "sessions/mqtt_clients": "sessions/test_mqtt.py",
     "sessions/mqtt_forms": "sessions/test_mqtt.py",
     "sessions/mqtt_outlet": "sessions/test_mqtt.py",
