@@ -25,7 +25,7 @@ setup: .venv/.installed ## make .venv with the fumarole command in it
 
 setup-pipeline: setup .venv/.pipeline java ## the same, with Spark
 
-setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/web/.installed build/web/node_modules build/console/node_modules build/mqtt/.installed ## the same, with what only the tests need
+setup-test: setup-pipeline others $(KUBEMQ_CLIENTS:%=build/kubemq/%/.installed) build/web/.installed build/web/node_modules build/console/node_modules build/mqtt/.installed build/mqtt/node_modules ## the same, with what only the tests need
 
 run: setup ## a broker on 127.0.0.1:4222 with a live demonstration; Ctrl-C ends it
 	@$(BIN)/fumarole demo
@@ -147,6 +147,11 @@ build/docs-env/.installed: requirements-docs.lock | .venv/.packages
 build/mqtt/.installed: $(MQTT_TESTS)/requirements.lock | .venv/.packages
 	@scripts/step "Making an environment for MQTT clients" $(BIN)/uv venv --clear --python $(BIN)/python build/mqtt
 	@scripts/step "Fetching paho-mqtt, aiomqtt and gmqtt" scripts/packages build/mqtt $<
+	@touch $@
+
+build/mqtt/node_modules: $(MQTT_TESTS)/package-lock.json | build/mqtt/.installed others
+	@cp $(MQTT_TESTS)/package.json $(MQTT_TESTS)/package-lock.json build/mqtt/
+	@scripts/step "Fetching mqtt.js" npm --prefix build/mqtt ci --no-audit --no-fund
 	@touch $@
 
 # What drives a browser in the tests of the console.

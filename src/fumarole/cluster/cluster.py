@@ -25,6 +25,7 @@ from heapq import heappop, heappush
 from itertools import chain, count, tee
 from typing import Any, Protocol
 
+from fumarole.cluster.client_ids import ClusterClientIds
 from fumarole.cluster.contacts import Contact, Contacts, seen_from_here
 from fumarole.cluster.fresh_state import FreshState
 from fumarole.cluster.identity import DATA, Identity
@@ -129,6 +130,7 @@ class Cluster:
         node.namespaces.replicate(self._consumer_changed, self.metadata.described, self.metadata.forgotten)
         node.namespaces.clock.node = identity.node
         self.fresh_state = FreshState(node.namespaces, self._broadcast, self.peers.values)
+        self.client_ids = ClusterClientIds(node.client_ids, self.peers.values)
         node.confirmations = self
 
     # Confirmations (C2).
@@ -168,6 +170,7 @@ class Cluster:
             yield Changes(0, some)
         yield from self.metadata.everything()
         yield from self.fresh_state.everything()
+        yield from self.client_ids.everything()
 
     def _broadcast(self, what: Frame) -> None:
         said = frame(what)
@@ -299,6 +302,7 @@ class Cluster:
         self._past += peer.traffic()
         self.remove_consumers(peer)
         self.fresh_state.evict(peer.name)
+        self.client_ids.evict(peer.name)
         self._evicted.add(peer.name)
         self.advance()
         self.changed()

@@ -17,6 +17,8 @@ from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.protocols.cluster_protocol import (
     Beat,
     Changes,
+    ClientsAnswered,
+    ClientsClaimed,
     ClusterProtocolError,
     Counts,
     Doors,
@@ -240,6 +242,7 @@ class Peer:
                 if self.leaving:
                     raise ClusterProtocolError("it is leaving already")
                 self.leaving = self.outbox.doubted = True  # from here on no group chooses it
+                self.cluster.client_ids.evict(self.name)
                 self.cluster.remove_consumers(self)
                 self._answer(lane, ticket)
             case Counts(namespace, numbers):
@@ -265,6 +268,10 @@ class Peer:
                 self.cluster.fresh_state.answer(self, said)
             case LastAnswered():
                 self.cluster.fresh_state.answered(self.name, said)
+            case ClientsClaimed():
+                self.cluster.client_ids.claimed(self, said)
+            case ClientsAnswered():
+                self.cluster.client_ids.answered(self.name, said)
 
     def _answer(self, lane: Lane, ticket: int) -> None:
         if ticket and self.is_whole:
@@ -326,7 +333,7 @@ def traffic_report(traffic: Counter[str]) -> dict[str, Any]:
 PLACES = {
     (False, DATA): (
         *(Mark, Changes, Whole, Leaving, Counts, Doors, Producers, Heard, Spoken, Refusal),
-        *(RetainedMessages, LastAsked, LastAnswered),
+        *(RetainedMessages, LastAsked, LastAnswered, ClientsClaimed, ClientsAnswered),
     ),
     (True, DATA): (Known, Rest, Refusal),
     (False, BEATS): (Beat, Refusal),

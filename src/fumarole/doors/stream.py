@@ -293,6 +293,8 @@ class StreamDoor(ABC):
             self._adopted.discard(pump)
 
     def authenticate(self, pump: Pump) -> None:
+        if isinstance(pump.session, StreamSession) and pump.session.waits_for_nodes:
+            return
         self._start(self._authenticate(pump))
 
     async def _authenticate(self, pump: Pump) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fumarole.core.limits import Limits, Quotas
+from fumarole.exchange.client_ids import ClientIds
 from fumarole.exchange.confirmations import AtOnce, Confirmations
 from fumarole.exchange.exchange import PURE, Exchange, Parts
 from fumarole.exchange.namespaces import Namespaces
@@ -40,6 +41,8 @@ class Node:
     """Loads the configuration again, and says what came of it (A7); None: it cannot."""
     confirmations: Confirmations = field(default_factory=AtOnce)
     """When what a client has asked for is in force."""
+    client_ids: ClientIds = field(default_factory=ClientIds)
+    """Which MQTT client ids are in use in the cluster."""
     cluster: Reporter | None = None
     """What `cluster status` is asked of; None: there is no cluster."""
     reachable: list[str] = field(default_factory=list)

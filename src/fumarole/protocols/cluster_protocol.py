@@ -248,6 +248,29 @@ class LastAnswered(Frame, tag="last"):
     is_all: bool = False
 
 
+class ClaimedId(msgspec.Struct, frozen=True, array_like=True):
+    """A connection of the speaker that has a client id, or wants it."""
+
+    namespace: str
+    client_id: str
+    user: str | None
+    time: Annotated[int, msgspec.Meta(ge=0, le=MOST_MICROSECONDS)]
+
+
+class ClientsClaimed(Frame, tag="client?"):
+    """Some of them (Q3). The answer has the token; 0: they have them already, and no answer is wanted."""
+
+    token: int
+    claims: tuple[ClaimedId, ...]
+
+
+class ClientsAnswered(Frame, tag="client"):
+    """What the speaker says of a claim: a `Verdict` of exchange/client_ids.py."""
+
+    token: int
+    verdict: int
+
+
 AnyFrame = (
     Hello
     | Proof
@@ -268,6 +291,8 @@ AnyFrame = (
     | RetainedMessages
     | LastAsked
     | LastAnswered
+    | ClientsClaimed
+    | ClientsAnswered
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from fumarole.core.errors import FumaroleError, TopicError
+from fumarole.exchange.client_ids import ClientClaim, Verdict
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT
@@ -39,12 +40,12 @@ from fumarole.protocols.mqtt_packets import (
 from fumarole.protocols.mqtt_reasons import FAILURE, Reason
 from fumarole.protocols.stream import End
 from fumarole.sessions.answers import Answers
-from fumarole.sessions.mqtt_clients import Key, LastWill, clients_of
+from fumarole.sessions.mqtt_clients import OTHER_USER, Key, LastWill, clients_of
 from fumarole.sessions.mqtt_forms import identifiers
 from fumarole.sessions.mqtt_outlet import MqttOutlet
 from fumarole.sessions.mqtt_speaker import METADATA_TOPIC, Speaker, metadata_of
 from fumarole.sessions.mqtt_subscriptions import Subscriptions
-from fumarole.sessions.stream import SHOWN_NAME, Claim, RemoteAddress, State, StreamSession
+from fumarole.sessions.stream import SHOWN_NAME, WORK_AT_ONCE, Claim, RemoteAddress, State, StreamSession
 
 RECEIVE_MAXIMUM: Final = 1024
 """Messages of QoS 2 that a client may have under way."""
@@ -60,7 +61,8 @@ WORK_OF_A_FILTER: Final = 100
 LAST_AT_ONCE: Final = 20
 """Consumers whose retained messages are looked for in one slice."""
 
-NO_EXPIRY: Final = 0xFFFF_FFFF
+ASKING: Final = Claim(None, None, None)
+"""While the other nodes are asked about the client id."""
 
 
 class Terms(NamedTuple):
@@ -89,6 +91,8 @@ class MqttSession(StreamSession):
         """Until the client is let in."""
         self._key: Key | None = None
         """Its namespace and client id, once it is."""
+        self.claim_time = 0
+        """When it has claimed that id, by the hybrid clock."""
         self.speaker: Speaker | None = None
         self.outlet: MqttOutlet | None = None
         self._will: LastWill | None = None
@@ -211,7 +215,7 @@ class MqttSession(StreamSession):
         key = self.exchange.name, client_id
         older = self._clients.get(key)
         if older is not None and older.user_name() != self.user_name():
-            self.refuse(Reason.CLIENT_ID, "another user is connected with this client id")
+            self.refuse(Reason.CLIENT_ID, OTHER_USER)
             return
         self.label = f"{self.client_id} {client_id[:SHOWN_NAME]}"
         largest = given.get(Property.MAXIMUM_PACKET_SIZE, LARGEST_VARIABLE)
@@ -234,9 +238,33 @@ class MqttSession(StreamSession):
         )
         self._clients.take(key, self)
         self._key = key
+        self.claim_time = self.node.namespaces.clock.now()
+        self.claim, self.waits_for_nodes = ASKING, True
+        is_asked_here = True
+
+        def settled(verdict: Verdict) -> None:
+            self.claim, self.waits_for_nodes = None, False
+            if self.state is State.OPEN:
+                self._welcome(event, client_id, verdict)
+                if not is_asked_here:
+                    self._advance(WORK_AT_ONCE)
+                    self.outbox.owner.admitted()
+
+        self.node.client_ids.claim(ClientClaim(*key, self.user_name(), self.claim_time), settled)
+        is_asked_here = False
+
+    def _welcome(self, event: Connect, client_id: str, verdict: Verdict) -> None:
+        """The other nodes have said whether the client may have its id. If it may, it is let in."""
+        if verdict is Verdict.OTHER_USER:
+            self.refuse(Reason.CLIENT_ID, OTHER_USER)
+            return
+        if verdict is Verdict.TOO_LATE:
+            self.take_over()
+            return
+        assert self._key is not None
         self._protocol.greeted = True
-        self._asked_expiry = given.get(Property.SESSION_EXPIRY, 0)
-        self._set_will(event, key)
+        self._asked_expiry = event.properties.get(Property.SESSION_EXPIRY, 0)
+        self._set_will(event, self._key)
         keep_alive = self._set_keep_alive(event)
         self._describe(event)
         self.outbox.push(packets.connack(event.version, self._offer(event, client_id, keep_alive)))

@@ -14,8 +14,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fumarole.core.errors import FumaroleError
+from fumarole.exchange.client_ids import ClientClaim, Verdict
 from fumarole.exchange.node import Node
 from fumarole.protocols.mqtt_packets import Will
+from fumarole.protocols.mqtt_reasons import Reason
 from fumarole.sessions.mqtt_broker_topics import BrokerTopics
 from fumarole.sessions.mqtt_speaker import Speaker
 
@@ -26,6 +28,7 @@ SHARED: Final = "mqtt"
 MOST_DELAYED: Final = 65_536
 """Wills that wait for their time. More are published at once."""
 MOST_DELAYED_BYTES: Final = 64 * 1024 * 1024
+OTHER_USER: Final = "another user is connected with this client id"
 LONGEST_DELAY: Final = 24 * 3600.0
 """Seconds. A longer delay is this one."""
 
@@ -65,6 +68,7 @@ class Clients:
         """Published."""
         self.now = 0.0
         node.timers.append(self.tick)
+        node.client_ids.holder = self
 
     def get(self, key: Key) -> MqttSession | None:
         """Who has this client id."""
@@ -83,11 +87,10 @@ class Clients:
     def take(self, key: Key, session: MqttSession) -> None:
         """The client is here: whoever had its id has to go, and a will that waits is not published any more."""
         older = self._sessions.get(key)
-        self._cancel(key)
         if older is not None:
             self.taken_over += 1
             older.take_over()
-            self._cancel(key)
+        self._come_back(key, session.user_name())
         if self._sessions.get(key) is None:
             self._connected[key[0]] += 1
             self._most[key[0]] = max(self.most_of(key[0]), self._connected[key[0]])
@@ -101,6 +104,33 @@ class Clients:
             if not self._connected[key[0]]:
                 del self._connected[key[0]], self._most[key[0]]
 
+    # The other nodes (exchange/client_ids.py).
+
+    def claimed(self, claim: ClientClaim, node: str) -> Verdict:
+        """A connection of another node claims an id."""
+        key = claim.namespace, claim.client_id
+        older, clock = self._sessions.get(key), self._node.namespaces.clock
+        clock.see(claim.time)
+        if older is None:
+            self._come_back(key, claim.user)
+            return Verdict.GRANTED
+        is_later = (claim.time, node) > (older.claim_time, clock.node)
+        if older.user_name() != claim.user:
+            if not is_later:
+                older.refuse(Reason.CLIENT_ID, OTHER_USER)
+            return Verdict.OTHER_USER if is_later else Verdict.GRANTED
+        if not is_later:
+            return Verdict.TOO_LATE
+        self.taken_over += 1
+        older.take_over()
+        self._come_back(key, claim.user)
+        return Verdict.GRANTED
+
+    def claims(self) -> Iterator[ClientClaim]:
+        """All that stand here."""
+        for (namespace, client_id), session in self._sessions.items():
+            yield ClientClaim(namespace, client_id, session.user_name(), session.claim_time)
+
     # Wills.
 
     def bequeath(self, will: LastWill, delay: float, now: float) -> None:
@@ -113,6 +143,12 @@ class Clients:
             self._delayed_bytes += size
             heappush(self._times, (now + min(delay, LONGEST_DELAY) + TICK, number, will.key))
         else:
+            self._publish(will)
+
+    def _come_back(self, key: Key, user: str | None) -> None:
+        """The client is here again: a will that waits is not published. That of another user is, at once."""
+        will = self._cancel(key)
+        if will is not None and (will.speaker.user.name if will.speaker.user else None) != user:
             self._publish(will)
 
     def _cancel(self, key: Key) -> LastWill | None:

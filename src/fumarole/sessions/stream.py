@@ -92,6 +92,8 @@ class StreamSession(ABC):
         self.exchange: Exchange | None = None
         self.claim: Claim | None = None
         """Set while somebody has to look at it; then `admit` goes on."""
+        self.waits_for_nodes = False
+        """Is the claim one that other nodes decide? Then the session goes on by itself, and its owner is told."""
         self.heard = False
         self.waits_for_room = False
         self.unfinished = False

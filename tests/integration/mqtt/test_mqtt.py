@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
 from fumarole.protocols import mqtt_packets as packets
-from fumarole.protocols.mqtt import ClientProtocol
 from fumarole.protocols.mqtt_fields import NONE
 from fumarole.protocols.mqtt_packets import (
     V5,
@@ -27,13 +26,15 @@ from fumarole.protocols.mqtt_packets import (
 )
 from fumarole.protocols.mqtt_reasons import Reason
 from tests.integration.conftest import Authority, Brokers
+from tests.integration.mqtt.raw_mqtt import PATIENCE, Raw
 from tests.integration.oracle import Target, watched
 from tests.integration.running import RunningBroker
 
 HERE = Path(__file__).parent
 PYTHON = Path(__file__).parents[3] / "build" / "mqtt" / "bin" / "python"
 DOORS = '[doors]\nmqtt = ["127.0.0.1:0"]\n'
-PATIENCE = 20.0
+NODE_MODULES = PYTHON.parents[1] / "node_modules"
+BOTH_DOORS = '[doors]\nmqtt = ["127.0.0.1:0"]\nhttp = ["127.0.0.1:0"]\n'
 TALKS = [
     ("talk_paho.py", "4"),
     ("talk_paho.py", "5"),
@@ -48,6 +49,11 @@ def port_of(broker: RunningBroker) -> int:
     return int(door.partition("MQTT door open on ")[2].split()[0].rsplit(":", 1)[1])
 
 
+def web_port_of(broker: RunningBroker) -> int:
+    (door,) = (line for line in broker.log if "Web door open on " in line)
+    return int(door.partition("Web door open on ")[2].split()[0].rsplit(":", 1)[1])
+
+
 @pytest.fixture
 def broker(brokers: Brokers, engine_name: str) -> RunningBroker:
     return brokers.share(DOORS, engine_name)
@@ -59,6 +65,19 @@ def test_clients_of_others(broker: RunningBroker, script: str, version: str) -> 
     assert PYTHON.exists(), "there is no environment for MQTT clients: `make setup-test` makes it"
     command = [str(PYTHON), str(HERE / script), str(port_of(broker)), version]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("version", ["4", "5"])
+@pytest.mark.parametrize("way", ["tcp", "WebSocket"])
+def test_mqtt_js(brokers: Brokers, engine_name: str, way: str, version: str) -> None:
+    """Over TCP, and over WebSocket at the web door's `/mqtt` (H6)."""
+    assert NODE_MODULES.exists(), "mqtt.js is not there: `make setup-test` fetches it"
+    broker = brokers.share(BOTH_DOORS, engine_name)
+    address = f"mqtt://127.0.0.1:{port_of(broker)}" if way == "tcp" else f"ws://127.0.0.1:{web_port_of(broker)}/mqtt"
+    environment = {**os.environ, "NODE_PATH": str(NODE_MODULES)}
+    command = ["node", str(HERE / "talk_mqtt_js.cjs"), address, version]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False, env=environment)
     assert done.returncode == 0, done.stderr
 
 
@@ -128,44 +147,6 @@ def code(event: Event) -> int:
     """The reason of a DISCONNECT."""
     assert isinstance(event, Disconnect)
     return event.reason
-
-
-class Raw:
-    """A socket with the client's end of version 5."""
-
-    def __init__(self, port: int, client_id: str = "", will: Will | None = None) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-        self._protocol = ClientProtocol(V5)
-        self._events: list[Event] = []
-        self.say(packets.connect(Connect(V5, client_id, True, 0, None, None, will, NONE)))
-        self.connack = self.hear()
-
-    def say(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def hear(self) -> Event:
-        """The next packet. Raises EOFError when the broker has hung up."""
-        while not self._events:
-            data = self.socket.recv(65536)
-            if not data:
-                raise EOFError
-            self._protocol.receive_data(data)
-            while more := self._protocol.events_received():
-                self._events += more
-        return self._events.pop(0)
-
-    def subscribe(self, *filters: str) -> Event:
-        self.say(packets.subscribe(Subscribe(1, tuple(Filter(each, 0) for each in filters), NONE), V5))
-        return self.hear()
-
-    def publish(self, topic: str, payload: bytes) -> None:
-        self.say(packets.publish(Publish(topic, payload, 0, False, False, 0, NONE), V5))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
 
 
 @pytest.fixture
