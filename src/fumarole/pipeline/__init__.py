@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from fumarole.core.packages import need
 
 if TYPE_CHECKING:
-    from fumarole.pipeline.columns.asking import where
+    from fumarole.pipeline.columns.frame_where import where
     from fumarole.pipeline.columns.topic import topic_matches
     from fumarole.pipeline.declared import payloads
     from fumarole.pipeline.jobs.output import output
@@ -70,7 +70,7 @@ _HOMES = {
     "table": "jobs.own_tables",
     "topic_matches": "columns.topic",
     "traffic": "transforms.traffic",
-    "where": "columns.asking",
+    "where": "columns.frame_where",
 }
 
 

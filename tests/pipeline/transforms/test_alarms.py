@@ -20,7 +20,7 @@ from fumarole.core.rules import Rules
 from fumarole.pipeline.archive import write_rows
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.batch import Part
-from fumarole.pipeline.jobs.rehearsing import rehearse
+from fumarole.pipeline.jobs.whatif_rules import rehearse
 from fumarole.pipeline.live.clock import EVENT_ROWS
 from fumarole.pipeline.rows import typed
 from tests.pipeline.rules.histories import BEGIN, SECOND, by_case, rules_of

@@ -60,7 +60,7 @@ def run_rehearsal(spark_options: SparkOptions, part: Part, rules: Rules, page: P
     """Prints a table of alarms, and writes a report with `--page`."""
     from fumarole.cli.pipeline.spark import spark_session, told
     from fumarole.cli.pipeline.table import say_unfit, show_rows
-    from fumarole.pipeline.jobs.rehearsing import rehearse
+    from fumarole.pipeline.jobs.whatif_rules import rehearse
     from fumarole.pipeline.report.figures import gather
     from fumarole.pipeline.report.page import written
 

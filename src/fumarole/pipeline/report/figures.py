@@ -113,7 +113,7 @@ class Figures:
 
 
 def gather(spark: SparkSession, part: Part, producer: str | None = None, rehearsed: DataFrame | None = None) -> Figures:
-    """Asks Spark. `rehearsed` are episodes of `jobs.rehearsing`. Raises PipelineError where there is nothing."""
+    """Asks Spark. `rehearsed` are episodes of `jobs.whatif_rules`. Raises PipelineError where there is nothing."""
     messages = part.asked(spark).persist()
     total = received(messages)
     if total.first is None or total.last is None:

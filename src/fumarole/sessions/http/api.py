@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from fumarole.sessions.http import (
-    asking,
+    explore,
     last_values,
     levels,
     login,
@@ -230,7 +230,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/v1/namespaces",
-        asking.namespaces,
+        explore.namespaces,
         "The namespaces of this node",
         (),
         {200: "The namespaces.", 403: "For the role `admin`."},
@@ -239,7 +239,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/v1/explain",
-        asking.explain,
+        explore.explain,
         "How a query is read, and with `id` what of it holds for a producer",
         (WHERE, Parameter("id", "A producer.", example=PRODUCER)),
         {200: "The tree of the query.", 404: "Not known here.", **BAD},
@@ -247,7 +247,7 @@ ROUTES: Final = (
     Route(
         "POST",
         "/v1/preview/{id}",
-        asking.preview,
+        explore.preview,
         "Into how many subscriptions a change of metadata would bring a producer, and out of how many",
         (),
         {200: "The two numbers.", **BAD},
@@ -256,7 +256,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/v1/facets",
-        asking.facets,
+        explore.facets,
         "The metadata keys of the producers selected, with their most frequent values",
         (
             WHERE,
@@ -268,7 +268,7 @@ ROUTES: Final = (
     Route(
         "GET",
         "/v1/copies",
-        asking.copied,
+        explore.copied,
         "The lines that subscribe to the same in other languages and protocols",
         (WHERE, Parameter("topic", "A pattern.", example="volcanoes.>")),
         {200: "Each form, or why there is none.", **BAD},

@@ -1,4 +1,4 @@
-"""`pipeline.where`: a query as a column, for a frame in which it can be asked."""
+"""`pipeline.where`: a query as a column of a frame that has the needed columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules tried on an archive: which alarms they would have raised, by the code of the live job (P13)."""
+"""Rules over an archive: the alarms that they would have raised, by the code of the live job (P13)."""
 
 from __future__ import annotations
 

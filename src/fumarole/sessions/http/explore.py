@@ -1,5 +1,5 @@
-"""What a person who writes queries wants to know (H4): how a query is read, why a producer is in its set, what there is
-to ask for, and how the same is said in other languages.
+"""Calls for writing queries (H4): a query as it is parsed, the reason why a producer is in its set, the keys and values
+of producers, and the same subscription in other languages.
 
     GET /v1/explain?where=Kind = 'so2' and $value > 80&id=2f1c…
     {"canonical": "$value > 80 AND Kind = 'so2'", "keys": ["Kind"], "message": ["$value"], "in_set": true,
@@ -156,7 +156,7 @@ class Facets:
 
 
 def copied(call: Call) -> None:
-    """`GET /v1/copies?where=&topic=`: the lines that do the same elsewhere."""
+    """`GET /v1/copies?where=&topic=`: the same subscription as lines for other languages."""
     where, topic = call.options.get("where", "").strip(), call.options.get("topic", "").strip()
     if bool(where) == bool(topic):
         raise BadParameterError("either `where` or `topic` is needed")
@@ -171,7 +171,7 @@ def copied(call: Call) -> None:
 
 
 def namespaces(call: Call) -> None:
-    """`GET /v1/namespaces`: those that are there, with what they have counted."""
+    """`GET /v1/namespaces`: the namespaces, with their counters."""
     busiest = sorted(call.service.node.namespaces, key=lambda each: (-each.counters.received, each.name))
     told = [
         {
@@ -187,7 +187,7 @@ def namespaces(call: Call) -> None:
 
 
 def preview(call: Call) -> None:
-    """`POST /v1/preview/{id}`: what a change of metadata would do, without doing it."""
+    """`POST /v1/preview/{id}`: the effect of a change of metadata, without making it."""
     identity = check_identity(word_of(call.words))
     check_speaks_for(call.user, identity)
     patch = check_metadata(forms.merge_patch(call.body))

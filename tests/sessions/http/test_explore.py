@@ -9,7 +9,7 @@ from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.hot_path import HotPath
-from fumarole.sessions.http.asking import MOST_VALUES, Facets, branch
+from fumarole.sessions.http.explore import MOST_VALUES, Facets, branch
 from tests.desk import Desk
 from tests.sessions.http.web import Web
 
