@@ -11,20 +11,20 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import msgpack
 
 from bench.effort import Effort
 from bench.figures import Figure, against
 from bench.generator import Readings, run_readings
+from bench.reading_cost import reading_costs
 from bench.servers import COMPILED, Server, fumarole, many_files, settle
 from tests.ports import free_port
 
 CLAIM = "Tests on messages"
 OF_VALUES, OF_FIELDS = 0.5, 0.15
 """Of the rate without a test."""
-FEW, MANY = 10, 10_000
 MORE_TESTS = 1.2
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 PAYLOAD = (
@@ -51,7 +51,7 @@ def measure(effort: Effort) -> Iterator[Figure]:
         plain, asked = (_json_rate(server, port, query, effort) for query in ("HAS a", "HAS a AND $.air.hpa > 900"))
         yield against("without", CLAIM, "JSON readings with `$.air.hpa > 900`", asked, plain, "/s", at_least=OF_FIELDS)
         effort.tell("10,000 tests")
-        few, many = _costs(server, port, effort)
+        few, many = reading_costs(server, port, effort, lambda number: f"Room = '0' AND $value > {10**15 + number}")
         name = "a reading that passes none of 10,000 tests"
         yield against("10 tests", CLAIM, name, many, few, "µs", at_most=MORE_TESTS)
 
@@ -93,24 +93,3 @@ def _subscriber(port: int, query: str) -> Iterator[None]:
 def _drain(connection: socket.socket) -> None:
     while connection.recv(1 << 20):
         pass
-
-
-def _costs(server: Server, port: int, effort: Effort) -> tuple[float, float]:
-    """Microseconds of a processor for a reading, with few tests that it does not pass and with many."""
-    with ExitStack() as listening:
-        costs = []
-        standing = 0
-        for count in (FEW, MANY):
-            while standing < effort.share(count):
-                connection = listening.enter_context(socket.create_connection(("127.0.0.1", port)))
-                connection.sendall(msgpack.packb(f"Room = '0' AND $value > {10**15 + standing}"))
-                connection.recv(64)
-                standing += 1
-            costs.append(min(_cost(server, port, effort.share(500_000)) for _ in range(effort.rounds)))
-    return costs[0], costs[1]
-
-
-def _cost(server: Server, port: int, readings: int) -> float:
-    before = server.processor_seconds()
-    run_readings(port, Readings(readings))
-    return (server.processor_seconds() - before) / readings * 1e6

@@ -5,15 +5,13 @@ The generator is bench/load/readings.c. Beside a limit where there is no peer.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-
-import msgpack
 
 from bench.effort import Effort
 from bench.figures import Figure, against, within
 from bench.generator import Readings, run_readings
+from bench.reading_cost import reading_costs
 from bench.servers import COMPILED, PLAIN, Server, fumarole, many_files
 from tests.ports import free_port
 
@@ -23,7 +21,6 @@ RATE = {COMPILED: 300_000, PLAIN: 30_000}
 SPREAD = Readings(20_000, producers=1_000, connections=1_000, subscribers=100, rooms=100, rate=5_000)
 """Each producer and each subscriber has a connection of its own, and each subscriber ten producers."""
 P95, P99 = 1_000.0, 3_000.0
-FEW, MANY = 10, 10_000
 MORE_QUERIES = 1.2
 
 
@@ -45,7 +42,9 @@ def measure(effort: Effort) -> Iterator[Figure]:
         yield within(P95, CLAIM, f"{where}: p95", min(each.p95 for each in heard), "µs")
         yield within(P99, CLAIM, f"{where}: p99", min(each.p99 for each in heard), "µs")
         effort.tell("with 10,000 queries")
-        few, many = _costs(*servers[0], effort)
+        few, many = reading_costs(
+            *servers[0], effort, lambda number: f"Room = 'another-{number}' and Level > {number % 100}"
+        )
         yield against(
             "with 10", CLAIM, "a reading while 10,000 other queries stand", many, few, "µs", at_most=MORE_QUERIES
         )
@@ -62,24 +61,3 @@ def _rate(port: int, effort: Effort, name: str, turn: int) -> float:
     effort.tell(f"{name}, round {turn + 1}")
     run = run_readings(port, Readings(effort.share(500_000 if name == COMPILED else 50_000)))
     return run.published / run.seconds
-
-
-def _costs(server: Server, port: int, effort: Effort) -> tuple[float, float]:
-    """Microseconds of a processor for a reading, with few queries and with many that select other producers."""
-    with ExitStack() as listening:
-        standing = 0
-        costs = []
-        for count in (FEW, MANY):
-            while standing < effort.share(count):
-                connection = listening.enter_context(socket.create_connection(("127.0.0.1", port)))
-                connection.sendall(msgpack.packb(f"Room = 'another-{standing}' and Level > {standing % 100}"))
-                connection.recv(64)
-                standing += 1
-            costs.append(min(_cost(server, port, effort.share(500_000)) for _ in range(effort.rounds)))
-    return costs[0], costs[1]
-
-
-def _cost(server: Server, port: int, readings: int) -> float:
-    before = server.processor_seconds()
-    run_readings(port, Readings(readings))
-    return (server.processor_seconds() - before) / readings * 1e6

@@ -101,6 +101,14 @@ def abandon_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def show_credentials(as_json: bool, client_key: str, broker_key: str, client_text: str, broker_text: str) -> None:
+    """Prints the secret of a client, and its counterpart for the configuration."""
+    if as_json:
+        typer.echo(json.dumps({client_key: client_text, broker_key: broker_text}))
+    else:
+        typer.echo(f"for the client         {client_text}\nfor the configuration  {broker_text}")
+
+
 def finite(value: float | None) -> float | None:
     """A finite number, for options: Python also reads `nan` and `inf`."""
     if value is not None and not math.isfinite(value):

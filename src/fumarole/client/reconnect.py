@@ -11,14 +11,21 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from fumarole.client.backoff import delays
 from fumarole.client.connection import Connection, Deliver, Identity, failure_text, open_connection
-from fumarole.client.errors import AuthorizationError, ClientError, ClosedError, DisconnectedError, NoServerError
+from fumarole.client.errors import (
+    AuthorizationError,
+    ClientError,
+    ClosedError,
+    DisconnectedError,
+    NoServerError,
+    RequestTimeoutError,
+)
 from fumarole.client.sender import Sender
 from fumarole.client.servers import Server, Servers
 from fumarole.core.limits import MIB
@@ -215,6 +222,23 @@ class ReconnectingConnection:
     def forget(self, subscriber: Subscriber) -> None:
         """The subscription has reached its limit, at the server too."""
         self._subscribers.pop(subscriber.sid, None)
+
+    async def repeat(self, ask: Callable[[], Awaitable[None]], end: Callable[[ClientError], None]) -> None:
+        """Repeats a request after a reconnect, until it is answered; a refusal goes to `end`.
+
+        When the connection is lost again meanwhile, it returns: the next reconnect calls it again.
+        """
+        while True:
+            try:
+                await ask()
+            except (ConnectionError, RequestTimeoutError):
+                if not self.connected:
+                    return
+            except ClientError as error:
+                end(error)
+                return
+            else:
+                return
 
     # Loss of the connection, and reconnect.
 

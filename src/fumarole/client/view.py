@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
-from fumarole.client.errors import ClientError, RequestTimeoutError
+from fumarole.client.errors import ClientError
 from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.client.topics import encode_pattern
 from fumarole.core.query.tree import Value
@@ -89,19 +89,6 @@ class ViewSubscription:
         self.pattern = encode_pattern(answer["topic"])
         await self._reconnecting.subscribe(self)
 
-    async def _ask_again(self) -> None:
-        while True:
-            try:
-                await self._ask()
-            except (ConnectionError, RequestTimeoutError):
-                if not self._reconnecting.connected:
-                    return  # `returned` will come again
-            except ClientError as error:
-                self.end(error)
-                return
-            else:
-                return
-
     def _change(self, new: Iterable[Entry], gone: Iterable[Entry]) -> None:
         change = ViewChange(tuple(map(tuple, new)), tuple(map(tuple, gone)))
         if change.new or change.gone:
@@ -127,7 +114,7 @@ class ViewSubscription:
         self._reconnecting.forget(self)
 
     def returned(self) -> None:
-        self._asking = asyncio.create_task(self._ask_again())
+        self._asking = asyncio.create_task(self._reconnecting.repeat(self._ask, self.end))
 
     def end(self, error: ClientError | None) -> None:
         self._reconnecting.followers.discard(self)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from fumarole.client.connection import Deliver
-from fumarole.client.errors import ClientError, RefusedError, RequestTimeoutError
+from fumarole.client.errors import ClientError, RefusedError
 from fumarole.client.reconnect import ReconnectingConnection
 from fumarole.client.topics import encode_pattern
 from fumarole.core.publication import FORGOTTEN
@@ -194,19 +194,6 @@ class Readings:
                 await self._reconnecting.subscribe(ear)
                 self._ears = (*self._ears, ear)
 
-    async def _ask_again(self) -> None:
-        while True:
-            try:
-                await self._ask()
-            except (ConnectionError, RequestTimeoutError):
-                if not self._reconnecting.connected:
-                    return  # `returned` will come again
-            except ClientError as error:
-                self.end(error)
-                return
-            else:
-                return
-
     def _become(self, members: Iterable[str]) -> None:
         before, now = self._members, dict.fromkeys(members)
         self._change(tuple(each for each in now if each not in before), tuple(sorted(before - now.keys())))
@@ -247,7 +234,7 @@ class Readings:
         self._ears = ()
 
     def returned(self) -> None:
-        self._asking = asyncio.create_task(self._ask_again())
+        self._asking = asyncio.create_task(self._reconnecting.repeat(self._ask, self.end))
 
     def end(self, error: ClientError | None) -> None:
         self._leave()
