@@ -61,7 +61,18 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 LIMIT = "limit"
 PEER = "nats-server"
 KINDS = dict.fromkeys(("limit", "wanted"), "limit") | dict.fromkeys(
-    (PEER, "Mosquitto", "bare aio-pika", "grpc.aio echo", "pyarrow, in one go", "Python UDF", "by hand", "equi-join"),
+    (
+        PEER,
+        "uvicorn",
+        "aiohttp",
+        "Mosquitto",
+        "bare aio-pika",
+        "grpc.aio echo",
+        "pyarrow, in one go",
+        "Python UDF",
+        "by hand",
+        "equi-join",
+    ),
     "peer",
 )
 STEADY = 1.2

@@ -96,7 +96,7 @@ def fumarole(name: str = COMPILED, *flags: str, start_within: float = START_WITH
         ready = Path(folder) / "ready"
         command = [str(COMMANDS / "fumarole"), "serve", "--nats", "127.0.0.1:0", "--log-level", "warning"]
         command += ["--data", str(Path(folder) / "data"), "--ready-file", str(ready), *flags]
-        with _running(name, command, environment, lambda _: _port_in_address(ready), start_within) as server:
+        with running(name, command, environment, lambda _: _port_in_address(ready), start_within) as server:
             yield server
 
 
@@ -106,7 +106,7 @@ def nats_server(*flags: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as folder:
         command = [str(COMMANDS / "nats-server"), "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", folder, *flags]
         port = lambda pid: _port_in_file(Path(folder) / f"nats-server_{pid}.ports")  # noqa: E731
-        with _running(PEER, command, dict(os.environ), port) as server:
+        with running(PEER, command, dict(os.environ), port) as server:
             yield server
 
 
@@ -125,9 +125,7 @@ def mosquitto() -> Iterator[Server]:
         )
         if os.getuid() == 0:
             settings.write_text(settings.read_text() + "user root\n")
-        with _running(
-            "mosquitto", [command, "-c", str(settings)], dict(os.environ), lambda _: _listening(port)
-        ) as peer:
+        with running("mosquitto", [command, "-c", str(settings)], dict(os.environ), lambda _: _listening(port)) as peer:
             yield peer
 
 
@@ -185,7 +183,7 @@ def _has_compiled() -> bool:
 
 
 @contextmanager
-def _running(
+def running(
     name: str,
     command: list[str],
     environment: dict[str, str],

@@ -50,7 +50,7 @@ class HttpDoor(StreamDoor):
     scheme = "http"
 
     def __init__(self, wiring: Wiring) -> None:
-        super().__init__(wiring.node, None, wiring.tls, wiring.logins)
+        super().__init__(wiring.node, wiring.hot_path.http_reader, wiring.tls, wiring.logins)
         self._opened = wiring.opened
         settings, node = wiring.settings, wiring.node
         self._hot_path = wiring.hot_path
@@ -83,6 +83,7 @@ class HttpDoor(StreamDoor):
                 "mqtt": partial(self._speak, partial(MqttSession, terms=terms), wiring.hot_path.mqtt_reader),
             },
             cut_off=self._cut_off,
+            line_reader=wiring.hot_path.line_reader,
             doors=lambda: {each.scheme: each.address[1] for each in self._opened},
         )
         if wiring.logins is not None:

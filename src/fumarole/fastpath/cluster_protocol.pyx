@@ -119,7 +119,7 @@ cdef class PeerLinkReader(NatsReader):
         publication.node = self.session.peer.name
         return publication
 
-    cdef int publish(self, Plan plan, Operation* operation) except -1:
+    cdef Py_ssize_t publish(self, Plan plan, Operation* operation) except -1:
         """To those who are here, and nowhere else (C3)."""
         cdef Py_ssize_t routed = 0, each, weight
         cdef tuple share

@@ -11,6 +11,11 @@ from fumarole.exchange.exchange import PURE, Parts
 from fumarole.protocols.websocket import FrameReader, Frames
 
 if TYPE_CHECKING:
+    from fumarole.core.limits import Limits
+    from fumarole.exchange.exchange import Exchange
+    from fumarole.exchange.plans import Plans
+    from fumarole.sessions.http.session import HttpSession
+    from fumarole.sessions.http.topics import LineReader
     from fumarole.sessions.mqtt import MqttSession
     from fumarole.sessions.msgpack import MsgPackSession
     from fumarole.sessions.nats import NatsSession
@@ -32,6 +37,8 @@ class HotPath:
     appoint_heir: Callable[[], int] | None = None
     mqtt_reader: Callable[[MqttSession], Reader] | None = None
     websocket_frames: Callable[[], FrameReader] = Frames
+    http_reader: Callable[[HttpSession], Reader] | None = None
+    line_reader: Callable[[Exchange, Plans, Limits], LineReader] | None = None
 
 
 PLAIN = HotPath("plain Python", PURE)
@@ -40,7 +47,7 @@ PLAIN = HotPath("plain Python", PURE)
 def compiled() -> HotPath | None:
     """The compiled hot_path, or None where it was not built."""
     try:
-        from fumarole.fastpath import cluster_protocol, heir, index, mqtt, msgpack, nats, outbox, plans, websocket
+        from fumarole.fastpath import cluster_protocol, heir, http, index, mqtt, msgpack, nats, outbox, plans, websocket
     except ImportError:
         return None
     parts = Parts(
@@ -61,6 +68,8 @@ def compiled() -> HotPath | None:
         heir.appoint,
         mqtt.MqttReader,
         websocket_frames=websocket.Frames,
+        http_reader=http.HttpReader,
+        line_reader=http.LineReader,
     )
 
 

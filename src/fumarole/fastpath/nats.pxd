@@ -132,8 +132,8 @@ cdef class NatsReader:
     cdef bint merge(self, object producer, Slice metadata) except -1
     cdef int take_value(self, object producer, Operation* operation) except -1
     cdef Plan passed(self, Plan plan, object producer, Operation* operation)
-    cdef int publish(self, Plan plan, Operation* operation) except -1
-    cdef int published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1
+    cdef Py_ssize_t publish(self, Plan plan, Operation* operation) except -1
+    cdef Py_ssize_t published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1
     cdef int answer(self, Operation* operation, Py_ssize_t reached) except -1
     cdef object deliver(self, Consumer consumer, bytes key, Operation* operation, object publication)
     cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1

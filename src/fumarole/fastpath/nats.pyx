@@ -454,7 +454,8 @@ cdef class NatsReader:
 
     # Publishing.
 
-    cdef int publish(self, Plan plan, Operation* operation) except -1:
+    cdef Py_ssize_t publish(self, Plan plan, Operation* operation) except -1:
+        """Hands the message to every entity of the plan. How many there were."""
         cdef Py_ssize_t routed = 0, forwarded = 0, each, weight
         cdef tuple share
         cdef Consumer consumer
@@ -503,7 +504,7 @@ cdef class NatsReader:
                 forwarded += 1
         return self.published(operation, routed, forwarded)
 
-    cdef int published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1:
+    cdef Py_ssize_t published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1:
         """Counts the message, and answers where that is wanted."""
         self.counters.received += 1
         self.counters.received_bytes += operation.total
@@ -512,7 +513,8 @@ cdef class NatsReader:
         self.work += routed + forwarded
         if routed + forwarded == 0:
             self.counters.unheard += 1
-        return self.answer(operation, routed + forwarded)
+        self.answer(operation, routed + forwarded)
+        return routed + forwarded
 
     cdef int answer(self, Operation* operation, Py_ssize_t reached) except -1:
         """What the client hears of its message, which reached so many entities."""

@@ -106,6 +106,11 @@ class ServerProtocol(StreamProtocol[Operation]):
         """The last head, and what was parsed of it."""
 
     @property
+    def last_head(self) -> bytes:
+        """The last head as it was sent, its empty line included. Empty: there was none."""
+        return self._known[0] if self._known is not None else b""
+
+    @property
     def in_body(self) -> bool:
         """Is a body on its way?"""
         return self._left != 0

@@ -5,7 +5,7 @@ import { chromium } from "playwright-core"
 
 export const [address, pictures, ...more] = process.argv.slice(2)
 export const PATIENCE = 20000
-const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+export const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 const AXE = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8")
 
 export const id = (number) => `${(((number + 1) * 2654435761) % 2 ** 32).toString(16).padStart(8, "0")}-0000-4000-8000-${String(number).padStart(12, "0")}`

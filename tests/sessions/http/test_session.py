@@ -13,7 +13,7 @@ from fumarole.core.limits import Limits
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.hot_path import HotPath
 from fumarole.sessions.http.metrics import FAMILIES
-from fumarole.sessions.http.stream import COMMENT_EVERY
+from fumarole.sessions.http.streams import COMMENT_EVERY
 from tests.desk import Desk
 from tests.sessions.http.web import PAGE, Web, answers
 
@@ -383,6 +383,119 @@ def test_last_values_of_what_may_not_be_received(guarded: Web) -> None:
     assert guarded.asks("GET", "/v1/topics/%3E", **bearer("sensor")).status == 403
 
 
+def test_a_retained_message_is_removed(web: Web, desk: Desk) -> None:
+    """F1."""
+    web.asks("POST", "/v1/topics/a/b?retain=1", "x")
+    listener = desk.connect().say("SUB a.> 1\r\n")
+    assert web.asks("DELETE", "/v1/topics/a/b").status == 204
+    assert listener.hears() == b"MSG a.b 1 0\r\n\r\n"
+    assert web.asks("GET", "/v1/topics/a/b").json() == {"values": []}
+    assert web.asks("DELETE", "/v1/topics/a/b").status == 404
+    assert web.asks("DELETE", "/v1/topics/a/*").status == 400
+    assert listener.hears() == b""
+
+
+def test_what_may_not_be_removed(guarded: Web) -> None:
+    guarded.asks("POST", "/v1/topics/volcanoes/secret/b?retain=1", "x", **bearer("boss"))
+    guarded.asks("POST", "/v1/topics/other?retain=1", "x", **bearer("boss"))
+    for topic in ("volcanoes/secret/b", "other", "unknown"):
+        assert guarded.asks("DELETE", f"/v1/topics/{topic}", **bearer("sensor")).status in (403, 404)
+    for topic in ("volcanoes/secret/b", "other"):
+        assert guarded.asks("GET", f"/v1/topics/{topic}", **bearer("boss")).json()["values"]
+
+
+def test_levels(web: Web) -> None:
+    for topic, value in {"a/b": "1", "a/b/c": "2", "a/b/d": "3", "e": "4"}.items():
+        web.asks("POST", f"/v1/topics/{topic}?retain=1", value)
+    web.asks("POST", "/v1/topics", f'{{"producer":"{ATKA}","value":21.5}}')
+
+    def shown(below: str) -> list[tuple[str, int, Any]]:
+        said = web.asks("GET", f"/v1/levels{below}").json()
+        assert said["more"] is False
+        return [(each["word"], each["topics"], each.get("payload", each.get("value"))) for each in said["levels"]]
+
+    assert shown("") == [("a", 3, None), ("e", 0, "4"), ("readings", 1, None)]
+    assert shown("?below=a") == [("b", 2, "1")]
+    assert shown("?below=a.b") == shown("?below=a/b") == [("c", 0, "2"), ("d", 0, "3")]
+    assert shown("?below=e") == []
+    assert shown("?below=readings") == [(ATKA, 0, 21.5)]
+    assert web.asks("GET", "/v1/levels?below=a.*").status == 400
+
+
+def test_levels_of_what_may_not_be_received(guarded: Web) -> None:
+    """A3."""
+    for topic in ("volcanoes/a", "volcanoes/secret/b", "other/c"):
+        assert guarded.asks("POST", f"/v1/topics/{topic}?retain=1", "x", **bearer("boss")).status == 202
+    assert [each["word"] for each in guarded.asks("GET", "/v1/levels", **bearer("sensor")).json()["levels"]] == [
+        "volcanoes"
+    ]
+    levels = guarded.asks("GET", "/v1/levels?below=volcanoes", **bearer("sensor")).json()["levels"]
+    assert [(each["word"], each["topics"]) for each in levels] == [("a", 0)]
+
+
+# Views.
+
+
+def test_a_view(web: Web) -> None:
+    """F7, H3."""
+    other = ATKA.replace("2f1c", "3f1c")
+
+    def say(producer: str, metadata: str) -> None:
+        web.asks("PATCH", f"/v1/producers/{producer}", metadata)
+
+    say(ATKA, '{"Region":"usa"}')
+    browser = web.connect().sends("GET", "/v1/stream?where=select%20Region,%20count(*)%20where%20has%20Region")
+    assert browser.events() == [("view", {"New": [["usa", 1]], "Del": []})]
+    say(other, '{"Region":"usa"}')
+    assert browser.events() == [("view", {"New": [["usa", 2]], "Del": [["usa", 1]]})]
+    say(other, '{"Region":"usa","Floor":4}')
+    assert browser.events() == []
+    say(other, '{"Region":"japan"}')
+    assert browser.events() == [("view", {"New": [["japan", 1], ["usa", 1]], "Del": [["usa", 2]]})]
+    browser.session.receive_eof()
+    assert not web.service.streams
+    say(other, '{"Region":"italy"}')
+
+
+def test_a_view_that_finds_no_room_is_told_later(hot_path: HotPath) -> None:
+    """F7: none is lost."""
+    desk = Desk(hot_path, Limits(outbox=500))
+    web = Web(desk)
+    browser = web.connect().sends("GET", "/v1/stream?where=select%20Region%20where%20has%20Region")
+    shown: set[str] = set()
+    for number in range(60):
+        web.asks("PATCH", f"/v1/producers/{ATKA}", json.dumps({"Region": f"region-{number}"}))
+    for _ in range(3):
+        for name, change in browser.events():
+            assert name == "view"
+            shown = (shown - {each[0] for each in change["Del"]}) | {each[0] for each in change["New"]}
+        browser.session.tick(desk.now)
+    assert shown == {"region-59"}
+
+
+def test_what_a_view_may_not_show(guarded: Web) -> None:
+    """A3."""
+    assert guarded.asks("PATCH", f"/v1/producers/{ATKA}", '{"Region":"usa"}', **bearer("boss")).status == 200
+    browser = guarded.connect().sends(
+        "GET", "/v1/stream?where=select%20Region%20where%20has%20Region", **bearer("sensor")
+    )
+    assert browser.events() == [("view", {"New": [], "Del": []})]
+
+
+BAD_VIEWS = {
+    "a group": "where=select%20a%20where%20b=1&group=g",
+    "last values": "where=select%20a%20where%20b=1&last=1",
+    "a test on messages": "where=select%20a%20where%20$value=1",
+    "half a view": "where=select%20a",
+}
+
+
+@pytest.mark.parametrize("query", BAD_VIEWS.values(), ids=BAD_VIEWS)
+def test_a_view_that_is_refused(web: Web, query: str) -> None:
+    assert web.asks("GET", f"/v1/stream?{query}").status == 400
+    assert not web.service.streams
+
+
 # Requests.
 
 
@@ -492,7 +605,7 @@ def test_what_cannot_be_asked_of_producers(web: Web, method: str, path: str, bod
 def test_head_and_options(web: Web) -> None:
     assert web.asks("HEAD", "/healthz").fields["content-length"] == "3"
     said = web.asks("OPTIONS", "/v1/topics/a")
-    assert (said.status, said.fields["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
+    assert (said.status, said.fields["allow"]) == (204, "DELETE, GET, HEAD, OPTIONS, POST")
     assert web.asks("OPTIONS", "*").status == 204
 
 
@@ -511,7 +624,7 @@ def test_what_is_not_there(web: Web) -> None:
 
 def test_another_method(web: Web) -> None:
     said = web.asks("PUT", "/v1/topics/a", "x")
-    assert (said.status, said.fields["allow"]) == (405, "GET, HEAD, OPTIONS, POST")
+    assert (said.status, said.fields["allow"]) == (405, "DELETE, GET, HEAD, OPTIONS, POST")
 
 
 def test_pipelining(web: Web) -> None:

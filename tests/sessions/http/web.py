@@ -63,6 +63,7 @@ class Web:
             later=self._later,
             flush=lambda: None,
             boot="b007",
+            line_reader=desk.hot_path.line_reader,
         )
         if users is not None:
             self.service.known = lambda claim: users.get(claim.token or claim.user or "")
@@ -93,14 +94,16 @@ class Browser:
     def __init__(self, web: Web, address: str) -> None:
         self._web = web
         self.session = HttpSession(web.service, RemoteAddress("127.0.0.1", 8222, address), web.desk.now, self)
+        reader = web.desk.hot_path.http_reader
+        self.reader = self.session if reader is None else reader(self.session)
 
     def flush(self) -> None:
         """What is answered waits until the test takes it."""
 
     def says(self, data: bytes) -> Browser:
-        self.session.receive_data(data)
-        while self.session.unfinished:
-            self.session.go_on()
+        self.reader.receive_data(data)
+        while self.reader.unfinished:
+            self.reader.go_on()
         return self
 
     def hears(self) -> bytes:

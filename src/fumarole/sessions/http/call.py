@@ -27,6 +27,8 @@ WORTH_GZIP: Final = 1024
 PIECE: Final = 16 * 1024
 """Bytes of an answer that are made at once; compressing so many takes about half a millisecond."""
 _ALWAYS: Final = (("X-Content-Type-Options", "nosniff"),)
+SHORT_JSON: Final = (("Content-Type", JSON), *_ALWAYS, ("Cache-Control", "no-store"))
+"""The fields of a short answer in JSON."""
 _encode = msgspec.json.Encoder().encode
 
 Answer = tuple[str, str]
@@ -42,6 +44,7 @@ class Call:
         "options",
         "plans",
         "prepared",
+        "repeats",
         "route",
         "service",
         "session",
@@ -60,6 +63,8 @@ class Call:
         self.body = b""
         self.prepared: Any = None
         """What a handler has made of the head, for the next request with the same one."""
+        self.repeats: tuple[bytes, bytes] | None = None
+        """Topic and headers, where the same head again means the same but for the body (fastpath/http.pyx)."""
         self.user: User | None = None
         """None where authentication is off, or where any client may call."""
         self.exchange: Exchange | None = None

@@ -6,24 +6,29 @@ live meanwhile is no last value and is left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from fumarole.core.pattern_options import parse_with_options
 from fumarole.core.publication import Publication
-from fumarole.core.topic import check_length
+from fumarole.core.topic import Pattern, check_length
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
 from fumarole.sessions.http import forms
-from fumarole.sessions.http.call import JSON, NDJSON, Call
+from fumarole.sessions.http.call import JSON, NDJSON, Answer, Call
 from fumarole.sessions.http.routes import topic_of
 
 KEY: Final = b"last"
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of values in one answer; ask for less with a narrower pattern."""
+TOLD_AT_ONCE: Final = 100
+"""Values of one piece of an answer."""
 TOO_MUCH: Final = "the last values have more than {} bytes together; ask with a narrower pattern"
+FIELDS: Final[tuple[Answer, ...]] = (("Cache-Control", "no-store"),)
 
 
 def read(call: Call) -> None:
@@ -35,54 +40,91 @@ def read(call: Call) -> None:
     sees = call.user.subscribe if call.user else None
     if sees is not None and not sees.allows_pattern(parsed):
         raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
-    values = LastValues(call, exchange)
-    consumer = exchange.consumer(values, pattern, "", KEY, sees, call.session.account)
-    exchange.subscribe(consumer, pattern=parsed, last=Last.ALL)
-    call.session.consume(KEY, consumer)
-    still_waits = call.later()
-    confirmations = call.service.node.confirmations
-    confirmations.after(confirmations.ticket(), partial(values.gather, consumer, still_waits))
+    LastValues(call, exchange).begin(pattern, parsed)
 
 
 class LastValues:
-    """The outlet of one such question."""
+    """The outlet of one such question. By topic, in the order in which they come."""
 
     label = "http last values"
     echo = True
 
     def __init__(self, call: Call, exchange: Exchange) -> None:
-        self._call = call
+        self.call = call
         self._exchange = exchange
         self._found: dict[str, dict[str, Any]] = {}
         self._bytes = 0
 
-    def gather(self, consumer: Consumer, still_waits: Any) -> None:
+    def begin(self, pattern: str, parsed: Pattern) -> None:
+        """Asks for what matches. The answer comes later."""
+        exchange, session = self._exchange, self.call.session
+        sees = self.call.user.subscribe if self.call.user else None
+        consumer = exchange.consumer(self, pattern, "", KEY, sees, session.account)
+        exchange.subscribe(consumer, pattern=parsed, last=Last.ALL)
+        session.consume(KEY, consumer)
+        still_waits = self.call.later()
+        confirmations = self.call.service.node.confirmations
+        confirmations.after(confirmations.ticket(), partial(self._gather, consumer, still_waits))
+
+    def _gather(self, consumer: Consumer, still_waits: Callable[[], bool]) -> None:
         """The subscription is in force everywhere (C2)."""
         if still_waits():
-            self._exchange.send_last(consumer, partial(self._answer, consumer, still_waits))
+            self._exchange.send_last(consumer, partial(self._end, consumer, still_waits))
 
     def has_room(self, weight: int) -> bool:
         return self._bytes + weight <= MOST_BYTES
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1
-        if publication.age is None:
-            return
-        self._bytes += publication.weight()
-        if self._bytes <= MOST_BYTES:
-            _, shown = forms.message(publication, round(self._call.service.wall() - publication.age, 3))
-            self._found[publication.topic] = {**shown, "age": round(publication.age, 3)}
+        if publication.age is not None:
+            self.keep(publication, publication.age)
 
-    def _answer(self, consumer: Consumer, still_waits: Any) -> None:
+    def keep(self, publication: Publication, age: float) -> None:
+        """One of the values."""
+        if self.takes(publication):
+            self._found[publication.topic] = self.shown(publication, age)
+
+    def takes(self, publication: Publication) -> bool:
+        """Counts its bytes. False: there were too many."""
+        self._bytes += publication.weight()
+        return self._bytes <= MOST_BYTES
+
+    def shown(self, publication: Publication, age: float) -> dict[str, Any]:
+        """A value as it is told."""
+        _, names = forms.message(publication, round(self.call.service.wall() - age, 3))
+        return {**names, "age": round(age, 3)}
+
+    def _end(self, consumer: Consumer, still_waits: Callable[[], bool]) -> None:
         self._exchange.unsubscribe(consumer)
-        self._call.session.consumed(KEY)
+        self.call.session.consumed(KEY)
         if not still_waits():
             return
-        fields = [("Cache-Control", "no-store")]
         if self._bytes > MOST_BYTES:
-            self._call.problem(413, TOO_MUCH.format(MOST_BYTES))
-        elif self._call.accepts(NDJSON):
-            self._call.whole(200, NDJSON, b"".join(forms.encode(each) + b"\n" for each in self._found.values()), fields)
+            self.call.problem(413, TOO_MUCH.format(MOST_BYTES))
         else:
-            self._call.whole(200, JSON, forms.encode({"values": list(self._found.values())}) + b"\n", fields)
-        self._call.service.later(0.0, self._call.session.go_on_after)
+            self.answer()
+        self.call.service.later(0.0, self.call.session.go_on_after)
+
+    def answer(self) -> None:
+        """All of them have come."""
+        values = self._found.values()
+        if self.call.accepts(NDJSON):
+            self.call.pieces(200, NDJSON, as_lines(values), FIELDS)
+        else:
+            self.call.pieces(200, JSON, as_array(b'{"values":[', values, b"]}\n"), FIELDS)
+
+
+def as_lines(values: Iterable[Any]) -> Iterator[bytes]:
+    """Lines of JSON, in pieces."""
+    following = iter(values)
+    while some := list(islice(following, TOLD_AT_ONCE)):
+        yield b"".join([forms.encode(each) + b"\n" for each in some])
+
+
+def as_array(before: bytes, values: Iterable[Any], after: bytes) -> Iterator[bytes]:
+    """An array between these, in pieces."""
+    following = iter(values)
+    while some := list(islice(following, TOLD_AT_ONCE)):
+        yield before + b",\n".join([forms.encode(each) for each in some])
+        before = b",\n"
+    yield after if before == b",\n" else before + after

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from fumarole.core.limits import Limits
+from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
+from fumarole.exchange.plans import Plans
 from fumarole.exchange.slices import Slices
 from fumarole.sessions.http.routes import Router
 from fumarole.sessions.stream import Claim
+
+if TYPE_CHECKING:
+    from fumarole.sessions.http.topics import LineReader
 
 
 class Page(NamedTuple):
@@ -89,5 +95,7 @@ class HttpService:
     """Closes the connection of this id. False: there is none such."""
     doors: Callable[[], Mapping[str, int]] = dict
     """The ports of the open doors of the node, by name."""
+    line_reader: Callable[[Exchange, Plans, Limits], LineReader] | None = None
+    """Makes what publishes the usual lines of a batch; None: nothing is compiled."""
     unready: Callable[[], Iterable[str]] = tuple
     """Why the node is not ready."""

@@ -11,7 +11,7 @@ out about a head holds for the next request with the same one, so a sensor that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from fumarole.core.errors import FumaroleError, NamespaceError, PatternError, TopicError
 from fumarole.core.query.errors import QueryError
@@ -24,8 +24,8 @@ from fumarole.exchange.quotas import QuotaError
 from fumarole.protocols import http
 from fumarole.protocols.http import Body, BodyEnd, Event, Head, Request
 from fumarole.protocols.stream import End
-from fumarole.sessions.http import access
-from fumarole.sessions.http.call import Answer, Call
+from fumarole.sessions.http import access, forms
+from fumarole.sessions.http.call import SHORT_JSON, Answer, Call
 from fumarole.sessions.http.routes import Access, BadParameterError, Route, options_of
 from fumarole.sessions.http.service import HttpService
 from fumarole.sessions.stream import RemoteAddress, State, StreamSession
@@ -42,6 +42,22 @@ WORK_AT_ONCE: Final = 1_000
 """A millisecond or so."""
 NOTHING_HERE: Final = "there is nothing of this name here; /openapi.json lists what there is"
 NOT_ADMITTED: Final = "this token, or user and password, are not known here"
+
+
+class Lines(Protocol):
+    """What hears a body line by line."""
+
+    unfinished: bool
+    """Was a part of the work put off? `go_on` continues with it."""
+
+    def hear(self, data: bytes) -> int:
+        """Some of the body, cut anywhere. How much work it was."""
+
+    def go_on(self) -> int:
+        """Continues with what was put off."""
+
+    def end(self) -> None:
+        """That was all of it: answers."""
 
 
 class HttpSession(StreamSession):
@@ -62,8 +78,10 @@ class HttpSession(StreamSession):
         """The request whose body is being heard, or that is being answered."""
         self._parts: list[bytes] = []
         self._size = 0
-        self._sink: Any = None
+        self._lines: Lines | None = None
         """Hears the lines of a body as they come."""
+        self._lines_are_over = False
+        """All of that body is with them."""
         self._is_answering = False
         self._pieces: Iterator[bytes] | None = None
         self._ends = False
@@ -79,13 +97,16 @@ class HttpSession(StreamSession):
         self.unfinished = False
         self.spent = 0
         while not self._must_wait():
+            if self._lines is not None and not self._go_on_with_lines(self._lines):
+                return
             events = self._protocol.events_received()
             if not events:
                 break
             for following, event in enumerate(events, 1):
                 self.spent += self._take(event)
-                if self._must_wait():
+                if self._must_wait() or (self._lines is not None and self._lines.unfinished):
                     self._protocol.put_back(events[following:])
+                    self.unfinished = not self._must_wait()
                     return
             if self.spent >= min(most, WORK_AT_ONCE) and self._protocol.pending:
                 self.unfinished = True
@@ -101,6 +122,18 @@ class HttpSession(StreamSession):
     def _must_wait(self) -> bool:
         """Nothing more is looked at: not yet, or never."""
         return self._is_answering or self.claim is not None or self.close_expected()
+
+    def _go_on_with_lines(self, lines: Lines) -> bool:
+        """With what was put off of a body, before more is looked at. False: there is still something left."""
+        if lines.unfinished:
+            self.spent += lines.go_on()
+            self.unfinished = lines.unfinished
+        if self.unfinished:
+            return False
+        if self._lines_are_over:
+            self._lines = None
+            lines.end()
+        return True
 
     def receive_eof(self) -> None:
         """The client sends nothing more. It still gets its answer, but a stream of events ends."""
@@ -143,6 +176,7 @@ class HttpSession(StreamSession):
 
     def close(self) -> None:
         self._pieces = None
+        self._lines = None
         self.waits_for_room = False
         if self.stream is not None:
             self.stream.close()
@@ -179,7 +213,7 @@ class HttpSession(StreamSession):
         self._request_number += 1
         self._began = self.now
         head = request.head
-        self._parts, self._size, self._sink = [], 0, None
+        self._parts, self._size, self._lines, self._lines_are_over = [], 0, None, False
         call = self._call
         if call is None or call.head is not head:
             self._call = None
@@ -337,8 +371,8 @@ class HttpSession(StreamSession):
             self._say_continue(call)
 
     def _say_continue(self, call: Call) -> None:
-        if call.route.takes_lines and self._sink is None:
-            self._sink = call.route.handle(call)
+        if call.route.takes_lines and self._lines is None:
+            self._lines = call.route.handle(call)
         if "expect" in call.head.fields and not call.head.is_old:
             self.outbox.push(http.CONTINUE)
 
@@ -346,8 +380,8 @@ class HttpSession(StreamSession):
         self._size += len(data)
         if self._call is None:
             return  # it was refused already, and is passed over
-        if self._sink is not None:
-            self._sink.hear(data)
+        if self._lines is not None:
+            self.spent += self._lines.hear(data)
         elif self._size > self.node.limits.payload:
             self._refuse(self._call.head, 413, f"the body has more than {self.node.limits.payload} bytes")
         else:
@@ -357,9 +391,8 @@ class HttpSession(StreamSession):
         call = self._call
         if call is None:
             return
-        if self._sink is not None:
-            sink, self._sink = self._sink, None
-            sink.end()
+        if self._lines is not None:
+            self._lines_are_over = True
             return
         call.body = b"".join(self._parts)
         self._parts = []
@@ -368,9 +401,9 @@ class HttpSession(StreamSession):
     def _run(self, call: Call) -> None:
         try:
             if call.route.takes_lines:
-                sink: Any = call.route.handle(call)
-                sink.hear(call.body)
-                sink.end()
+                self._lines = call.route.handle(call)
+                self._lines_are_over = True
+                self.spent += self._lines.hear(call.body)
             else:
                 call.route.handle(call)
         except FumaroleError as error:
@@ -384,6 +417,28 @@ class HttpSession(StreamSession):
             call.problem(429, str(error), [("Retry-After", "1")])
         else:
             call.problem(403 if isinstance(error, Denied) else 400, str(error))
+
+    # What a compiled reader asks (fastpath/http.pyx).
+
+    def is_between_requests(self) -> bool:
+        """Is all that was received answered?"""
+        is_done = not (self.unfinished or self._must_wait() or self._protocol.in_request)
+        return is_done and self.state is State.OPEN
+
+    def repeats(self) -> tuple[Call, bytes] | None:
+        """The last request, and its head as it was sent, where the same head again needs no other look at it."""
+        call = self._call
+        if call is None or call.repeats is None:
+            return None
+        head = call.head
+        if head.length < 0 or not head.keep_alive or head.is_old or "expect" in head.fields:
+            return None
+        return call, self._protocol.last_head
+
+    def answer_to(self, call: Call, reached: int) -> bytes:
+        """What is answered to a message like the one of this request that went to so many entities."""
+        body = forms.encode({"delivered_to": reached}) + b"\n"
+        return http.response(202, self._all(call.head, SHORT_JSON), body)
 
     # Answers.
 

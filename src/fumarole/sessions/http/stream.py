@@ -18,40 +18,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fumarole.core.pattern_options import parse_with_options
 from fumarole.core.periods import parse_every
 from fumarole.core.publication import Publication
 from fumarole.core.query.parse import parse
+from fumarole.core.query.view import is_view
 from fumarole.core.topic import Grammar, check_length, check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
 from fumarole.exchange.producers import may_receive
-from fumarole.sessions.http import forms
+from fumarole.sessions.http import forms, views
 from fumarole.sessions.http.call import EVENTS, Call
 from fumarole.sessions.http.routes import topic_of
+from fumarole.sessions.http.streams import KEY, Stream, event
 from fumarole.sessions.msgpack import Diff
 from fumarole.sessions.stream import State
-
-if TYPE_CHECKING:
-    from fumarole.sessions.http.session import HttpSession
-
-COMMENT_EVERY: Final = 15.0
-"""Seconds between two signs of life."""
-KEY: Final = b"1"
-TOO_MANY: Final = "you have {} streams open, and may have no more until one of them has ended"
-SHOWN_FIELDS: Final = (("Content-Type", EVENTS), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
 
 
 def subscribe(call: Call) -> None:
     """`GET /v1/stream?where=&topic=&group=`."""
     options = call.options
+    where = options.get("where")
+    if where is not None and is_view(where):
+        views.begin(call, where)
+        return
     every = options.get("every")
     period = None if every is None else parse_every(every)
-    begin(call, options.get("topic"), options.get("where"), options.get("group", ""), options.get("last"), period)
+    begin(call, options.get("topic"), where, options.get("group", ""), options.get("last"), period)
 
 
 def topic(call: Call) -> None:
@@ -81,9 +78,7 @@ def begin(
         call.whole(200, EVENTS, b"")
         return
     stream = EventStream(call, exchange)
-    most = call.service.settings.streams_per_user
-    if call.service.streams[stream.account] >= most:
-        call.problem(429, TOO_MANY.format(most), [("Retry-After", "10")])
+    if not stream.may_open(call):
         return
     consumer = exchange.consumer(stream, pattern, group, KEY, sees, session.account)
     stream.begin(consumer)
@@ -91,61 +86,47 @@ def begin(
     still_waits = call.later()
     exchange.subscribe(consumer, query, pattern=parsed, last=last, every=every)
     confirmations = node.confirmations
-    confirm = partial(stream.confirm, call.head.fields.get("last-event-id"), still_waits)
+    confirm = partial(stream.go_ahead, call.head.fields.get("last-event-id"), still_waits)
     confirmations.after(confirmations.ticket(), partial(exchange.producers.when_whole, consumer, confirm))
 
 
-class EventStream:
-    """The outlet of one consumer. Its frames lie in the outbox of the connection."""
+class EventStream(Stream):
+    """The outlet of one consumer."""
 
     echo = True
 
     def __init__(self, call: Call, exchange: Exchange) -> None:
-        self._session: HttpSession = call.session
-        self._service = call.service
+        super().__init__(call)
         self._exchange = exchange
         self._consumer: Consumer | None = None
-        self.account = call.user.name if call.user is not None else call.session.remote.address
-        """To whom it counts."""
-        self.label = f"{call.session.label} http"
-        self._is_confirmed = False
         self._late = Diff()
         """What the client has not been told of its set, for want of room."""
         self._early: list[Publication] = []
         self._early_bytes = 0
         self._dropped_told = 0
-        self._next_comment = call.session.now + COMMENT_EVERY
 
     def begin(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._service.streams[self.account] += 1
+        self.open()
 
     def close(self) -> None:
-        """The connection is over."""
-        if self._consumer is not None:
-            self._consumer = None
-            streams = self._service.streams
-            streams[self.account] -= 1
-            if not streams[self.account]:
-                del streams[self.account]
+        self._consumer = None
+        super().close()
 
-    def confirm(self, last_id: str | None, still_waits: Any) -> None:
+    def go_ahead(self, last_id: str | None, still_waits: Any) -> None:
         """The subscription is in force everywhere (C2): the head of the answer says so, then its set as it is now."""
         consumer = self._consumer
         if consumer is None or not still_waits() or self._session.state is State.CLOSED:
             return
         session = self._session
-        session.begin_stream(self, SHOWN_FIELDS)
-        self._is_confirmed = True
+        self.confirm()
         if last_id:
             session.outbox.push(event("gap", self._gap(last_id)))
         if consumer.standing is not None:
             members = self._allowed(self._exchange.producers.members(consumer))
             frame = event("set", {"New": members, "Del": []})
             if len(frame) > 2 * self._exchange.outbox_limit:
-                text = f"{len(members)} producers match, which is more than can be listed; narrow the query"
-                session.outbox.push(event("error", {"detail": text}))
-                session.close()
+                self.end(f"{len(members)} producers match, which is more than can be listed; narrow the query")
                 return
             session.outbox.push(frame)
         early, self._early = self._early, []
@@ -225,10 +206,7 @@ class EventStream:
             room = 2 * self._exchange.outbox_limit
             size = self._late.size()
             if size > room:
-                self._session.outbox.push(
-                    event("error", {"detail": "too many producers came and went; subscribe again"})
-                )
-                self._session.close()
+                self.end("too many producers came and went; subscribe again")
             if self._session.outbox.size + size > room:
                 return False
             self._session.outbox.push(event("set", self._late.told()))
@@ -245,22 +223,9 @@ class EventStream:
         if consumer.dropped != self._dropped_told and (is_due or not outbox.size):
             count = consumer.dropped - self._dropped_told
             self._dropped_told = consumer.dropped
-            outbox.push(event("dropped", {"count": count, "total": consumer.dropped}))
-        if is_due:
-            self._next_comment = now + COMMENT_EVERY
-            if not outbox.size:
-                outbox.push(b":\n\n")
-
-    def bye(self, others: Iterable[str]) -> None:
-        """This node drains: where the client may go."""
-        if self._is_confirmed:
-            self._session.outbox.push(event("bye", {"others": list(others)}))
+            self.say("dropped", {"count": count, "total": consumer.dropped})
+        super().tick(now)
 
 
 FORM: Final = object()
 """Marks what this door has made of a publication."""
-
-
-def event(name: str, data: object) -> bytes:
-    """One server-sent event."""
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), forms.encode(data))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -19,8 +19,9 @@ UNTOLD_TYPES: Final = ("", "application/x-www-form-urlencoded")
 """What curl says of every body, and so says nothing of it."""
 PASSED_ON: Final = {"traceparent": "traceparent", "tracestate": "tracestate"}
 HEADER: Final = "fumarole-header-"
-LINES_AT_ONCE: Final = 256
-"""Lines of a batch between two looks at the others' work."""
+WORK_OF_A_LINE: Final = 10
+WORK_AT_ONCE: Final = 1_000
+"""A millisecond or so."""
 LONGEST_LINE: Final = 2
 """Times the largest payload: as base64 or escaped it is longer than itself."""
 ERRORS_SHOWN: Final = 20
@@ -37,7 +38,27 @@ def publish(call: Call) -> None:
     topic, kind, is_reading, block = call.prepared
     publication = _reading(call, topic, kind) if is_reading else Publication(topic, call.body, "", block)
     publication.retain = call.options.get("retain", False)
-    call.json(202, {"delivered_to": hand_in(call, publication)})
+    reached = hand_in(call, publication)
+    call.session.spent += reached
+    if not (is_reading or publication.retain or publication.topic.startswith("_")):
+        call.repeats = topic.encode(), block
+    call.json(202, {"delivered_to": reached})
+
+
+def remove(call: Call) -> None:
+    """`DELETE /v1/topics/{topic}`: the retained message of a topic (F1). Consumers get an empty message."""
+    exchange, _ = call.here()
+    publication = Publication(topic_of(call.words), b"")
+    publication.retain = True
+    kept = exchange.retained.get(publication.topic)
+    sees = call.user.subscribe if call.user else None
+    is_known = kept is not None and kept.payload and (sees is None or sees.allows(publication.topic))
+    if is_known:
+        hand_in(call, publication)
+        call.empty(204)
+    else:
+        exchange.plans(None if call.user is None else call.user.publish).find(publication.topic.encode())
+        call.problem(404, "no message of this topic is retained")
 
 
 def hand_in(call: Call, publication: Publication) -> int:
@@ -110,34 +131,85 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return given  # type: ignore[no-any-return]
 
 
+class LineReader(Protocol):
+    """Publishes lines in the usual form: `{"topic": "a.b", "payload": "text"}`, or `value` and a number."""
+
+    lines: int
+    delivered: int
+    spent: int
+    """What the last `take` did."""
+
+    def take(self, data: bytes, at: int) -> int:
+        """Publishes from here on, up to the first line that has to be looked at. Where that begins."""
+
+
 def batch(call: Call) -> Batch:
     """`POST /v1/topics`: the lines are published as they come."""
     return Batch(call)
 
 
 class Batch:
-    """The lines of one body."""
+    """The lines of one body. Those in the usual form are published by a compiled reader, where there is one."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        exchange, plans = call.here()
+        make, limits = call.service.line_reader, call.service.node.limits
+        self._usual = None if make is None else make(exchange, plans, limits)
+        self.unfinished = False
         self._rest = b""
+        self._is_too_long = False
+        """What comes up to the end of the line belongs to one that was refused."""
         self._line = 0
         self._published = 0
         self._delivered = 0
         self._refused = 0
         self._errors: list[dict[str, Any]] = []
-        self._longest = LONGEST_LINE * call.service.node.limits.payload
+        self._longest = LONGEST_LINE * limits.payload
         self._decode = _LINE.decode
 
-    def hear(self, data: bytes) -> None:
-        """Some of the body, cut anywhere."""
-        lines = (self._rest + data if self._rest else data).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
-            self._publish(line)
-        if len(self._rest) > self._longest:
+    def hear(self, data: bytes) -> int:
+        """Some of the body, cut anywhere. How much work it was."""
+        if self._is_too_long:
+            end = data.find(b"\n")
+            if end < 0:
+                return 0
+            data = data[end + 1 :]
+            self._is_too_long = False
+        self._rest = self._rest + data if self._rest else data
+        return self.go_on()
+
+    def go_on(self) -> int:
+        """Publishes the lines that are whole, or as many of them as may be at once. How much work it was."""
+        data, at, spent = self._rest, 0, 0
+        self.unfinished = False
+        while True:
+            if self._usual is not None:
+                at, work = self._take_usual(self._usual, data, at)
+                spent += work
+            end = data.find(b"\n", at)
+            if end < 0:
+                break
+            if spent >= WORK_AT_ONCE:
+                self.unfinished = True
+                break
+            spent += WORK_OF_A_LINE + self._publish(data[at:end])
+            at = end + 1
+        self._rest = data[at:] if at else data
+        if not self.unfinished and len(self._rest) > self._longest:
             self._rest = b""
+            self._is_too_long = True
+            self._line += 1
             self._refuse(forms.FormError("the line is too long"))
+        return spent
+
+    def _take_usual(self, usual: LineReader, data: bytes, at: int) -> tuple[int, int]:
+        """The lines in the usual form from here on. Where they end, and how much work they were."""
+        past = usual.take(data, at)
+        self._line += usual.lines
+        self._published += usual.lines
+        self._delivered += usual.delivered
+        return past, usual.spent
 
     def end(self) -> None:
         """That was all of it."""
@@ -151,20 +223,25 @@ class Batch:
         else:
             self._call.json(202, told)
 
-    def _publish(self, text: bytes) -> None:
+    def _publish(self, text: bytes) -> int:
+        """Publishes a line. How many entities it went to."""
         self._line += 1
         if not text.strip():
-            return
+            return 0
         try:
             line = self._decode(text)
             publication = forms.publication(line)
             publication.retain = line.retain
-            self._delivered += hand_in(self._call, publication)
-            self._published += 1
+            reached = hand_in(self._call, publication)
         except msgspec.DecodeError as error:
             self._refuse(forms.FormError(str(error)))
         except FumaroleError as error:
             self._refuse(error)
+        else:
+            self._delivered += reached
+            self._published += 1
+            return reached
+        return 0
 
     def _refuse(self, error: FumaroleError) -> None:
         self._refused += 1
