@@ -60,7 +60,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 LIMIT = "limit"
 PEER = "nats-server"
-KINDS = dict.fromkeys(("limit", "wanted"), "limit") | dict.fromkeys(
+RELAY = "C relay"
+KINDS = dict.fromkeys(("limit", "wanted", RELAY), "limit") | dict.fromkeys(
     (
         PEER,
         "uvicorn",

@@ -41,12 +41,15 @@ class Load(NamedTuple):
     """Messages are readings of this one."""
     changes: int = 0
     """Every so many of them change a key of its metadata; 0: none does."""
+    ready_made: bool = False
+    """For the relay that only copies: what is published is what the consumer gets."""
 
     def options(self) -> list[str]:
         given = {
             field: value for field, value in self._asdict().items() if value not in ("", 0) or field == "consumers"
         }
-        return [text for field, value in given.items() for text in (f"--{field.replace('_', '-')}", str(value))]
+        flag = ["--ready-made"] if given.pop("ready_made", False) else []
+        return flag + [text for field, value in given.items() for text in (f"--{field.replace('_', '-')}", str(value))]
 
 
 class Run(msgspec.Struct, frozen=True):

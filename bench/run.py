@@ -29,6 +29,7 @@ from bench.servers import CannotMeasureError, peer_version
 
 CLAIMS = (
     "throughput",
+    "relay",
     "latency",
     "growth",
     "idle",

@@ -3,6 +3,7 @@
  *   load --port PORT [--publishers 1] [--consumers 1] [--messages 1000000] [--size 16] [--topics 100]
  *        [--pattern 'volcanoes.>'] [--group NAME] [--window 20000] [--patience 10]
  *        [--churn 'PATTERN'] [--churn-rate 1000] [--consumer-port PORT] [--producer UUID] [--changes 0]
+ *        [--ready-made]
  *
  * Every message is numbered: its payload begins with the publisher and a sequence number, eight bytes. A consumer
  * must hear each publisher's numbers one after another; a group together must hear each once. So a message that is
@@ -21,6 +22,8 @@
  *
  * --producer makes readings of the messages: each has the header `Producer`. With --changes N each has `Metadata` too, with one
  * key, which every Nth message changes.
+ *
+ * --ready-made is for relay.c: what is published is MSG frames, as the consumer gets them.
  *
  * Prints one line of JSON: seconds, published, delivered, changes (subscribes of the churn).
  */
@@ -56,7 +59,8 @@ static struct {
   double churn_rate;
   const char *producer;
   long changes;
-} options = {0, 0, 1, 1, 1000000, 16, 100, 20000, 10, "volcanoes.>", "", NULL, 1000, NULL, 0};
+  int ready_made;
+} options = {0, 0, 1, 1, 1000000, 16, 100, 20000, 10, "volcanoes.>", "", NULL, 1000, NULL, 0, 0};
 
 typedef struct {
   int socket;
@@ -107,8 +111,8 @@ static void make_block(void) {
 
 static void make_chunk(Publisher *publisher) {
   char head[512];
-  const char *verb = block_length ? "HPUB " : "PUB ";
-  int length = snprintf(head, sizeof head, "%s" PREFIX "%0*d" SUFFIX, verb, DIGITS, 0);
+  const char *verb = block_length ? "HPUB " : options.ready_made ? "MSG " : "PUB ";
+  int length = snprintf(head, sizeof head, "%s" PREFIX "%0*d" SUFFIX "%s", verb, DIGITS, 0, options.ready_made ? " 1" : "");
   if (block_length) length += snprintf(head + length, sizeof head - (size_t)length, " %zu", block_length);
   length += snprintf(head + length, sizeof head - (size_t)length, " %zu\r\n", block_length + (size_t)options.size);
   size_t block_place = (size_t)length;
@@ -382,6 +386,7 @@ static void read_options(int count, char **words) {
       {"size", 1, 0, 's'},    {"topics", 1, 0, 't'},     {"pattern", 1, 0, 'a'},   {"group", 1, 0, 'g'},
       {"window", 1, 0, 'w'},  {"patience", 1, 0, 'W'},   {"churn", 1, 0, 'c'},     {"churn-rate", 1, 0, 'r'},
       {"consumer-port", 1, 0, 'o'}, {"producer", 1, 0, 'd'},  {"changes", 1, 0, 'D'},
+      {"ready-made", 0, 0, 'R'},
       {0, 0, 0, 0},
   };
   int which, place = 0;
@@ -393,6 +398,7 @@ static void read_options(int count, char **words) {
       case 'o': options.consumer_port = (int)number(name, optarg, 1); break;
       case 'd': options.producer = optarg; break;
       case 'D': options.changes = number(name, optarg, 0); break;
+      case 'R': options.ready_made = 1; break;
       case 'P': options.publishers = number(name, optarg, 1); break;
       case 'C': options.consumers = number(name, optarg, 0); break;
       case 'm': options.messages = number(name, optarg, 1); break;
@@ -419,6 +425,7 @@ int main(int count, char **words) {
   read_options(count, words);
   make_block();
   each = options.messages / options.publishers;
+  if (options.producer != NULL && options.ready_made) end_with(CANNOT, "--ready-made is for messages without a producer");
   if (options.publishers > 1 && options.changes) end_with(CANNOT, "--changes is for one publisher");
   if (each == 0) end_with(CANNOT, "fewer messages than publishers");
   double took = run(open_all());

@@ -12,6 +12,7 @@ from bench import figures
 from bench.figures import Figure, Results, Run, against, within
 from bench.generator import Load, ServerFaultError, run_latency, run_load
 from bench.machine import Others, this_machine
+from bench.relay import relay
 
 Tamper = Callable[[int, bytes], list[bytes]]
 """What becomes of a message (its number, its frame) on the way to each consumer."""
@@ -212,3 +213,10 @@ def test_an_unsteady_ratio_is_a_range() -> None:
 def test_the_results_in_the_repository_are_shown_as_they_are() -> None:
     folder = Path(figures.__file__).parent
     assert figures.as_markdown(figures.read(folder / "results.json")) == (folder / "results.md").read_text()
+
+
+def test_the_relay_that_only_copies_loses_nothing() -> None:
+    with relay() as port:
+        for load in (Load(5_000, ready_made=True), Load(50, size=262_144, window=12, ready_made=True)):
+            run = run_load(port, load)
+            assert (run.published, run.delivered) == (load.messages, load.messages)
