@@ -166,7 +166,6 @@ TESTED_IN = {
     "server/logs": "cli/test_main.py",
     "server/workers": "integration/cluster/test_workers.py",
     "doors/websocket": "integration/http/test_websocket.py",
-    "doors/http": "docs/test_http.py",
     "server/cookies": "server/test_credentials.py",
     "sessions/http/access": "sessions/http/test_session.py",
     "sessions/http/routes": "sessions/http/test_session.py",

@@ -9,11 +9,8 @@ import resource
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from email.utils import formatdate
 from functools import partial
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 from fumarole.doors.flushing import flush
@@ -40,6 +37,8 @@ MOMENT: Final = 0.0005
 """Seconds of the loop that answers in pieces take at a time (H1)."""
 CONSOLE: Final = "console"
 STARTED: Final = time.time()
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 STATM: Final = Path("/proc/self/statm")
 OPEN_FILES: Final = "/proc/self/fd"
 
@@ -131,7 +130,7 @@ class HttpDoor(StreamDoor):
     def _now(self) -> str:
         seconds = int(time.time())
         if seconds != self._date[0]:
-            self._date = seconds, formatdate(seconds, usegmt=True)
+            self._date = seconds, http_date(seconds)
         return self._date[1]
 
     def _process(self) -> dict[str, float]:
@@ -186,19 +185,26 @@ def _later(seconds: float, call: Any) -> Any:
     return asyncio.get_running_loop().call_later(seconds, call).cancel
 
 
+def http_date(seconds: int) -> str:
+    """`Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110). `email.utils` has the same, and brings half a MiB of modules."""
+    year, month, day, hour, minute, second, weekday, *_ = time.gmtime(seconds)
+    date = f"{DAYS[weekday]}, {day:02} {MONTHS[month - 1]} {year:04}"
+    return f"{date} {hour:02}:{minute:02}:{second:02} GMT"
+
+
 def console_pages() -> dict[str, Page]:
     """The files of `src/fumarole/console` by the path at which they are served; `index.html` is at `/`."""
-    found = dict(_files(files("fumarole") / CONSOLE, "/"))
+    found = dict(_files(Path(__file__).parents[1] / CONSOLE, "/"))
     index = found.get("/index.html")
     return found if index is None else {**found, "/": index}
 
 
-def _files(folder: Traversable, path: str) -> Iterator[tuple[str, Page]]:
+def _files(folder: Path, path: str) -> Iterator[tuple[str, Page]]:
     if not folder.is_dir():
         return
     for each in folder.iterdir():
         if each.is_dir():
             if not each.name.startswith(("_", ".")):
                 yield from _files(each, f"{path}{each.name}/")
-        elif PurePosixPath(each.name).suffix in pages.KINDS:
-            yield path + each.name, pages.page(PurePosixPath(each.name).suffix, each.read_bytes())
+        elif each.suffix in pages.KINDS:
+            yield path + each.name, pages.page(each.suffix, each.read_bytes())

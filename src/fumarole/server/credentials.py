@@ -5,16 +5,16 @@ digest of one can be looked up like any key. `Credentials.check` blocks while ar
 in threads. Verified credentials are remembered by a keyed digest, whose key never leaves this process.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import secrets
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final
-
-from argon2 import PasswordHasher
-from argon2.exceptions import Argon2Error, InvalidHashError
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from fumarole.config.settings import PermissionSettings, UserSettings
 from fumarole.core.nkeys import decode_user_key, encode_user_key, encode_user_seed
@@ -22,11 +22,13 @@ from fumarole.core.packages import need
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.sessions.stream import KeyProof
 
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
 LONGEST_SECRET: Final = 1024
 """Bytes of a password or token; longer ones are refused unread."""
 REMEMBERED: Final = 50_000
 """Credentials that were found right; the one used longest ago is forgotten first."""
-_ARGON2: Final = PasswordHasher()
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 """Clients write signatures in either alphabet of base64."""
 
@@ -39,15 +41,24 @@ def hash_password(password: str) -> str:
     secret = _bytes(password)
     if not 1 <= len(secret) <= LONGEST_SECRET:
         raise ValueError(f"a password has 1 to {LONGEST_SECRET} bytes, this one has {len(secret)}")
-    return _ARGON2.hash(secret)
+    return _argon2().hash(secret)
 
 
 def verify_password(password_hash: str, password: bytes) -> bool:
     """True when it is the password of this hash."""
+    from argon2.exceptions import Argon2Error, InvalidHashError
+
     try:
-        return _ARGON2.verify(password_hash, password)
+        return _argon2().verify(password_hash, password)
     except (Argon2Error, InvalidHashError):
         return False
+
+
+@cache
+def _argon2() -> PasswordHasher:
+    from argon2 import PasswordHasher  # with the first password: a broker without users needs it not
+
+    return PasswordHasher()
 
 
 def new_token() -> tuple[str, str]:

@@ -7,8 +7,6 @@ no back-references and no look-around, and no input costs more than one step per
 from collections.abc import Callable
 from typing import Final
 
-import re2  # type: ignore[import-untyped]
-
 MEMORY: Final = 256 * 1024
 """Bytes that one expression may take, its automaton and what the automaton remembers while it runs."""
 STATES: Final = 1_500
@@ -21,6 +19,8 @@ class RegexError(ValueError):
 
 def finder(regex: str) -> Callable[[str], bool]:
     """True when the expression matches somewhere in the text. Raises RegexError."""
+    import re2  # type: ignore[import-untyped]  # with the first expression: its library takes 3 MiB
+
     options = re2.Options()
     options.max_mem = MEMORY
     options.log_errors = False
