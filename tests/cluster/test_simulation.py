@@ -20,12 +20,14 @@ from fumarole.cluster.peer import SAID_AHEAD, Peer
 from fumarole.cluster.pulse import Pulse
 from fumarole.core.limits import MIB
 from fumarole.core.publication import Publication
+from fumarole.core.stable_hash import stable_hash
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.plans import Plan
 from fumarole.fastpath.hot_path import PLAIN, compiled
 from fumarole.protocols.cluster_protocol import SLICE_BYTES
 from tests.cluster.simulation import World, faults, hosts
 from tests.cluster.simulation.checks import registry_faults
+from tests.cluster.simulation.clients import Ear
 
 SEEDS = 24
 SEEDS_FOR_A_BUG = 25
@@ -143,6 +145,48 @@ def test_a_group_turns_away_from_members_that_are_nearly_full(hot_path: Any) -> 
         world.run(0.001)
     world.run(1.0)
     assert 450 < len(slow.heard) < 600
+
+
+@pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
+def test_a_keyed_group_is_chosen_alike_on_every_node(hot_path: Any) -> None:
+    """F8: a topic stays with its member whichever node takes it; only the keys of those who go or come move."""
+    world = World(14, 3, hot_path)
+    world.start()
+    topics = [f"volcanoes.{number}" for number in range(60)]
+    ears = [host.subscribe("volcanoes.>", "k@topic") for host in world.running for _ in range(3)]
+    world.run(1.0)
+
+    def owners() -> dict[str, Ear]:
+        found: dict[str, Ear] = {}
+        for host in world.running:
+            if host.is_up:
+                for topic in topics:
+                    before = [len(ear.heard) for ear in ears]
+                    host.publish(topic)
+                    world.run(0.05)
+                    got = [ear for ear, count in zip(ears, before, strict=True) if len(ear.heard) > count]
+                    assert len(got) == 1
+                    assert found.setdefault(topic, got[0]) is got[0]
+        return found
+
+    first = owners()
+    assert len(set(first.values())) == len(ears)
+    gone = ears[4]
+    world.running[1].unsubscribe(gone)
+    world.run(1.0)
+    second = owners()
+    assert {first[topic] for topic in topics if first[topic] is not second[topic]} == {gone}
+    new = world.running[1].subscribe("volcanoes.*", "k@topic")
+    ears.append(new)
+    world.run(1.0)
+    third = owners()
+    assert {topic for topic in topics if third[topic] is new} == {topic for topic in topics if first[topic] is gone}
+    killed = world.running[2]
+    killed.kill()
+    world.run(3.0)
+    fourth = owners()
+    moved = {third[topic].host for topic in topics if third[topic] is not fourth[topic]}
+    assert moved == {killed}
 
 
 @pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
@@ -315,6 +359,11 @@ def a_node_that_comes_hears_of_no_producers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Metadata, "everything", lambda self: iter(()))
 
 
+def all_sit_on_one_node(patch: pytest.MonkeyPatch) -> None:
+    """A node takes the seats of others for seats of its own name."""
+    patch.setattr("fumarole.cluster.registry.seat_hash", lambda _, seat: stable_hash(str(seat).encode()))
+
+
 Bug = Callable[[pytest.MonkeyPatch], None]
 BUGS: dict[Bug, str] = {
     heartbeats_do_not_count: "C2",
@@ -324,6 +373,7 @@ BUGS: dict[Bug, str] = {
     a_forwarded_message_is_forwarded_again: "S1",
     a_lost_peer_is_remembered: "S7",
     a_node_that_comes_hears_of_no_producers: "C6",
+    all_sit_on_one_node: "F8",
 }
 
 

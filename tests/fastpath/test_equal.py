@@ -62,7 +62,7 @@ subscribe = st.builds(
     lambda gap, p, group, s, end: (gap.join(["SUB", p, *([group] if group else []), s]) + end).encode(),
     space,
     pattern,
-    st.sampled_from(["", "", "g", "h", "g*", "ä"]),
+    st.sampled_from(["", "", "g", "h", "g*", "ä", "g@topic", "g@producer"]),
     sid,
     line_end,
 )
@@ -137,7 +137,16 @@ def test_the_same_bytes_out(rule: NamespaceRules, steps: list[tuple[int, bytes, 
 
 
 wide = st.sampled_from(
-    [b"SUB > 1\r\n", b"SUB a.> 2\r\n", b"SUB > g 3\r\n", b"SUB a g 12\r\n", b"SUB a 1\r\nUNSUB 1 9\r\n"]
+    [
+        b"SUB > 1\r\n",
+        b"SUB a.> 2\r\n",
+        b"SUB > g 3\r\n",
+        b"SUB a g 12\r\n",
+        b"SUB > g@topic 4\r\n",
+        b"SUB a.> g@topic 5\r\n",
+        b"SUB > g@producer 6\r\n",
+        b"SUB a 1\r\nUNSUB 1 9\r\n",
+    ]
 )
 
 

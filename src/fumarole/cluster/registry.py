@@ -2,7 +2,8 @@
 
 `Own` counts the consumers of this node. Those that are alike (namespace, pattern, group, query, permissions) are one
 entry with a number, and it is entries that are replicated: always with the number as it is now, never as a difference,
-so that hearing of the same entry twice, in the snapshot and as a change, does no harm in any order.
+so that hearing of the same entry twice, in the snapshot and as a change, does no harm in any order. Each member of a
+keyed group is an entry of its own, with its seat: all nodes have to tell them apart (F8).
 
 `Others` holds what one peer has said of its own. Each of its entries is a consumer of the exchange here, which stands
 for all those there; what it gets goes through the peer's courier, once.
@@ -21,12 +22,13 @@ from fumarole.core.query.tree import show
 from fumarole.core.topic import parse_wildcards
 from fumarole.exchange.consumer import Consumer, Outlet
 from fumarole.exchange.exchange import BEFORE_GROUP, Exchange
+from fumarole.exchange.groups import seat_hash
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import Permissions
 from fumarole.protocols.cluster_protocol import MOST_ALIKE, Entry
 
-Key = tuple[str, str, str] | tuple[str, str, str, str, tuple[str, ...] | None, tuple[str, ...]]
-"""Namespace, pattern, group; and, where there is any of it, query, what it may see, what it may not."""
+Key = tuple[str, str, str] | tuple[str, str, str, str, tuple[str, ...] | None, tuple[str, ...], int]
+"""Namespace, pattern, group; and, where there is any of it, query, what it may see, what it may not, its seat."""
 
 
 class Own:
@@ -56,11 +58,11 @@ class Own:
 
 
 def _key(exchange: Exchange, consumer: Consumer) -> Key:
-    if consumer.standing is None and consumer.sees is None:
+    if consumer.standing is None and consumer.sees is None and not consumer.seat:
         return exchange.name, consumer.pattern, consumer.group
     query = "" if consumer.standing is None else show(consumer.standing.query)
     sees = consumer.sees or Permissions()
-    return exchange.name, consumer.pattern, consumer.group, query, sees.allow, sees.deny
+    return exchange.name, consumer.pattern, consumer.group, query, sees.allow, sees.deny, consumer.seat
 
 
 def _entry(key: Key, count: int) -> Entry:
@@ -68,9 +70,9 @@ def _entry(key: Key, count: int) -> Entry:
 
 
 def _key_of(entry: Entry) -> Key:
-    if not entry.query and entry.allow is None and not entry.deny:
+    if not entry.query and entry.allow is None and not entry.deny and not entry.seat:
         return entry.namespace, entry.pattern, entry.group
-    return entry.namespace, entry.pattern, entry.group, entry.query, entry.allow, entry.deny
+    return entry.namespace, entry.pattern, entry.group, entry.query, entry.allow, entry.deny, entry.seat
 
 
 def _key_of_message(courier: Consumer, group: str) -> bytes:
@@ -156,6 +158,7 @@ class Others:
         )
         consumer.count = entry.count
         consumer.courier = courier
+        consumer.seat, consumer.seat_hash = entry.seat, seat_hash(self._outlet.label, entry.seat)
         exchange.subscribe(consumer, query, pattern=pattern)
         self._entries[key] = consumer
         if entry.group:

@@ -98,6 +98,8 @@ class Consumer:
         "outlet",
         "pattern",
         "resting",
+        "seat",
+        "seat_hash",
         "sees",
         "stage",
         "standing",
@@ -132,3 +134,7 @@ class Consumer:
         """What it counts against (A5); None: it is the server's own, or another node's."""
         self.resting = False
         """On another node, and none of them has room there just now (G3)."""
+        self.seat = 0
+        """Its number among those of its node in a keyed group (F8); 0: its group is not keyed."""
+        self.seat_hash = 0
+        """The same with its node, as the choice by key takes it."""

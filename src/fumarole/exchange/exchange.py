@@ -22,7 +22,7 @@ from fumarole.exchange.counters import Counters
 from fumarole.exchange.filters import Filters
 from fumarole.exchange.fresh_state import FreshState
 from fumarole.exchange.gathering import Asking, Gathering, Last
-from fumarole.exchange.groups import Group
+from fumarole.exchange.groups import Group, seat_hash
 from fumarole.exchange.last_values import LastValues
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
@@ -169,6 +169,9 @@ class Exchange:
             if group is None:
                 group = self._groups[consumer.group] = self._parts.group(consumer.group)
             group.size += 1
+            if group.seats is not None and consumer.courier is None:
+                consumer.seat = group.seats.take()
+                consumer.seat_hash = seat_hash(self.clock.node, consumer.seat)
         if query is not None:
             self.producers.subscribe(consumer, pattern, query)
             self.queried_elsewhere += consumer.courier is not None
@@ -245,6 +248,8 @@ class Exchange:
         if consumer.group:
             group = self._groups[consumer.group]
             group.size -= 1
+            if group.seats is not None and consumer.courier is None:
+                group.seats.give_back(consumer.seat)
             if not group.size:
                 del self._groups[consumer.group]  # G5
 
@@ -395,7 +400,7 @@ class Exchange:
         if plan.groups:
             weight = publication.weight()
             for group, members, _ in plan.groups:
-                member = group.choose(members, weight, origin)
+                member = group.choose(members, weight, origin, publication)
                 if member is None:
                     continue
                 courier = member.courier
@@ -451,9 +456,9 @@ class Exchange:
             weight = publication.weight()
             for group, _, here in plan.groups:
                 if here and group.name in groups:
-                    member = group.choose(here, weight, None)
+                    member = group.choose(here, weight, None, publication)
                     if member is not None:
-                        if not member.outlet.has_room(weight + self.reserve):
+                        if not group.is_keyed and not member.outlet.has_room(weight + self.reserve):
                             nearly_full(self, group.name, here)
                         hand_over(member, publication)
                         routed += 1

@@ -138,9 +138,11 @@ cdef class PeerLinkReader(NatsReader):
                     continue
                 if (<Group>PyTuple_GET_ITEM(share, 0)).name not in self.groups:
                     continue
-                consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(<tuple>PyTuple_GET_ITEM(share, 2), weight, None)
+                consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(
+                    <tuple>PyTuple_GET_ITEM(share, 2), weight, None, operation.topic, operation.topic_length, None
+                )
                 if consumer is not None:
-                    if not has_room(consumer, weight + self.reserve):
+                    if not (<Group>PyTuple_GET_ITEM(share, 0)).is_keyed and not has_room(consumer, weight + self.reserve):
                         self.session.nearly_full(self.found[0], (<Group>PyTuple_GET_ITEM(share, 0)).name, share[2])
                     publication = self.deliver(consumer, consumer.key, operation, publication)
                     routed += 1

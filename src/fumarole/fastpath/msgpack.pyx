@@ -333,7 +333,8 @@ cdef class MsgPackReader:
         for each in range(PyTuple_GET_SIZE(groups)):
             share = <tuple>PyTuple_GET_ITEM(groups, each)
             consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(
-                <tuple>PyTuple_GET_ITEM(share, 1), PREFIX + IDENTITY + length + FRAMING, self.session
+                <tuple>PyTuple_GET_ITEM(share, 1), PREFIX + IDENTITY + length + FRAMING, self.session,
+                self.topic, PREFIX + IDENTITY, identity,
             )
             if consumer is not None:
                 publication = self.deliver(consumer, identity, value, raw, length, publication)

@@ -476,7 +476,8 @@ cdef class NatsReader:
             for each in range(PyTuple_GET_SIZE(groups)):
                 share = <tuple>PyTuple_GET_ITEM(groups, each)
                 consumer = (<Group>PyTuple_GET_ITEM(share, 0)).pick(
-                    <tuple>PyTuple_GET_ITEM(share, 1), weight, self.session
+                    <tuple>PyTuple_GET_ITEM(share, 1), weight, self.session,
+                    operation.topic, operation.topic_length, self.identity,
                 )
                 if consumer is None:
                     continue

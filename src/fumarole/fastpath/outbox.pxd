@@ -1,5 +1,8 @@
 # cython: language_level=3
 
+from libc.stdint cimport uint64_t
+
+
 cdef class Counters:
     cdef public long long received
     cdef public long long received_bytes
@@ -27,6 +30,8 @@ cdef class Consumer:
     cdef public object account   # what it counts against (A5); None: the server's own
     cdef public Py_ssize_t count
     cdef public bint resting
+    cdef public object seat
+    cdef public uint64_t seat_hash
     cdef public long long conflated
     cdef public object conflation
     cdef object passes      # its stage: then nothing is written here, and the stage gets its messages

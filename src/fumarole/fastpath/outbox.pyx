@@ -146,6 +146,7 @@ cdef class Consumer:
         self.key = key
         self.sees = sees
         self.count = 1
+        self.seat = 0
         self.is_joined = hasattr(outlet, "joined")
         self.stage = None
 

@@ -34,9 +34,15 @@ cdef inline bint has_room(Consumer member, Py_ssize_t weight) except -1:
 
 cdef class Group:
     cdef public object name
+    cdef public object seats
+    cdef public bint is_keyed
+    cdef bint by_producer
     cdef public Py_ssize_t size
     cdef public uint32_t turn
-    cdef Consumer pick(self, tuple members, Py_ssize_t weight, object origin)
+    cdef Consumer pick(
+        self, tuple members, Py_ssize_t weight, object origin, const char* topic, Py_ssize_t length, object identity
+    )
+    cdef Consumer seated(self, tuple members, object origin, uint64_t key)
 
 
 cdef class Plan:

@@ -21,12 +21,14 @@ from fumarole.fastpath.index cimport Index, Level
 
 from fumarole.core.publication import PRIVATE
 from fumarole.core.topic import Grammar, check_topic
+from fumarole.exchange.groups import BY_PRODUCER, Seats, is_keyed, key_of
 from fumarole.exchange.plans import Denied, decode_topic
 
 cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
+    #include <endian.h>
 
     #define PLANS_KEPT 131072
     #define TOPICS_KEPT (16 * 1024 * 1024)
@@ -44,26 +46,41 @@ cdef extern from *:
     }
 
     /* A fast seeded hash of a short text: eight bytes at a time, each folded in by a full multiplication. */
-    static inline uint64_t fumarole_hash(const char* text, Py_ssize_t length) {
-        uint64_t hash = fumarole_seed ^ ((uint64_t)length * 0xA0761D6478BD642Full), word;
+    static inline uint64_t fumarole_hash_from(uint64_t seed, const char* text, Py_ssize_t length) {
+        uint64_t hash = seed ^ ((uint64_t)length * 0xA0761D6478BD642Full), word;
         while (length >= 8) {
             memcpy(&word, text, 8);
-            hash = fumarole_mix(hash ^ word, 0xE7037ED1A0B428DBull);
+            hash = fumarole_mix(hash ^ le64toh(word), 0xE7037ED1A0B428DBull);
             text += 8;
             length -= 8;
         }
         if (length) {
             word = 0;
             memcpy(&word, text, length);
-            hash = fumarole_mix(hash ^ word, 0x8EBC6AF09C88C6E3ull);
+            hash = fumarole_mix(hash ^ le64toh(word), 0x8EBC6AF09C88C6E3ull);
         }
         return fumarole_mix(hash, 0x589965CC75374CC3ull);
+    }
+
+    static inline uint64_t fumarole_hash(const char* text, Py_ssize_t length) {
+        return fumarole_hash_from(fumarole_seed, text, length);
+    }
+
+    /* core/stable_hash.py: the same in every process. */
+    static inline uint64_t fumarole_stable_hash(const char* text, Py_ssize_t length) {
+        return fumarole_hash_from(0x9E3779B97F4A7C15ull, text, length);
+    }
+
+    static inline uint64_t fumarole_score(uint64_t member, uint64_t key) {
+        return fumarole_mix(member ^ key, 0xD6E8FEB86659FD93ull);
     }
     """
     const Py_ssize_t PLANS_KEPT, TOPICS_KEPT, SHARED_PLANS_KEPT, FIRST_CAPACITY, STAMPS, FEW_LEVELS
     const uint32_t STEP
     uint64_t fumarole_seed
     uint64_t fumarole_hash(const char* text, Py_ssize_t length) nogil
+    uint64_t fumarole_stable_hash(const char* text, Py_ssize_t length) nogil
+    uint64_t fumarole_score(uint64_t member, uint64_t key) nogil
 
 # Python's own secret of this process: no client can choose topics whose hashes collide.
 fumarole_seed ^= <uint64_t><Py_ssize_t>hash("fumarole")
@@ -87,13 +104,39 @@ cdef inline bint is_private(const char* topic, Py_ssize_t length) noexcept:
 cdef class Group:
     def __init__(self, name):
         self.name = name
+        self.is_keyed = is_keyed(name)
+        self.by_producer = name.endswith(BY_PRODUCER)
+        self.seats = Seats() if self.is_keyed else None
 
-    def choose(self, tuple members, Py_ssize_t weight, origin):
-        return self.pick(members, weight, origin)
+    def choose(self, tuple members, Py_ssize_t weight, origin, publication):
+        if self.is_keyed:
+            return self.seated(members, origin, key_of(self.name, publication))
+        return self.pick(members, weight, origin, NULL, 0, None)
 
-    cdef Consumer pick(self, tuple members, Py_ssize_t weight, object origin):
+    cdef Consumer seated(self, tuple members, object origin, uint64_t key):
+        """The choice by key (F8): the member with the highest score."""
+        cdef Consumer member, best = None
+        cdef uint64_t drawn, highest = 0
+        cdef Py_ssize_t each
+        for each in range(PyTuple_GET_SIZE(members)):
+            member = <Consumer>PyTuple_GET_ITEM(members, each)
+            drawn = fumarole_score(member.seat_hash, key)
+            if (best is None or drawn > highest) and may_hear(member, origin):
+                best, highest = member, drawn
+        return best
+
+    cdef Consumer pick(
+        self, tuple members, Py_ssize_t weight, object origin, const char* topic, Py_ssize_t length, object identity
+    ):
+        """The member that gets a message on this topic, of this producer; None: of none."""
         cdef Py_ssize_t count = PyTuple_GET_SIZE(members)
         cdef Consumer member
+        cdef bytes name
+        if self.is_keyed:
+            if self.by_producer and identity is not None:
+                name = (<str>identity).encode()
+                return self.seated(members, origin, fumarole_stable_hash(name, PyBytes_GET_SIZE(name)))
+            return self.seated(members, origin, fumarole_stable_hash(topic, length))
         self.turn += STEP
         member = <Consumer>PyTuple_GET_ITEM(members, <Py_ssize_t>((<uint64_t>self.turn * <uint64_t>count) >> 32))
         if may_hear(member, origin) and has_room(member, weight):

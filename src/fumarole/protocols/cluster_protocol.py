@@ -102,6 +102,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     query: str = ""
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
+    seat: Annotated[int, msgspec.Meta(ge=0, le=MOST_ALIKE)] = 0
+    """The number of a member of a keyed group among those of the speaker (F8)."""
 
 
 class Changes(Frame, tag="changes"):

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from fumarole.core.errors import NamespaceError, PatternError, TopicError
 from fumarole.core.pattern_options import NONE, split_options
 from fumarole.core.publication import Publication
-from fumarole.core.topic import check_topic, parse_pattern
+from fumarole.core.topic import Grammar, check_topic, parse_pattern
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
@@ -265,7 +265,7 @@ class KubemqSession:
             channel = prefix + asked if prefix or asked != kubemq.EMPTY else ""
             parse_pattern(asked if channel else "", exchange.grammar)
             if request.Group:
-                check_topic(request.Group, exchange.grammar)
+                check_topic(request.Group, Grammar.CHANNEL)
         except PatternError as error:
             raise Fault(f"invalid channel value: {error}", kubemq.INVALID) from None
         except TopicError as error:

@@ -14,7 +14,7 @@ from fumarole.core.errors import PatternError, TopicError
 from fumarole.core.limits import Limits
 from fumarole.core.mqtt_topics import patterns_of, topic_of
 from fumarole.core.pattern_options import split_options
-from fumarole.core.topic import Pattern, check_topic, parse_pattern, parse_wildcards
+from fumarole.core.topic import Grammar, Pattern, check_topic, parse_pattern, parse_wildcards
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
@@ -139,8 +139,8 @@ class Subscriptions:
         name, slash, rest = text[len(SHARE) :].partition("/")
         if not name or not slash or not rest or "+" in name or "#" in name:
             raise PatternError("a shared subscription is $share/GROUP/FILTER", len(SHARE))
-        group = topic_of(name, self._exchange.grammar)
-        check_topic(group, self._exchange.grammar)
+        group = topic_of(name, Grammar.CHANNEL)  # that of group names at every door
+        check_topic(group, Grammar.CHANNEL)
         return group, rest
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fumarole.cluster.registry import _key_of
 from fumarole.core.topic import matches, parse_wildcards
+from fumarole.protocols.cluster_protocol import Entry
 
 if TYPE_CHECKING:
     from tests.cluster.simulation.clients import Ear
@@ -73,6 +76,7 @@ class History:
         for ear in self.ears:
             if ear.group:
                 groups[ear.group].append(ear)
+        found += self._keyed(got)
         for number, message in enumerate(self.published):
             found += self._one(number, message, got[number], groups)
         return found
@@ -101,6 +105,29 @@ class History:
                     found.append(f"S5 message {number} of {message.host.name} missed group {group}")
         return found
 
+    def _keyed(self, got: dict[int, list[Ear]]) -> list[str]:
+        """F8: while the members of a keyed group stay, a topic stays with one of them, whichever node takes it."""
+        found = []
+        for group in {ear.group for ear in self.ears if ear.group.endswith("@topic")}:
+            changes = [
+                at for ear in self.ears if ear.group == group for at in (ear.asked, ear.confirmed, ear.left) if at
+            ]
+            last: dict[str, tuple[float, Ear]] = {}
+            for number, message in enumerate(self.published):
+                served = [ear for ear in got[number] if ear.group == group]
+                if len(served) != 1:
+                    continue
+                ear = served[0]
+                before = last.get(message.topic)
+                last[message.topic] = message.at, ear
+                if before is None or before[1] is ear:
+                    continue
+                begin, end = before[0] - 0.1, message.at + 1.0
+                touched = any(since - 0.5 <= end and begin <= until + HEALED for since, until, _ in self.touched)
+                if not any(begin <= at <= end for at in changes) and not touched:
+                    found.append(f"F8 {message.topic} went to {before[1].name} at {before[0]:.2f}, then to {ear.name}")
+        return found
+
     def _was_there(self, ear: Ear, message: Published, words: list[str]) -> bool:
         return (
             ear.confirmed is not None
@@ -120,7 +147,7 @@ def registry_faults(world: World) -> list[str]:
     found = []
     up = [host for host in world.running if host.is_up]
     for host in up:
-        there = {(entry.namespace, entry.pattern, entry.group): entry.count for entry in host.cluster.own}
+        there = _alike({entry: entry.count for entry in host.cluster.own})
         exchange = host.node.namespaces.get("default")
         assert exchange is not None
         if exchange.elsewhere != sum(len(peer.others) for peer in host.cluster.peers.values()):
@@ -136,9 +163,24 @@ def registry_faults(world: World) -> list[str]:
                 continue
             if peer is None or not peer.is_linked():
                 found.append(f"S7 {other.name} does not see {host.name}")
-            elif peer.others.entries() != there:
-                found.append(f"S7 {other.name} thinks {host.name} has {peer.others.entries()}, not {there}")
+            elif (known := _alike(peer.others.entries())) != there:
+                found.append(f"S7 {other.name} thinks {host.name} has {known}, not {there}")
+            elif _seats(peer.others.entries()) != _seats({_key_of(entry): 1 for entry in host.cluster.own}):
+                found.append(f"S7 {other.name} thinks that the members of {host.name} sit elsewhere than they do")
     return found
+
+
+def _alike(entries: Mapping[Any, int]) -> dict[tuple[str, str, str], int]:
+    """By namespace, pattern and group: members of a keyed group are an entry each."""
+    found: dict[tuple[str, str, str], int] = defaultdict(int)
+    for entry, count in entries.items():
+        key = (entry.namespace, entry.pattern, entry.group) if isinstance(entry, Entry) else entry[:3]
+        found[key] += count
+    return dict(found)
+
+
+def _seats(keys: Iterable[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
+    return {(*key[:3], key[6]) for key in keys if len(key) > 3}
 
 
 def metadata_faults(world: World) -> list[str]:

@@ -65,6 +65,6 @@ def do_something(world: World) -> None:
         host.publish(random.choice(TOPICS))
     elif chance < 1 - world.churn / 3 or not host.ears:
         if len(host.ears) < MOST_CONSUMERS:
-            host.subscribe(random.choice(PATTERNS), random.choice(["", "", "g", "h"]))
+            host.subscribe(random.choice(PATTERNS), random.choice(["", "", "g", "h", "k@topic"]))
     else:
         host.unsubscribe(random.choice(host.ears))
