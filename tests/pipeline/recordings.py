@@ -26,7 +26,7 @@ class Recording:
     def __init__(
         self,
         url: str,
-        archive: Path,
+        archive: Path | str,
         *flags: str,
         name: str = "r",
         seconds: float = 0.2,

@@ -140,7 +140,7 @@ class Published:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            return DeltaTable(self.root.uri(self.folder))
+            return DeltaTable(self.root.uri(self.folder), storage_options=dict(self.root.options))
         except TableNotFoundError:
             return None
 
@@ -155,6 +155,7 @@ class Published:
             description=self._description,
             configuration=CONFIGURATION,
             mode="ignore",
+            storage_options=dict(self.root.options),
         )
 
 

@@ -23,12 +23,17 @@ from fumarole.pipeline.columns.where import where as holds
 from fumarole.pipeline.declared import payloads as declarations
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.patterns import grammar_of
+from fumarole.pipeline.store_reading import read_by_arrow
 from fumarole.pipeline.tables import CHANGES, MESSAGES
 from fumarole.pipeline.times import between, moment
 from fumarole.pipeline.transforms.decode import decode, timed
 from fumarole.pipeline.transforms.enrich import enrich
 
 _S3A: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+NO_S3: Final = (
+    "Spark has no connector for S3 here, and writes there only with one; "
+    "give it one with --conf spark.jars.packages=org.apache.spark:spark-hadoop-cloud_2.13:"
+)
 Place = str | os.PathLike[str] | Root
 Given = str | os.PathLike[str] | Payloads | list[dict[str, Any]] | None
 """Declarations of payloads: a file, tables of the same form, or both as read."""
@@ -115,7 +120,7 @@ def messages_of(
 ) -> DataFrame:
     """The messages in these files, as they were recorded. Some that were recorded outside the range may be left out."""
     chosen = [file for file in files if file.kind == "messages"]
-    found = read_files(spark, [file.uri for file in chosen], MESSAGES)
+    found = _rows(spark, chosen, MESSAGES)
     if any(file.has_events for file in chosen):
         return found
     if since is not None:
@@ -125,15 +130,22 @@ def messages_of(
 
 def changes_of(spark: SparkSession, files: Iterable[SealedFile]) -> DataFrame:
     """The changes of metadata in these files."""
-    return read_files(spark, [file.uri for file in files if file.kind == "changes"], CHANGES)
+    return _rows(spark, [file for file in files if file.kind == "changes"], CHANGES)
+
+
+def _rows(spark: SparkSession, files: list[SealedFile], schema: types.StructType) -> DataFrame:
+    """By Spark's own reader, or by pyarrow where the files are in S3 and Spark has no connector for it."""
+    if any(map(is_s3, [file.uri for file in files])) and not has_s3(spark):
+        return read_by_arrow(spark, files, schema)
+    return read_files(spark, [file.uri for file in files], schema)
 
 
 def read_files(spark: SparkSession, uris: list[str], schema: types.StructType, **options: str) -> DataFrame:
     """The rows of these files or folders: of all of them, and of no others, whatever the session's settings are."""
     if not uris:
         return spark.createDataFrame([], schema)
-    if any(uri.startswith(("s3://", "s3a://")) for uri in uris):
-        check_s3(spark)
+    if any(map(is_s3, uris)) and not has_s3(spark):
+        raise PipelineError(f"{NO_S3}{spark.version}")
     return spark.read.schema(schema).options(**_EXACT, **options).parquet(*map(spark_path, uris))
 
 
@@ -144,16 +156,18 @@ def spark_path(uri: str) -> str:
     return uri.replace("s3://", "s3a://", 1)
 
 
-def check_s3(spark: SparkSession) -> None:
-    """Raises PipelineError where this Spark cannot read S3. Of a Connect server only the server knows."""
+def is_s3(uri: str) -> bool:
+    """Is it in S3, or in a store that speaks like it?"""
+    return uri.startswith(("s3://", "s3a://"))
+
+
+def has_s3(spark: SparkSession) -> bool:
+    """Has this Spark a connector for S3? Of a Connect server only the server knows: then it is True."""
     java = getattr(spark, "_jvm", None)
     if java is None:
-        return
+        return True
     try:
         java.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_S3A)
     except Py4JError:
-        raise PipelineError(
-            "Spark has no connector for S3 here; "
-            "give it one with --conf spark.jars.packages=org.apache.spark:spark-hadoop-cloud_2.13:"
-            f"{spark.version}"
-        ) from None
+        return False
+    return True

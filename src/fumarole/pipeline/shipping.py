@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
+import sys
 import tempfile
 import zipfile
 from functools import cache
@@ -22,6 +24,19 @@ _SENT = {".py", ".toml", ".css", ".html", ".js", ".lark"}
 def is_remote(spark: SparkSession) -> bool:
     """Is it a session of Spark Connect? Such a session has neither a Java of its own nor a `sparkContext`."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def ship(spark: SparkSession) -> None:
+    """Brings the package to where this session runs Python. What it needs (pyarrow, msgspec) has to be there."""
+    if is_remote(spark):
+        spark.addArtifacts(str(packed()), pyfile=True)
+        return
+    context = spark.sparkContext
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if not (context.master or "").startswith("local"):
+        context.addPyFile(str(packed()))
+    elif not chosen:
+        context.pythonExec = sys.executable  # any other python3 on this machine has no fumarole
 
 
 @cache

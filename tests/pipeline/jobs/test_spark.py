@@ -43,7 +43,7 @@ def test_a_master_that_is_not_there() -> None:
 
 
 def test_s3_without_a_connector(spark: SparkSession) -> None:
-    with pytest.raises(PipelineError, match=r"no connector for S3 here; .*spark-hadoop-cloud_2.13:4"):
+    with pytest.raises(PipelineError, match=r"no connector for S3 here, .*spark-hadoop-cloud_2.13:4"):
         read_files(spark, ["s3://bucket/archive/a.parquet"], MESSAGES)
 
 

@@ -79,7 +79,7 @@ def run_standing(
     tables: Path | None = None,
 ) -> None:
     """Runs batches until Ctrl-C or SIGTERM, or until it has caught up."""
-    from fumarole.cli.pipeline.spark import spark_session, told
+    from fumarole.cli.pipeline.spark import check_out, spark_session, told
     from fumarole.pipeline.archive.places import open_root
     from fumarole.pipeline.archive.seals import check_namespace
     from fumarole.pipeline.jobs.own_tables import own_tables
@@ -91,6 +91,7 @@ def run_standing(
         for each in (*windows, lateness):
             duration(each)
         own = [] if tables is None else own_tables(tables)
+    check_out(spark_options, out)
     stop = threading.Event()
     with told(), alone(out), spark_session(spark_options, "run") as spark:
         # Spark installs a handler of its own for Ctrl-C, so this handler is installed after Spark's.

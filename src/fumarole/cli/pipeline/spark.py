@@ -20,7 +20,7 @@ from fumarole.core.query.errors import QueryError
 from fumarole.pipeline.errors import TimeError
 from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.failures import FAILURES, in_short
-from fumarole.pipeline.jobs.spark import check_java, check_master, remote_session, session
+from fumarole.pipeline.jobs.spark import check_can_write, check_java, check_master, remote_session, session
 
 resident: Callable[[str], SparkSession] | None = None
 """Set in a warm session: gives a command its Spark session (`cli.pipeline.resident`)."""
@@ -72,6 +72,14 @@ def _stopped(spark: SparkSession) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+def check_out(spark_options: SparkOptions, out: str) -> None:
+    """Ends the command where Spark could not write there. Of a Connect server only the server knows."""
+    if isinstance(spark_options, WarmSparkOptions) and spark_options.remote is not None:
+        return
+    with told():
+        check_can_write(out, dict(_setting(text) for text in spark_options.conf or []))
 
 
 def _setting(text: str) -> tuple[str, str]:

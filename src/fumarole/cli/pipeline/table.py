@@ -40,8 +40,10 @@ class Table:
 
 def run_batch(spark_options: SparkOptions, table: Table, shown: Shown) -> None:
     """One table, written or shown."""
-    from fumarole.cli.pipeline.spark import spark_session
+    from fumarole.cli.pipeline.spark import check_out, spark_session
 
+    if shown.out is not None:
+        check_out(spark_options, shown.out)
     with spark_session(spark_options, table.name, table.part) as spark:
         frame = table.made(spark)
         order = _order(table, shown, frame.columns)

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -41,6 +42,8 @@ class Root:
     folder: str
     name: str
     """For people and for Spark: as it was given, but for passwords and options."""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    """What a URI says of S3 and of credentials, by the names that delta-rs has for it."""
 
     @property
     def is_local(self) -> bool:
@@ -170,7 +173,31 @@ def open_root(place: str | os.PathLike[str] | Root) -> Root:
         # No URI, a scheme that pyarrow does not know (or was built without), a store that does not answer.
         why = str(error).splitlines()[0].replace(text, name)
         raise ArchiveError(f"{name} cannot be opened: {why}") from None
-    return Root(system, folder.rstrip("/"), folder if isinstance(system, fs.LocalFileSystem) else name)
+    options = store_options(text) if text.startswith("s3://") else {}
+    return Root(system, folder.rstrip("/"), folder if isinstance(system, fs.LocalFileSystem) else name, options=options)
+
+
+def store_options(uri: str) -> dict[str, str]:
+    """The credentials, region and endpoint of an S3 URI, as pyarrow understands it, for delta-rs.
+
+    What the URI does not say comes from the environment for both.
+    """
+    parts = urlsplit(uri)
+    said = dict(parse_qsl(parts.query))
+    found = {}
+    if parts.username and parts.password:
+        found = {"AWS_ACCESS_KEY_ID": unquote(parts.username), "AWS_SECRET_ACCESS_KEY": unquote(parts.password)}
+    if "region" in said:
+        found["AWS_REGION"] = said["region"]
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    if "endpoint_override" in said:
+        endpoint = said["endpoint_override"]
+        if "://" not in endpoint:
+            endpoint = f"{said.get('scheme', 'https')}://{endpoint}"
+        found["AWS_ENDPOINT_URL"] = endpoint
+    if endpoint.startswith("http://"):
+        found["AWS_ALLOW_HTTP"] = "true"
+    return found
 
 
 def _without_secrets(uri: str) -> str:

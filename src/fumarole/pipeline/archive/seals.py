@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 import msgspec
+from pyarrow import fs
 
 from fumarole.pipeline.archive.places import SEALED, Root, open_root, span
 from fumarole.pipeline.archive.schema import SINCE_VERSION, VERSION
@@ -67,11 +68,15 @@ class SealedFile(Seal, frozen=True, kw_only=True):
 
     uri: str
     """Where it is: a path, or a URI where the archive was given as one."""
+    system: fs.FileSystem | None = None
+    """The file system, as it was opened."""
+    path_in_system: str = ""
 
     @classmethod
     def of(cls, seal: Seal, root: Root, namespace: str) -> SealedFile:
         fields = {field: getattr(seal, field) for field in Seal.__struct_fields__}
-        return cls(uri=root.uri(namespace, seal.path), **fields)
+        place = root.at(namespace, seal.path)
+        return cls(uri=root.uri(namespace, seal.path), system=root.system, path_in_system=place, **fields)
 
 
 _encode = msgspec.json.Encoder().encode

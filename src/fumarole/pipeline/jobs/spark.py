@@ -54,6 +54,8 @@ _SPARK_MASTER: Final = re.compile(r"spark://([^\s,/]+:[0-9]{1,5}(?:,[^\s,/]+:[0-
 _OTHER_MASTER: Final = re.compile(
     r"local|local\[(?:\*|[0-9]+)(?:,\s*[0-9]+)?\]|local-cluster\[[0-9, ]+\]|yarn|k8s://\S+"
 )
+_JARS: Final = {"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"}
+"""Settings that bring jars."""
 A_GROUP: Final = 4096
 """Bytes that a window of a topic and producer takes, with a sketch of its values. A few take more: those of so many
 values that there cannot be many of them."""
@@ -163,6 +165,26 @@ def check_master(master: str) -> None:
     reasons = [reason for each in hosts[1].split(",") if (reason := _unreachable(each)) is not None]
     if len(reasons) == len(hosts[1].split(",")):
         raise PipelineError(f"there is no Spark master at {master}: {reasons[0]}")
+
+
+def check_can_write(out: str, settings: Mapping[str, str]) -> None:
+    """Raises PipelineError for a table in S3 where no jar that may be Spark's connector for it is to be found."""
+    if out.startswith(("s3://", "s3a://")) and not (_JARS & settings.keys()) and not _has_connector():
+        raise PipelineError(
+            f"Spark has no connector for S3 here, and {out.partition('?')[0]} is to be written by Spark; "
+            "give it one with --conf spark.jars.packages=org.apache.spark:spark-hadoop-cloud_2.13:VERSION"
+        )
+
+
+def _has_connector() -> bool:
+    """Is the connector among Spark's jars, or do the settings of this machine name jars?"""
+    import pyspark
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    said = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    lines = said.read_text(errors="replace").splitlines() if said.is_file() else []
+    named = {line.split()[0].partition("=")[0] for line in lines if line.strip()}
+    return bool(_JARS & named) or any((home / "jars").glob("hadoop-aws-*.jar"))
 
 
 def _unreachable(address: str) -> str | None:

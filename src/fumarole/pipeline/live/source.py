@@ -11,7 +11,6 @@ import hashlib
 import math
 import os
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,10 +44,9 @@ from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer, Part, read
 from fumarole.pipeline.live.listener import Listener
 from fumarole.pipeline.live.publishing import publish
-from fumarole.pipeline.shipping import is_remote, packed
+from fumarole.pipeline.shipping import ship
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 SCHEMA = (
@@ -94,19 +92,8 @@ def register(spark: SparkSession) -> None:
     The package goes along to where Python runs elsewhere: workers of a cluster, and Connect servers. What it needs
     (pyarrow, msgspec) has to be installed there.
     """
-    if is_remote(spark):
-        spark.addArtifacts(str(packed()), pyfile=True)
-    else:
-        _prepare(spark.sparkContext)
+    ship(spark)
     spark.dataSource.register(FumaroleSource)
-
-
-def _prepare(context: SparkContext) -> None:
-    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
-    if not (context.master or "").startswith("local"):
-        context.addPyFile(str(packed()))
-    elif not chosen:
-        context.pythonExec = sys.executable  # any other python3 on this machine has no fumarole
 
 
 @dataclass(frozen=True)
