@@ -77,3 +77,10 @@ def test_the_changelog_has_the_version_and_keeps_unreleased_first() -> None:
     assert fumarole.__version__ in titles
     kinds = set(re.findall(r"(?m)^### (.+)$", (ROOT / "CHANGELOG.md").read_text()))
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_the_changelog_has_each_entry_once() -> None:
+    unreleased = (ROOT / "CHANGELOG.md").read_text().partition("## Unreleased\n")[2].partition("\n## ")[0]
+    beginnings = [entry[:30] for entry in re.findall(r"(?m)^- (.+)$", unreleased)]
+    assert len(beginnings) > 20
+    assert [entry for entry in beginnings if beginnings.count(entry) > 1] == []
