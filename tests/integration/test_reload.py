@@ -174,10 +174,12 @@ def test_hanging_up_ends_no_broker(start_broker: StartBroker) -> None:
 
 
 def asked(broker: RunningBroker, token: str = "") -> tuple[int, str]:
-    """`fumarole reload`: its code and what it says."""
+    """`fumarole reload`: its code and its output. The answer ends the command, not the time for answers (5 s)."""
     servers = f"nats://{token + '@' if token else ''}127.0.0.1:{broker.port}"
     command = [sys.executable, "-m", "fumarole", "reload", "--servers", servers]
+    begin = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert time.monotonic() - begin < 5
     return done.returncode, done.stdout + done.stderr
 
 

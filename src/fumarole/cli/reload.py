@@ -30,7 +30,7 @@ def reload(as_json: AsJsonObject = False, *, access: Access) -> None:
 async def load_again(access: Access, as_json: bool) -> None:
     """Sends the request to the broker, and shows the result."""
     async with access.connect("reload") as client:
-        (answer,) = await client.call(TOPIC)
+        answer = await client.request(TOPIC)
     found: dict[str, Any] = json.loads(answer.payload)
     if as_json:
         typer.echo(json.dumps(found))
