@@ -227,7 +227,7 @@ async def test_who_takes_slowly_does_not_take_the_server_for_dead(broker: RealBr
 
 
 @pytest.mark.usefixtures("form")
-async def test_farewells_come_in_their_place(broker: RealBroker) -> None:
+async def test_messages_about_forgotten_producers_come_in_their_place(broker: RealBroker) -> None:
     """Also where they arrive together with what the producer said before and after."""
     async with (
         fumarole.connect(broker.url) as publisher,
@@ -249,7 +249,7 @@ async def test_farewells_come_in_their_place(broker: RealBroker) -> None:
         assert broker.consumers == 1  # with which the publisher hears its answers
 
 
-async def test_who_may_not_hear_farewells_captures_without(start_broker: StartBroker) -> None:
+async def test_without_permission_for_forgotten_producers_capture_goes_on(start_broker: StartBroker) -> None:
     allowed = PermissionSettings(allow=("r.*",))
     deaf = UserSettings(name="deaf", token=Secret(token_digest("t0ken")), subscribe=allowed)
     broker = await start_broker(users=(deaf,))

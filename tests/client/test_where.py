@@ -311,7 +311,7 @@ async def test_a_buffer_full_of_bytes_loses_the_oldest_readings_and_no_change(br
         assert readings.buffered == 3
 
 
-async def test_farewells_come_in_their_place(broker: RealBroker) -> None:
+async def test_messages_about_forgotten_producers_come_in_their_place(broker: RealBroker) -> None:
     """Also where they arrive together with what the producer said before and after."""
     async with (
         fumarole.connect(broker.url) as publisher,
@@ -338,7 +338,7 @@ async def test_farewells_come_in_their_place(broker: RealBroker) -> None:
         assert readings.buffered == 0
 
 
-async def test_who_may_not_hear_farewells_goes_on_without(start_broker: StartBroker) -> None:
+async def test_without_permission_for_forgotten_producers_where_goes_on(start_broker: StartBroker) -> None:
     allowed = PermissionSettings(allow=("readings.>", "_INBOX.>", "_WHERE.>"))
     deaf = UserSettings(name="deaf", token=Secret(token_digest("t0ken")), subscribe=allowed)
     broker = await start_broker(users=(deaf,))

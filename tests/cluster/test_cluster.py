@@ -56,8 +56,8 @@ def test_own_consumers_that_are_alike_are_one_entry() -> None:
 
 
 def test_what_a_peer_says_can_be_heard_twice_and_leaves_nothing_behind() -> None:
-    namespaces, ear, complaints = Namespaces(allowed=frozenset({"lab"})), Listener("peer"), list[str]()
-    others = Others(namespaces, Limits(), ear, lambda text, *details: complaints.append(text % details))
+    namespaces, ear, warnings = Namespaces(allowed=frozenset({"lab"})), Listener("peer"), list[str]()
+    others = Others(namespaces, Limits(), ear, lambda text, *details: warnings.append(text % details))
     entries = [
         Entry("lab", "a.*", "g", 2),
         Entry("lab", "a.b", "", 1),
@@ -71,7 +71,7 @@ def test_what_a_peer_says_can_be_heard_twice_and_leaves_nothing_behind() -> None
         others.apply(entry)
     assert (len(others), others.consumers) == (4, 5)
     unheard = "a consumer of node 'peer' makes no sense here, and gets nothing that is published here:"
-    assert [complaint.partition(unheard)[2][:9] for complaint in complaints] == [" '`>` mus", " 'found t"] * 2
+    assert [warning.partition(unheard)[2][:9] for warning in warnings] == [" '`>` mus", " 'found t"] * 2
     exchange = namespaces.get("lab")
     assert exchange is not None
     assert (len(exchange), exchange.elsewhere, exchange.queried_elsewhere) == (0, 2, 1)
@@ -118,8 +118,8 @@ LARGE = {
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
 def test_a_query_that_one_node_has_taken_is_known_to_the_others(text: str) -> None:
     """C2, C6: it is told in its canonical form, which may be larger than what the client wrote."""
-    here, own, there, complaints = Namespaces().join("lab"), Own(), Namespaces(), list[object]()
-    others = Others(there, Limits(), Listener("peer"), lambda *complaint: complaints.append(complaint))
+    here, own, there, warnings = Namespaces().join("lab"), Own(), Namespaces(), list[object]()
+    others = Others(there, Limits(), Listener("peer"), lambda *warning: warnings.append(warning))
     asking = here.consumer(Listener(), ">", "g", b"1")
     here.subscribe(asking, parse(text, WRITTEN))
     assert asking.standing is not None
@@ -128,7 +128,7 @@ def test_a_query_that_one_node_has_taken_is_known_to_the_others(text: str) -> No
     assert len(told.encode()) < GROWTH * len(text.encode())
     for count in (1, 3):
         others.apply(Entry("lab", ">", "g", count, told))
-        assert (len(others), others.consumers, complaints) == (1, count, [])
+        assert (len(others), others.consumers, warnings) == (1, count, [])
         (known,) = others.members("lab", "g")
         assert known.standing is not None
         assert known.standing.query == asking.standing.query
@@ -146,11 +146,11 @@ BEYOND = {
 @pytest.mark.parametrize("text", BEYOND.values(), ids=BEYOND)
 def test_a_query_that_no_node_can_have_taken_is_complained_of(text: str) -> None:
     """Whoever has the secret may be mad."""
-    namespaces, complaints = Namespaces(), list[str]()
-    others = Others(namespaces, Limits(), Listener(), lambda text, *details: complaints.append(text % details))
+    namespaces, warnings = Namespaces(), list[str]()
+    others = Others(namespaces, Limits(), Listener(), lambda text, *details: warnings.append(text % details))
     others.apply(Entry("default", "a", "", 1, text))
-    assert (len(others), len(complaints)) == (0, 1)
-    assert len(complaints[0]) < 250
+    assert (len(others), len(warnings)) == (0, 1)
+    assert len(warnings[0]) < 250
 
 
 class Ticket(int):

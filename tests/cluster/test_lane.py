@@ -41,7 +41,7 @@ from tests.cluster.simulation.checks import registry_faults
 from tests.cluster.simulation.hosts import Host
 from tests.exchange.fakes import Listener
 
-ENGINES = pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
+HOT_PATHS = pytest.mark.parametrize("hot_path", [PLAIN, compiled()], ids=["plain", "compiled"])
 
 
 def two_nodes(hot_path: Any) -> tuple[World, Host, Host]:
@@ -57,7 +57,7 @@ def publish(host: Host, namespace: str, topic: str) -> None:
     host.flush()
 
 
-@ENGINES
+@HOT_PATHS
 def test_a_namespace_that_was_gone_is_found_again(hot_path: Any) -> None:
     """A message may come when the last client of its namespace has just left. Those who come later get theirs."""
     world, here, there = two_nodes(hot_path)
@@ -79,7 +79,7 @@ def test_a_namespace_that_was_gone_is_found_again(hot_path: Any) -> None:
     assert there.cluster.report()["dropped"]["no namespace"] == 3  # S11
 
 
-@ENGINES
+@HOT_PATHS
 def test_a_message_for_very_many_groups_is_one_like_others(hot_path: Any) -> None:
     """Its first line names all of them: clients who choose many and long names must not break a link."""
     world, here, there = two_nodes(hot_path)
@@ -94,7 +94,7 @@ def test_a_message_for_very_many_groups_is_one_like_others(hot_path: Any) -> Non
     assert (here.cluster.evicted, there.cluster.evicted) == (0, 0)
 
 
-@ENGINES
+@HOT_PATHS
 def test_a_node_with_another_limit_takes_what_others_took(hot_path: Any) -> None:
     """Limits are changed one node after the other."""
     world = World(1, 2, hot_path)
@@ -115,7 +115,7 @@ def test_a_node_with_another_limit_takes_what_others_took(hot_path: Any) -> None
     assert (here.cluster.evicted, there.cluster.evicted) == (0, 0)
 
 
-@ENGINES
+@HOT_PATHS
 def test_a_snapshot_of_large_things_is_told_in_frames_that_fit(hot_path: Any) -> None:
     """Queries and metadata of the largest size, in letters of three bytes, and many of them."""
     world = World(1, 2, hot_path)
@@ -221,7 +221,7 @@ REFUSED: dict[str, tuple[tuple[bool, str], Frame | bytes]] = {
 }
 
 
-@ENGINES
+@HOT_PATHS
 @pytest.mark.parametrize("name", REFUSED)
 def test_nonsense_of_a_peer_ends_its_link_and_no_other(hot_path: Any, name: str) -> None:
     """It has the secret. It is refused and counted, others go on, and it may come back."""
@@ -277,7 +277,7 @@ PASSED_OVER: dict[str, tuple[tuple[bool, str], Frame | bytes]] = {
 }
 
 
-@ENGINES
+@HOT_PATHS
 @pytest.mark.parametrize("name", PASSED_OVER)
 def test_what_makes_no_sense_here_is_passed_over(hot_path: Any, name: str) -> None:
     """A node of another configuration may say such things. Nothing comes of it, and the link goes on."""

@@ -38,7 +38,7 @@ class Place:
         assert exchange is not None
         self.exchange, self.producers = exchange, exchange.producers
         self.waiting: dict[str, deque[Producers | Heard]] = {}
-        self.farewells = 0
+        self.forgotten = 0
         self.producers.publish_forgotten = self._publish_forgotten
         self._places = places
         places.append(self)
@@ -50,7 +50,7 @@ class Place:
                 place.waiting.setdefault(self.name, deque()).append(frame)
 
     def _publish_forgotten(self, _: Producer) -> None:
-        self.farewells += 1
+        self.forgotten += 1
 
     def watch(self) -> Watcher:
         """Somebody who stands on a query that the producer satisfies wherever it is."""
@@ -274,7 +274,7 @@ def test_the_silent_are_forgotten_everywhere_and_once(speaker: int) -> None:
         pass_time(all_of, now)
         assert [place.known() for place in all_of] == [None] * 3
     assert [watcher.story for watcher in watchers] == [[CAME, WENT]] * 3
-    assert [place.farewells for place in all_of] == [place is all_of[speaker] for place in all_of]
+    assert [place.forgotten for place in all_of] == [place is all_of[speaker] for place in all_of]
 
 
 def test_what_was_only_heard_of_is_not_told_on() -> None:

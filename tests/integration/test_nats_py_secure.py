@@ -158,10 +158,10 @@ async def test_publish_permissions(ada: Client, limited: tuple[Client, Errors]) 
         await client.publish(topic, b"")
     await client.publish("open.end", b"")
     assert await topics(everything, "open.end") == ["open.a", "open.b"]
-    complaints = [await errors.next() for _ in range(3)]
-    for topic, complaint in zip(("closed.a", "open.secret.a", "open"), complaints, strict=True):
-        assert "permissions violation" in complaint.lower()
-        assert f'"{topic}"' in complaint
+    errors_seen = [await errors.next() for _ in range(3)]
+    for topic, error in zip(("closed.a", "open.secret.a", "open"), errors_seen, strict=True):
+        assert "permissions violation" in error.lower()
+        assert f'"{topic}"' in error
 
 
 async def test_a_user_may_be_allowed_to_publish_nothing(guarded: RunningBroker) -> None:
@@ -179,9 +179,9 @@ async def test_a_user_may_be_allowed_to_publish_nothing(guarded: RunningBroker) 
 async def test_subscribe_permissions(limited: tuple[Client, Errors], pattern: str, group: str) -> None:
     client, errors = limited
     await client.subscribe(pattern, queue=group)
-    complaint = await errors.next()
-    assert "permissions violation" in complaint.lower()
-    assert f'"{pattern}"' in complaint
+    error = await errors.next()
+    assert "permissions violation" in error.lower()
+    assert f'"{pattern}"' in error
 
 
 async def test_what_is_denied_does_not_leak_through_a_wider_pattern(

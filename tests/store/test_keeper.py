@@ -26,11 +26,11 @@ class World:
 
     def __init__(self, folder: Path, namespaces: Namespaces | None = None) -> None:
         self.namespaces = namespaces or Namespaces()
-        self.complaints: list[str] = []
+        self.warnings: list[str] = []
         self.keeper = Keeper(folder, self.namespaces, self._complain, seconds=0.01)
 
     def _complain(self, text: str, *arguments: object) -> None:
-        self.complaints.append(text % arguments)
+        self.warnings.append(text % arguments)
 
     def hear(self, namespace: str, identity: str, **metadata: Value | None) -> None:
         """From a connection that comes, reads and leaves."""
@@ -68,7 +68,7 @@ async def loaded(folder: Path, namespaces: Namespaces | None = None) -> AsyncIte
 async def kept(folder: Path, namespaces: Namespaces | None = None) -> Known:
     async with loaded(folder, namespaces) as world:
         assert not world.unsaved()
-        assert not world.complaints
+        assert not world.warnings
         return world.known()
 
 
@@ -120,7 +120,7 @@ async def test_a_namespace_that_ends_while_its_last_is_written(tmp_path: Path, m
         assert begun is not ended
         assert await saving
         assert namespaces.get("lab") is begun
-        assert not world.complaints
+        assert not world.warnings
 
 
 async def test_the_forgotten_stay_forgotten(tmp_path: Path) -> None:
@@ -255,8 +255,8 @@ async def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
             assert not await world.keeper.save()
             world.hear("default", C)
             assert not await world.keeper.save()
-        assert len(world.complaints) == 2
-        assert "metadata is in memory only, until it can be written again: " in world.complaints[0]
+        assert len(world.warnings) == 2
+        assert "metadata is in memory only, until it can be written again: " in world.warnings[0]
         assert world.known() == {"default": {A: {"n": 2}, C: {}}, "lab": {B: {}}}
         assert await world.keeper.save()
         assert any("is written to" in message for message in caplog.messages)
@@ -286,7 +286,7 @@ async def test_a_mistake_of_ours_ends_nothing(tmp_path: Path) -> None:
         world.hear("default", A, wrong=object())  # type: ignore[arg-type]
         world.hear("default", B)
         assert not await world.keeper.save()
-        assert "by a mistake in fumarole: TypeError" in world.complaints[0]
+        assert "by a mistake in fumarole: TypeError" in world.warnings[0]
         world.hear("default", A, wrong=None)
         assert await world.keeper.save()
     assert await kept(tmp_path) == {"default": {A: {}, B: {}}}
@@ -295,10 +295,10 @@ async def test_a_mistake_of_ours_ends_nothing(tmp_path: Path) -> None:
 async def test_a_damaged_file_at_the_start(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"no database" * 1000)
     async with loaded(tmp_path) as world:
-        (complaint,) = world.complaints
-        assert "is damaged" in complaint
+        (warning,) = world.warnings
+        assert "is damaged" in warning
         (aside,) = set_aside(tmp_path)
-        assert str(aside) in complaint
+        assert str(aside) in warning
         world.hear("default", A)
         await world.keeper.save()
     assert await kept(tmp_path) == {"default": {A: {}}}
@@ -315,8 +315,8 @@ async def test_what_a_damaged_file_still_has_is_taken_over(tmp_path: Path) -> No
         file.seek(-100 * 1024, 2)
         file.write(b"\xff" * 100 * 1024)
     async with loaded(tmp_path) as world:
-        (complaint,) = world.complaints
-        assert f"the {len(world.unsaved())} producers that are known" in complaint
+        (warning,) = world.warnings
+        assert f"the {len(world.unsaved())} producers that are known" in warning
         assert 100 < len(world.unsaved()) < 2_000
         before = world.known()
         await world.keeper.save()
@@ -340,9 +340,9 @@ async def test_a_file_damaged_while_the_broker_runs(tmp_path: Path) -> None:
         assert world.known() == {"default": {A: {"n": 1}, B: {"n": 1}}}
         world.hear("default", B, n=2)
         assert await world.keeper.save()
-        (complaint,) = world.complaints
-        assert "is damaged" in complaint
-        assert "begun with the 2 producers" in complaint
+        (warning,) = world.warnings
+        assert "is damaged" in warning
+        assert "begun with the 2 producers" in warning
     assert len(set_aside(tmp_path)) == 1
     assert await kept(tmp_path) == {"default": {A: {"n": 1}, B: {"n": 2}}}
 
@@ -354,7 +354,7 @@ async def test_a_file_that_is_taken_away_is_made_again(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path)
         world.hear("default", B)
         assert await world.keeper.save()
-        assert "removed or replaced" in world.complaints[0]
+        assert "removed or replaced" in world.warnings[0]
     assert await kept(tmp_path) == {"default": {A: {}, B: {}}}
 
 
@@ -370,7 +370,7 @@ async def test_two_on_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 pass
         early.hear("default", B)
         assert not await early.keeper.save()
-        assert "another broker" in early.complaints[0]
+        assert "another broker" in early.warnings[0]
     assert await early.keeper.save()
     await early.keeper.close()
     assert await kept(tmp_path / "data") == {"default": {A: {}, B: {}}}

@@ -28,7 +28,7 @@ HEARTBEAT_SECONDS: Final = 10.0
 """Silence after which the peer gets a PING."""
 DEAD_SECONDS: Final = 30.0
 """Silence after which it is gone."""
-FAREWELL_SECONDS: Final = 1.0
+REASON_SECONDS: Final = 1.0
 """Seconds for a disconnected peer to read the reason."""
 
 
@@ -220,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         if reason and self._protocol.opened:
             self._protocol.send_message((ERROR, f"{reason}; the connection is closed".encode()))
         self.flush()
-        self._end_at = time.monotonic() + FAREWELL_SECONDS
+        self._end_at = time.monotonic() + REASON_SECONDS
         if self._reading:
             self._transport.pause_reading()
         with contextlib.suppress(OSError, NotImplementedError):

@@ -78,7 +78,7 @@ def microseconds() -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Farewells:
+class ForgottenMessages:
     """The broker's messages about forgotten producers: a second subscription, into the same sieve."""
 
     sid: bytes
@@ -114,7 +114,7 @@ class Capture:
         self.ended = False
         """True when no more messages will come."""
         self._reconnecting = reconnecting
-        self._farewells = Farewells(reconnecting.new_sid(), group) if farewells else None
+        self._forgotten = ForgottenMessages(reconnecting.new_sid(), group) if farewells else None
         self._most_bytes = most_bytes
         self._worth_taking = min(WORTH_TAKING, most_bytes)
         self._clock = clock
@@ -158,11 +158,11 @@ class Capture:
     async def open(self) -> None:
         """Returns when the broker has confirmed it. Raises what a subscribe raises."""
         try:
-            if self._farewells is not None:
+            if self._forgotten is not None:
                 with contextlib.suppress(
                     RefusedError
                 ):  # without the permission for _FORGOTTEN, the capture goes on without these messages
-                    await self._reconnecting.subscribe(self._farewells)
+                    await self._reconnecting.subscribe(self._forgotten)
             await self._reconnecting.subscribe(self)
         except BaseException:
             self.end(None)
@@ -174,8 +174,8 @@ class Capture:
         if self._connection is not None:
             self._connection.resume_reading()
         try:
-            if self._farewells is not None:
-                await self._reconnecting.drain(self._farewells)
+            if self._forgotten is not None:
+                await self._reconnecting.drain(self._forgotten)
             await self._reconnecting.drain(self)
         finally:
             self.end(None)
@@ -191,7 +191,7 @@ class Capture:
         """Sets the connection on which messages will come."""
         self._leave()
         self._connection = connection
-        also = None if self._farewells is None else self._farewells.sid
+        also = None if self._forgotten is None else self._forgotten.sid
         self._sieve = sieve(connection.protocol, self.sid, also)
         connection.receive = self._receive
 
@@ -206,8 +206,8 @@ class Capture:
             self.ended = True
             self._error = error
             self._reconnecting.capture = None
-            if self._farewells is not None:
-                self._reconnecting.unsubscribe(self._farewells)
+            if self._forgotten is not None:
+                self._reconnecting.unsubscribe(self._forgotten)
             self._leave()
             self._filled.set()
 

@@ -25,7 +25,7 @@ from fumarole.core.query.tree import Value
 from fumarole.protocols import columns, nats
 
 WHERE = "$FUM.where"
-FAREWELLS = FORGOTTEN.encode()
+FORGOTTEN_TOPIC = FORGOTTEN.encode()
 
 
 class Reading(NamedTuple):
@@ -99,7 +99,7 @@ class Readings:
         self._broker = broker
         self._question = json.dumps({"where": query, "topic": topic, "group": group})
         self._group = group
-        self._farewells = farewells
+        self._with_forgotten = farewells
         self._most = buffer
         self._most_bytes = buffer_bytes
         self._members: frozenset[str] = frozenset()
@@ -185,9 +185,9 @@ class Readings:
         topics = (self._diffs, encode_pattern(answer["topic"]))
         self._ears = tuple(_Ear(self._reconnecting.new_sid(), topic, self) for topic in topics)
         await self._reconnecting.subscribe(*self._ears)
-        if self._farewells:
+        if self._with_forgotten:
             group = encode_pattern(self._group) if self._group else b""
-            ear = _Ear(self._reconnecting.new_sid(), FAREWELLS, self, group)
+            ear = _Ear(self._reconnecting.new_sid(), FORGOTTEN_TOPIC, self, group)
             with contextlib.suppress(
                 RefusedError
             ):  # without the permission for _FORGOTTEN, it goes on without these messages
@@ -217,7 +217,7 @@ class Readings:
             if message.topic == self._diffs:
                 said = json.loads(message.payload)
                 self._change(said["New"], said["Del"])
-            elif message.topic != FAREWELLS or columns.said(message.headers).producer is not None:
+            elif message.topic != FORGOTTEN_TOPIC or columns.said(message.headers).producer is not None:
                 self._items.append(message)
                 newest = _size(message)
                 self._bytes += newest
@@ -278,7 +278,7 @@ def _size(message: nats.Message) -> int:
 
 
 def _reading(message: nats.Message) -> Reading:
-    if message.topic == FAREWELLS:
+    if message.topic == FORGOTTEN_TOPIC:
         producer, gone, _ = columns.said(message.headers)
         return Reading(producer or "", json.loads(gone or "{}"), message.payload.decode(errors="replace"), FORGOTTEN)
     said = json.loads(message.payload)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 30.0
 """A snapshot of a million consumers takes a while. No client is accepted before."""
-FAREWELL = 0.5
+LEAVE_SECONDS = 0.5
 """Seconds for clients to leave by themselves after they are told that this node stops."""
 
 
@@ -116,7 +116,7 @@ class Clustering:
         for door in self._nats_doors():
             door.inform(lame_duck=True)
         if self._node.connections and self._node.reachable:
-            await asyncio.sleep(FAREWELL)
+            await asyncio.sleep(LEAVE_SECONDS)
 
     async def close(self) -> None:
         await self._link.close(self._settings.links.silence)

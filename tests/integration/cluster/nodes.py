@@ -127,11 +127,9 @@ def why_no_namespaces() -> str:
     if os.geteuid() != 0:
         return "network namespaces need root"
     trials = (["netns", "add", "fum-trial"], ["netns", "exec", "fum-trial", "nft", "list", "tables"])
-    complaints = [
-        subprocess.run(["ip", *trial], capture_output=True, text=True, check=False).stderr for trial in trials
-    ]
+    faults = [subprocess.run(["ip", *trial], capture_output=True, text=True, check=False).stderr for trial in trials]
     subprocess.run(["ip", "netns", "del", "fum-trial"], capture_output=True, check=False)
-    return "".join(complaints).strip()
+    return "".join(faults).strip()
 
 
 def _run(*words: str) -> None:

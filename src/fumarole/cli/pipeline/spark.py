@@ -51,11 +51,11 @@ def spark_session(spark_options: SparkOptions, name: str, part: Part | None = No
         except NoSessionError as error:
             say_cold(error)
     folder = Path(tempfile.mkdtemp(prefix="fumarole-spark-"))
-    complaints = folder / "spark.log"
-    with told(complaints):
+    log_file = folder / "spark.log"
+    with told(log_file):
         try:
             with waiting("starting Spark"):
-                spark = session(f"fumarole {name}", spark_options.master, settings, complaints)
+                spark = session(f"fumarole {name}", spark_options.master, settings, log_file)
             with _stopped(spark):
                 yield spark
         except FAILURES:
@@ -90,7 +90,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 @contextmanager
-def told(complaints: Path | None = None) -> Iterator[None]:
+def told(log_file: Path | None = None) -> Iterator[None]:
     """Errors become one line, and Ctrl-C ends quietly."""
     try:
         yield
@@ -105,4 +105,4 @@ def told(complaints: Path | None = None) -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except FAILURES as error:
-        fail(f"Spark: {in_short(error)}" + (f" (more in {complaints})" if complaints else ""))
+        fail(f"Spark: {in_short(error)}" + (f" (more in {log_file})" if log_file else ""))

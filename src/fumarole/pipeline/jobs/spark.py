@@ -86,9 +86,9 @@ def session(
     name: str,
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
-    complaints: Path | None = None,
+    log_file: Path | None = None,
 ) -> SparkSession:
-    """A session. With `complaints`, what Spark has to say goes into that file.
+    """A session. With `log_file`, what Spark has to say goes into that file.
 
     Raises PipelineError where Java is missing or there is no such master, MissingPackageError where PySpark is missing.
     """
@@ -105,7 +105,7 @@ def session(
     for key, value in chosen.items():
         if here or key not in LOOPBACK or key in own:
             builder = builder.config(key, value)
-    with _complaints_to(complaints):
+    with _logging_to(log_file):
         started = builder.getOrCreate()
         started.sparkContext.setLogLevel("ERROR")
     return started
@@ -128,7 +128,7 @@ def remote_session(url: str, settings: Mapping[str, str] | None = None) -> Spark
 
 
 @contextmanager
-def _complaints_to(file: Path | None) -> Iterator[None]:
+def _logging_to(file: Path | None) -> Iterator[None]:
     """A process that is started meanwhile, which is Java, says what it has to say into this file."""
     if file is None:
         yield

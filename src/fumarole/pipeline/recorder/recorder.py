@@ -49,7 +49,7 @@ class Options:
     """Seconds that a disk which takes nothing is given when the recorder ends."""
 
     @property
-    def hears_farewells(self) -> bool:
+    def records_forgotten(self) -> bool:
         """Are they among the messages that are recorded?"""
         return not self.where and matches(parse_wildcards(self.topic), split(FORGOTTEN))
 
@@ -100,7 +100,7 @@ class Recorder:
             recovered = await asyncio.to_thread(recover, root, namespace, lock.name)
             # Also a clock that was put back must not give an epoch again.
             epoch = max(microseconds(), recovered.epoch + 1)
-            leaves_out = "" if options.hears_farewells else FORGOTTEN
+            leaves_out = "" if options.records_forgotten else FORGOTTEN
             writer = Writer(
                 *(root, namespace, lock.name, epoch, options.group, options.rolling, on_seal),
                 leaves_out,
@@ -119,7 +119,7 @@ class Recorder:
         """
 
         options = self._options
-        wanted = Wanted(options.topic, options.where, options.group, farewells=not options.hears_farewells)
+        wanted = Wanted(options.topic, options.where, options.group, farewells=not options.records_forgotten)
         known = Reconciling(self._client, options.where, self._writer, self._room, lambda: self.missed)
         tasks: list[asyncio.Task[None]] = []
 
