@@ -79,7 +79,7 @@ def spark_in(folder: str) -> Iterator[SparkSession]:
     """
     java = "spark.driver.extraJavaOptions"
     settings = {"spark.local.dir": folder, java: f"{SETTINGS[java]} -XX:MaxHeapFreeRatio=100"}
-    spark = session("bench", settings=settings, complaints=Path(folder, "spark.log"))
+    spark = session("bench", settings=settings, log_file=Path(folder, "spark.log"))
     try:
         yield spark
     finally:
