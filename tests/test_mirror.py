@@ -110,7 +110,6 @@ TESTED_IN = {
     "exchange/confirmations": "sessions/test_answers.py",
     "exchange/consumer": "exchange/test_exchange.py",
     "exchange/counters": "exchange/test_exchange.py",
-    "exchange/groups": "exchange/test_exchange.py",
     "exchange/node": "sessions/test_services.py",
     "exchange/plans": "exchange/test_exchange.py",
     "fastpath/cluster_protocol": "fastpath/test_cluster_protocol_equal.py",
