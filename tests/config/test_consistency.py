@@ -59,6 +59,18 @@ INCONSISTENT: dict[str, tuple[str, list[tuple[str, str]]]] = {
         "[links]\ncertificate = 'server.pem'\nkey = 'server.key'\nauthority = 'garbage.pem'",
         [("4: links.authority", "certificates in a PEM file")],
     ),
+    "a file of headers that is not there": (
+        "[traces]\nendpoint = 'http://a'\nheaders_file = 'nowhere'",
+        [("3: traces.headers_file", "cannot be read")],
+    ),
+    "a file of headers that are none": (
+        "[traces]\nendpoint = 'http://a'\nheaders_file = 'garbage.pem'",
+        [("3: traces.headers_file", "whose line 1 is no header")],
+    ),
+    "a collector's authority that is none": (
+        "[traces]\nendpoint = 'https://a'\nauthority = 'garbage.pem'",
+        [("3: traces.authority", "certificates in a PEM file")],
+    ),
     "a secret that is empty": ("[links]\nsecret_file = 'empty.pem'", [("2: links.secret_file", "first line is empty")]),
     "a secret that is not there": ("[links]\nsecret_file = 'nowhere'", [("2: links.secret_file", "cannot be read")]),
     "a name that is too long with a worker's number": (

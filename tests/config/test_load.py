@@ -232,6 +232,8 @@ SAMPLES: dict[KeyPath, str] = {
     ("links", "outbox"): "12345",
     ("log", "level"): "error",
     ("log", "format"): "json",
+    ("traces", "endpoint"): "https://[::1]:4318/v1/traces",
+    ("traces", "service"): "volcanoes",
 }
 
 
@@ -248,8 +250,8 @@ def test_variables_and_flags_have_names_made_from_the_setting() -> None:
     assert len(VARIABLES) == len(FLAGS) == len(set(VARIABLES.values())) == len(names)
 
 
-FILES = {"secret_file", "certificate", "key", "authority"}
-"""Settings of `links` that must be there, and some of them together."""
+FILES = {"secret_file", "certificate", "key", "authority", "headers_file"}
+"""Settings of `links` and `traces` that must be there, and some of them together."""
 
 
 @pytest.mark.parametrize(

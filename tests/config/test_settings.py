@@ -106,6 +106,7 @@ def everything_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     (tmp_path / "bridge.key_secret").touch()
     (tmp_path / "clients").mkdir()
     (tmp_path / "cluster.secret").write_text("open sesame")
+    (tmp_path / "collector.headers").write_text("Authorization: Bearer KEY")
     (tmp_path / "all.toml").write_text(uncommented(EXAMPLE.read_text()))
     monkeypatch.chdir(tmp_path)
     return load("all.toml", {}, {})

@@ -15,6 +15,7 @@ from fumarole.cluster.identity import DATA, NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.peer import Peer
 from fumarole.exchange.namespaces import NamespaceRules
+from fumarole.exchange.tracer import Tracer
 from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from fumarole.protocols.cluster_protocol import Entry, Known, Mark, frame, message
 from fumarole.sessions.stream import State
@@ -89,8 +90,10 @@ step = st.one_of(
 class Table:
     """A desk with two peers."""
 
-    def __init__(self, hot_path: HotPath, rule: NamespaceRules) -> None:
+    def __init__(self, hot_path: HotPath, rule: NamespaceRules, tracer: Tracer | None = None) -> None:
         self.desk = Desk(hot_path, LIMITS, {"default": rule})
+        if tracer is not None:
+            self.desk.node.namespaces.trace(tracer)
         self.cluster = Cluster(self.desk.node, NOBODY, NoNetwork(), lambda: bytes(NONCE_BYTES), 1000.0)
         self.peers = [self._peer(name) for name in ("one", "two")]
         self.lanes = [self._lane(peer) for peer in self.peers]

@@ -5,9 +5,11 @@ and nothing is said about it twice.
 """
 
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from fumarole.cluster.identity import LONGEST_NAME
 from fumarole.config.mistakes import KeyPath, Report, key_text, nearest, shown
@@ -26,6 +28,7 @@ def check_consistency(tree: Tree, report: Report) -> None:
     _check_doors(tree.get("doors", {}), report)
     _check_links(tree, report)
     _check_workers(tree, report)
+    _check_traces(tree.get("traces", {}), report)
     if "tls" in tree:
         _check_tls(tree["tls"], report)
     for name in tree.get("namespaces", {}):
@@ -127,6 +130,19 @@ def _check_workers(tree: Tree, report: Report) -> None:
             report.add(path, f"'{address}'", expected)
 
 
+def _check_traces(traces: Tree, report: Report) -> None:
+    _check_certificates("traces", traces, "authority", report)
+    path = traces.get("headers_file")
+    if path is not None:
+        try:
+            header_lines(path)
+        except OSError:
+            report.add(("traces", "headers_file"), f"{shown(str(path))}, which cannot be read", "a file")
+        except ValueError as error:
+            # The line may be a secret, so its number has to do.
+            report.add(("traces", "headers_file"), f"{shown(str(path))}, {error}", "lines `Name: value`")
+
+
 def _check_secret(path: Path, report: Report) -> None:
     found = f"{shown(str(path))}, which cannot be read"
     if _is_readable_file(path):
@@ -180,6 +196,21 @@ def _check_client_certificates(tls: Tree, report: Report) -> None:
 def first_line(path: Path) -> bytes:
     """Without the space around it: what a file with a secret holds."""
     return path.read_bytes().partition(b"\n")[0].strip()
+
+
+def header_lines(path: Path) -> list[tuple[str, str]]:
+    """The lines `Name: value` of a file. Raises OSError, or ValueError with the number of the first that is none."""
+    found = []
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        match = _HEADER.fullmatch(line.strip())
+        if match is not None:
+            found.append((match[1].decode(), match[2].decode()))
+        elif line.strip():
+            raise ValueError(f"whose line {number} is no header")
+    return found
+
+
+_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}): *([ -~]{1,4096})")
 
 
 def _is_readable_file(path: Path) -> bool:

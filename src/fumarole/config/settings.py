@@ -17,6 +17,7 @@ from fumarole.config.values import (
     AmqpName,
     BrokerAddresses,
     Bytes,
+    Collector,
     Endpoint,
     FilePath,
     LineSize,
@@ -111,6 +112,19 @@ class Log(Struct, frozen=True, kw_only=True):
     format: Literal["text", "json"] = "text"
 
 
+class Traces(Struct, frozen=True, kw_only=True):
+    """Where the spans of sampled messages go (O3)."""
+
+    endpoint: Collector | None = None
+    """A collector that takes OTLP over HTTP; None: no spans are made."""
+    service: Text = "fumarole"
+    """The name of the service in each span."""
+    headers_file: FilePath | None = None
+    """Lines `Name: value` that go with each request, for collectors that want a key."""
+    authority: FilePath | None = None
+    """Whose signature the certificate of an `https` collector needs; None: one that the system knows."""
+
+
 class PermissionSettings(Struct, frozen=True, kw_only=True):
     """Patterns. Without `allow` everything is allowed; with an empty one, nothing. `deny` goes before `allow`."""
 
@@ -180,6 +194,7 @@ class BrokerSettings(Struct, frozen=True, kw_only=True):
     """Processes that share the doors; 0: one for each core."""
     links: Links = Links()
     log: Log = Log()
+    traces: Traces = Traces()
     namespaces: Mapping[NamespaceName, NamespaceRules] = {}
     users: tuple[UserSettings, ...] | None = None
     """None: authentication is off. Empty: it is on, and no client gets in."""

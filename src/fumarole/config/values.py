@@ -80,6 +80,10 @@ _AMQP_ADDRESS = re.compile(
     r"amqps?://([^@/\s]*@)?((?P<host>[A-Za-z0-9_.-]+)|\[(?P<v6>[0-9A-Fa-f:.]+)\])(:(?P<port>[0-9]{1,5}))?(/\S*)?(\?\S*)?"
 )
 _ENDPOINT = re.compile(r"tcp://(\*|[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5}|\*)|ipc://\S{1,100}")
+_COLLECTOR = re.compile(
+    r"https?://(?:(?P<host>[A-Za-z0-9_.-]+)|\[(?P<v6>[0-9A-Fa-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?(?P<path>/[!-~]*)?"
+)
+COLLECTOR_PATH: Final = "/v1/traces"
 _BYTES_IN = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
 _SECONDS_IN = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _LONGEST_TIME: Final = 24 * 3600.0
@@ -268,6 +272,14 @@ def read_broker_addresses(value: object) -> Secret:
     return Secret(value)
 
 
+def read_collector(value: object) -> str:
+    """Reads where spans go over OTLP/HTTP. Without a path it is the one that collectors have."""
+    match = _COLLECTOR.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match["port"] or 80) > HIGHEST_PORT or not _is_host(match["host"], match["v6"]):
+        raise RefusedError(shown(value), "http://HOST[:PORT][/PATH] or https://…, without a user; 4318 is usual")
+    return match[0] if match["path"] not in (None, "/") else match[0].removesuffix("/") + COLLECTOR_PATH
+
+
 def read_endpoint(value: object) -> str:
     """Reads where a ZeroMQ socket listens."""
     if not isinstance(value, str) or not _ENDPOINT.fullmatch(value):
@@ -306,5 +318,6 @@ TokenDigest = Annotated[Secret, _of(read_token_digest)]
 UserKey = Annotated[str, _of(read_user_key)]
 AmqpAddress = Annotated[Secret, _of(read_amqp_address)]
 BrokerAddresses = Annotated[Secret, _of(read_broker_addresses)]
+Collector = Annotated[str, _of(read_collector)]
 Endpoint = Annotated[str, _of(read_endpoint)]
 AmqpName = Annotated[str, _of(read_amqp_name)]

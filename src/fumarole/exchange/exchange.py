@@ -29,6 +29,7 @@ from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
 from fumarole.exchange.producers import Producer, Producers
 from fumarole.exchange.quotas import Account
+from fumarole.exchange.tracer import Tracer
 from fumarole.exchange.views import PATTERN as VIEW_PATTERN
 from fumarole.exchange.views import LiveView
 
@@ -96,6 +97,8 @@ class Exchange:
         """Those of consumers that have not got all their last values yet."""
         self.ask: Callable[[Asking], None] | None = None
         """Asks the other nodes for theirs; None: there are none."""
+        self.tracer: Tracer | None = None
+        """Makes spans of sampled messages (O3); None: `[traces]` is not set."""
         self._parts = parts
         self.index = parts.index()
         self._groups: dict[str, Group] = {}
@@ -389,12 +392,14 @@ class Exchange:
         routed = 0
         if publication.retain:
             self.retained.check_room(publication)
+        trace = None if self.tracer is None else self.tracer.begin(self.name, publication)
+        give = hand_over if trace is None else trace.hand_over
         if self.last_values is not None:
             self.last_values.put(publication)
         for consumer in plan.consumers:
             outlet = consumer.outlet
             if outlet is not origin or outlet.echo:
-                hand_over(consumer, publication)
+                give(consumer, publication)
                 routed += 1
         far = {courier: courier.key for courier in plan.couriers} if plan.couriers else {}
         if plan.groups:
@@ -405,15 +410,18 @@ class Exchange:
                     continue
                 courier = member.courier
                 if courier is None:
-                    hand_over(member, publication)
+                    give(member, publication)
                     routed += 1
                 else:  # G2: that node serves the group; one copy is enough for all that it is to do (C3)
                     served = far.get(courier)
                     far[courier] = member.key if served is None else served + BEFORE_GROUP + group.name.encode()
         for courier, key in far.items():
-            cast(NodeOutlet, courier.outlet).forward(courier, key, publication)
+            forward = cast(NodeOutlet, courier.outlet).forward if trace is None else trace.forward
+            forward(courier, key, publication)
         if publication.retain:  # after it was forwarded: so it is known on no node before it is live there (F3)
             self.retained.keep(publication)
+        if trace is not None:
+            trace.end(routed + len(far))
         if not routed and not far:
             self.count_unheard(publication.size())
             return 0
@@ -449,8 +457,10 @@ class Exchange:
         `nearly_full` hears of groups whose members here will soon have no room for more (G3).
         """
         routed = 0
+        trace = None if self.tracer is None else self.tracer.arrived(self.name, publication)
+        give = hand_over if trace is None else trace.hand_over
         for consumer in plan.consumers:
-            hand_over(consumer, publication)
+            give(consumer, publication)
             routed += 1
         if groups:
             weight = publication.weight()
@@ -460,7 +470,7 @@ class Exchange:
                     if member is not None:
                         if not group.is_keyed and not member.outlet.has_room(weight + self.reserve):
                             nearly_full(self, group.name, here)
-                        hand_over(member, publication)
+                        give(member, publication)
                         routed += 1
         self.counters.routed += routed
         if not routed:

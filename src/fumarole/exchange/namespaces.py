@@ -19,6 +19,7 @@ from fumarole.exchange.quotas import QuotaError, Usage, Watermark
 from fumarole.exchange.retained import Kept, Retained
 from fumarole.exchange.slices import Slices
 from fumarole.exchange.timers import Timers
+from fumarole.exchange.tracer import Tracer
 
 DEFAULT = "default"
 Described = Callable[[Exchange, str, Collection[str]], None]
@@ -99,6 +100,8 @@ class Namespaces:
         self._forgotten: Forgotten | None = None
         self._retains: Callable[[Exchange, Kept], None] | None = None
         self._ask: Callable[[Asking], None] | None = None
+        self.tracer: Tracer | None = None
+        """Makes spans of sampled messages in all of them (O3); None: `[traces]` is not set."""
         self._exchanges: dict[str, Exchange] = {}
         for name in {DEFAULT, *self._rules}:
             self._exchanges[name] = self._make(name)
@@ -140,6 +143,12 @@ class Namespaces:
         self._retains, self._ask = retains, ask
         for exchange in self:
             self._let_replicate(exchange)
+
+    def trace(self, tracer: Tracer) -> None:
+        """From now on sampled messages become spans (O3). Before any client is let in."""
+        self.tracer = tracer
+        for exchange in self:
+            exchange.tracer = tracer
 
     def _let_replicate(self, exchange: Exchange) -> None:
         exchange.consumer_changed = self._consumer_changed
@@ -211,5 +220,6 @@ class Namespaces:
             self._parts.last_values(self.clock, quota.last_bytes) if rules.last == "all" else None,
         )
         exchange = Exchange(name, rules.grammar, rules.overflow, outbox, self._parts, producers, fresh)
+        exchange.tracer = self.tracer
         self._let_replicate(exchange)
         return exchange

@@ -14,7 +14,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memchr, memcmp
 
-from fumarole.fastpath.nats cimport INCOMPLETE, NatsReader, ODD, Operation, WORK_AT_ONCE, line_after, sizes, whole
+from fumarole.fastpath.nats cimport (
+    INCOMPLETE, NatsReader, ODD, Operation, WORK_AT_ONCE, line_after, may_be_traced, sizes, whole
+)
 from fumarole.fastpath.outbox cimport Consumer
 from fumarole.fastpath.plans cimport Group, Plan, has_room
 
@@ -81,6 +83,8 @@ cdef class PeerLinkReader(NatsReader):
             size = parse_message(at, end, self.control_line, self.payload_limit, &operation, &key, &key_length, &self.needed)
             if size == INCOMPLETE:
                 break
+            if size > 0 and self.traces and operation.headers > 0 and may_be_traced(&operation):
+                size = ODD
             if size == ODD or self.session.plans is None:
                 size = self.hand_over(at, end)
                 if size == INCOMPLETE:

@@ -100,6 +100,9 @@ cdef inline Py_ssize_t whole(
     return operation.length
 
 
+cdef bint may_be_traced(Operation* operation) noexcept
+
+
 cdef class NatsReader:
     cdef object session
     cdef Outbox outbox
@@ -107,6 +110,7 @@ cdef class NatsReader:
     cdef Counters counters
     cdef object last            # where the namespace keeps the last message of every topic; None: nowhere
     cdef bint verbose, echo, waiting, closed
+    cdef bint traces            # are spans made of sampled messages (O3)? Then the session takes those
     cdef Py_ssize_t control_line, payload_limit
     cdef char* pending          # the beginning of an operation whose end has not come yet
     cdef Py_ssize_t pending_length, pending_capacity

@@ -56,8 +56,9 @@ cdef extern from *:
     #define TEXT_LOOKED_AT 1028     /* bytes of a payload: with them goes all that is kept of a text, and the sign that there is more */
     #define NAME 9                      /* "Producer:", "Metadata:" */
     #define SHORT_NAME 7                /* "Retain:" */
+    #define TRACE_NAME 12               /* "traceparent:" */
     """
-    const Py_ssize_t TEXT_LOOKED_AT, NAME, SHORT_NAME
+    const Py_ssize_t TEXT_LOOKED_AT, NAME, SHORT_NAME, TRACE_NAME
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
@@ -104,6 +105,19 @@ cdef inline bint look_at_headers(Operation* operation) noexcept:
     return True
 
 
+cdef bint may_be_traced(Operation* operation) noexcept:
+    """Has it a header that is written like `traceparent`? Whether it is sampled, the exchange finds (exchange/tracer.py)."""
+    cdef Slice block = headers_of(operation)
+    cdef const char* end = block.at + block.length
+    cdef const char* at = line_end_in(block.at, end)
+    while end - at >= TRACE_NAME + 2:
+        at += 2
+        if memcmp(at + 1, b"raceparent:", TRACE_NAME - 1) == 0:
+            return True
+        at = line_end_in(at, end)
+    return False
+
+
 cdef inline object elsewhere(object topic, object value):
     """The value of a reading on another topic than the producer's own. A plain tuple call would copy the items once more."""
     cdef tuple made = <tuple>PyType_GenericAlloc(<PyTypeObject*>Elsewhere, 2)
@@ -136,6 +150,7 @@ cdef class NatsReader:
         self.control_line = session.node.limits.control_line
         self.payload_limit = session.node.limits.payload
         self.metadata_bytes = session.node.limits.metadata_bytes
+        self.traces = session.node.namespaces.tracer is not None
         self.refresh()
 
     def __dealloc__(self):
@@ -343,6 +358,8 @@ cdef class NatsReader:
         operation.producer.at = operation.metadata.at = NULL
         if headers and length > 0:
             if operation.headers < 8 or memcmp(line_end + 2, b"NATS/1.0", 8) != 0 or not look_at_headers(operation):
+                return ODD
+            if self.traces and may_be_traced(operation):
                 return ODD
         return length
 

@@ -21,7 +21,7 @@ import msgspec
 
 from fumarole import __version__
 from fumarole.config.consistency import first_line
-from fumarole.config.settings import Settings, StandardDoors, Tls
+from fumarole.config.settings import Settings, StandardDoors, Tls, Traces
 from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
 from fumarole.core.packages import MissingPackageError, absence, need
@@ -35,12 +35,14 @@ from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces, default_rules
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
+from fumarole.exchange.tracer import Tracer
 from fumarole.fastpath import hot_path
 from fumarole.server.clustering import Clustering
 from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import Credentials
 from fumarole.server.reload import Load, staying, waiting_for_restart
 from fumarole.server.signals import Signals
+from fumarole.server.trace_export import TraceExport
 from fumarole.store.keeper import Keeper
 from fumarole.store.producers import StoreError
 from fumarole.store.retained import RetainedKeeper
@@ -116,6 +118,11 @@ class Broker:
         self.node.nonce = _nonce(settings)
         SliceRunner(self.node)
         TimerRunner(self.node)
+        self._trace_export: TraceExport | None = None
+        if settings.traces.endpoint is not None:
+            tracer = Tracer(self.node.name, time.time_ns, secrets.token_bytes)
+            namespaces.trace(tracer)
+            self._trace_export = _trace_export(settings.traces, tracer)
         self._keeper = Keeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self._retained_keeper = RetainedKeeper(settings.data, namespaces, LogLimiter(log)) if keeps else None
         self.doors: list[Listener] = []
@@ -134,6 +141,8 @@ class Broker:
         if settings.users is not None:
             logins = self._logins = Logins(Credentials(settings.users))
             cookies = SignedCookies(lambda: logins.verifier, self._cookie_secret(), time.time)
+        if self._trace_export is not None:
+            self._trace_export.start()
         await self._recall()
         if self._clustering is not None:
             await self._join(self._clustering)
@@ -257,6 +266,8 @@ class Broker:
             await self._keeper.close()
         if self._retained_keeper is not None:
             await self._retained_keeper.close()
+        if self._trace_export is not None:
+            await self._trace_export.close()
 
 
 def _rules(settings: Settings) -> dict[str, NamespaceRules]:
@@ -270,6 +281,13 @@ def _rules(settings: Settings) -> dict[str, NamespaceRules]:
 
 def _allowed(settings: Settings) -> frozenset[str] | None:
     return None if settings.allowed_namespaces is None else frozenset(settings.allowed_namespaces)
+
+
+def _trace_export(settings: Traces, tracer: Tracer) -> TraceExport:
+    try:
+        return TraceExport(settings, tracer)
+    except (OSError, ValueError, ssl.SSLError) as error:
+        raise CannotServeError(f"traces.headers_file or traces.authority not usable: {error}") from None
 
 
 def _nonce(settings: Settings) -> Callable[[], str] | None:

@@ -8,7 +8,7 @@ The first value decides what the client is:
                                                         gets what is known first, with `every` not all of it (F3, F4)
     ["2f1c…", {"Room": "410"}, 21.5]                    a publisher, who may go on
     {"id": "2f1c…", "metadata": {…}, "value": 21.5, "topic": "…"}   the same, on a topic of its choice; `retain` keeps
-                                                                    it (F1)
+                                                                    it (F1), `traceparent` is its trace (O3)
     {"forget": "2f1c…"}                                 a producer is no more
 
 Where authentication is on, `{"token": "…"}` or `{"user": "…", "pass": "…"}` goes before. What a subscriber hears:
@@ -24,6 +24,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from fumarole.core import headers
 from fumarole.core.errors import FumaroleError, PatternError, TopicError
 from fumarole.core.pattern_options import Options, parse_with_options
 from fumarole.core.periods import parse_every
@@ -33,6 +34,7 @@ from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import Query
 from fumarole.core.query.view import is_view, parse_view
 from fumarole.core.topic import Grammar, check_length, check_topic
+from fumarole.core.tracing import is_traceparent
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.node import Node
@@ -53,7 +55,7 @@ from fumarole.protocols.stream import End
 from fumarole.sessions.stream import Claim, RemoteAddress, State, StreamSession
 
 SUBSCRIPTION = frozenset({"where", "topic", "group", "last", "every"})
-READING = frozenset({"id", "metadata", "value", "topic", "retain"})
+READING = frozenset({"id", "metadata", "value", "topic", "retain", "traceparent"})
 CLAIM = frozenset({"user", "pass", "token"})
 FORGET = frozenset({"forget"})
 KEY = b"1"
@@ -303,16 +305,19 @@ class MsgPackSession(StreamSession):
         assert self.exchange is not None
         assert self.plans is not None
         self.publishes = True
-        topic = retain = None
+        topic = retain = traceparent = None
         if isinstance(data, list):
             identity, metadata, value = data
         else:
             identity, metadata, value, raw = data.get("id"), data.get("metadata", {}), data.get("value"), b""
             topic, retain = _text(data, "topic"), _truth(data, "retain")
+            traceparent = _trace_parent(data)
         name = check_identity(identity)
         reading = Reading(name, check_metadata(metadata), check_number(value), raw if identity == name else b"")
         publication = published(reading, reading_topic(name) if topic is None else topic)
         publication.retain = bool(retain)
+        if traceparent is not None:
+            publication.headers = headers.added(publication.headers, "traceparent", traceparent)
         producers, index = self.exchange.producers, self.exchange.index
         told, looked_at = producers.told, index.looked_at
         try:
@@ -402,6 +407,14 @@ def _truth(data: dict[str, Any], key: str) -> bool | None:
     if value is not None and not isinstance(value, bool):
         raise ReadingError(f"{key} is true or false")
     return value
+
+
+def _trace_parent(data: dict[str, Any]) -> str | None:
+    """What travels on as the header `traceparent` (O3)."""
+    text = _text(data, "traceparent")
+    if text is not None and not is_traceparent(text):
+        raise ReadingError("traceparent is VERSION-TRACE-SPAN-FLAGS, as W3C writes it")
+    return text
 
 
 def _text(data: dict[str, Any], key: str) -> str | None:

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fumarole.core.limits import Limits
 from fumarole.exchange.permissions import Permissions, User
+from fumarole.exchange.tracer import Tracer
 from fumarole.fastpath.hot_path import HotPath
 from fumarole.sessions.http.metrics import FAMILIES
 from fumarole.sessions.http.streams import COMMENT_EVERY
@@ -900,6 +901,16 @@ def test_metrics(web: Web, desk: Desk) -> None:
     for reason, count in (("no_consumer", 1), ("outbox_full", 0), ("refused", 1)):
         assert found["fumarole_dropped_messages_total", (mine, ("reason", reason))] == count
     assert found["fumarole_http_requests_total", (("status", "202"),)] == 2
+
+
+def test_spans_are_counted_where_they_are_made(web: Web, desk: Desk) -> None:
+    """O3."""
+    assert "span" not in web.asks("GET", "/metrics").body.decode()
+    tracer = Tracer("desk", lambda: 0, bytes)
+    tracer.exported, tracer.dropped = 3, 2
+    desk.node.namespaces.trace(tracer)
+    found = samples(web.asks("GET", "/metrics"))
+    assert (found["fumarole_exported_spans_total", ()], found["fumarole_dropped_spans_total", ()]) == (3, 2)
 
 
 def test_no_client_can_make_rows(web: Web, desk: Desk) -> None:

@@ -94,6 +94,8 @@ NODE: Final = {
     "slow_consumers": _counter("slow_consumers", "Connections cut off because they did not take what they asked for."),
     "failed_logins": _counter("failed_logins", "Logins with wrong credentials."),
     "refused_logins": _counter("refused_logins", "Logins refused because too many waited."),
+    "exported_spans": _counter("exported_spans", "Spans of sampled messages that a collector has taken."),
+    "dropped_spans": _counter("dropped_spans", "Spans for which there was no room, or that the collector refused."),
     "cluster_peers": _gauge("cluster_peers", "Other nodes that are linked."),
     "cluster_missing": _gauge("cluster_missing", "Nodes that are to be joined and cannot be reached."),
     "memory": Family("process_resident_memory_bytes", "gauge", "Memory of the process."),
@@ -158,6 +160,9 @@ def _of_node(call: Call, *, is_open: bool) -> Iterator[str]:
         "slow_consumers": node.slow_consumers,
         **service.process(),
     }
+    tracer = node.namespaces.tracer
+    if tracer is not None:
+        numbers |= {"exported_spans": tracer.exported, "dropped_spans": tracer.dropped}
     if node.cluster is not None:
         report = node.cluster.report()
         numbers |= {"cluster_peers": len(report.get("peers", ())), "cluster_missing": len(report.get("missing", ()))}

@@ -9,6 +9,7 @@ import msgspec
 from fumarole.core.errors import FumaroleError, TopicError
 from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
 from fumarole.core.topic import check_length
+from fumarole.core.tracing import sampled
 from fumarole.exchange.readings import Reading, check_identity, check_metadata, check_number, check_speaks_for
 from fumarole.sessions.http import forms
 from fumarole.sessions.http.call import Call
@@ -40,7 +41,8 @@ def publish(call: Call) -> None:
     publication.retain = call.options.get("retain", False)
     reached = hand_in(call, publication)
     call.session.spent += reached
-    if not (is_reading or publication.retain or publication.topic.startswith("_")):
+    is_traced = call.here()[0].tracer is not None and sampled(block) is not None
+    if not (is_reading or is_traced or publication.retain or publication.topic.startswith("_")):
         call.repeats = topic.encode(), block
     call.json(202, {"delivered_to": reached})
 
