@@ -53,7 +53,7 @@ def guarded(hot_path: HotPath) -> Door:
 
 
 def test_a_token_is_needed_where_authentication_is_on(guarded: Door) -> None:
-    for token, reason in (("", "a token is needed"), ("wrong", "nobody has this token")):
+    for token, reason in (("", "a token is needed"), ("wrong", "no user has this token")):
         with pytest.raises(Fault) as caught:
             guarded.open(token, None)
         assert caught.value.status == "UNAUTHENTICATED"

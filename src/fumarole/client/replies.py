@@ -38,7 +38,7 @@ class Collector:
             if len(self.messages) == self._wanted:
                 self.complete.set_result(None)
 
-    def nobody(self) -> None:
+    def no_responder(self) -> None:
         """The server has answered that there is no responder."""
         self.fail(NoResponders(self._topic))
 
@@ -104,7 +104,7 @@ class Replies:
             if collector is None:
                 continue
             if event.headers and not event.payload and headers.status(event.headers).startswith(NO_RESPONDERS):
-                collector.nobody()
+                collector.no_responder()
             else:
                 collector.add(Message(event, self._publisher))
 

@@ -1,1 +1,1 @@
-"""Many nodes, one exchange: who is there, what each knows, and the links between them."""
+"""Many nodes, one exchange: membership, replicated state, and the links between nodes."""

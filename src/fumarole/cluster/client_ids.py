@@ -1,4 +1,4 @@
-"""Client ids between nodes: who asks, and what is answered (`exchange/client_ids.py`)."""
+"""Client ids between nodes: questions and answers (`exchange/client_ids.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster as one node sees it: whom it knows, who is live, and what each of them has confirmed.
+"""The cluster as one node sees it: its peers, which of them are live, and what each has confirmed.
 
 There is no leader and no log. Every node tells every other what consumers it has: first all of them, then each change,
 on one ordered connection. A change is confirmed to a client when each live node has answered that it knows it (C2); a
@@ -52,7 +52,7 @@ from fumarole.protocols.cluster_protocol import (
 )
 
 MOST_STRANGERS = 1_000
-"""Connections at a time of those who have proved nothing yet; there are two for each node that comes."""
+"""Connections at a time of peers that have proved nothing yet; there are two for each node that comes."""
 MOST_OF_A_HOST = 250
 """The same of one address, so that one address cannot keep the others out."""
 LINK_OUTBOX = 16 * 1024 * 1024
@@ -98,7 +98,7 @@ class Cluster:
         self.evicted = 0
         """Peers that were given up."""
         self._past: Counter[str] = Counter()
-        """Messages to and from those who are gone."""
+        """Messages to and from peers that are evicted."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a peer comes or goes."""
         self.stood_still: Callable[[float], None] = lambda _: None
@@ -108,7 +108,7 @@ class Cluster:
         self._nonce = nonce
         self._contacts = Contacts(network.dial, self._is_open)
         self._strangers: set[Lane] = set()
-        """Lanes of those who have connected and not proved themselves yet."""
+        """Lanes of peers that have connected and not proved themselves yet."""
         self._strangers_from: Counter[str] = Counter()
         """How many there are, by host."""
         self._evicted: set[str] = set()
@@ -359,7 +359,7 @@ class Cluster:
             self._contacts.dial(now)
 
     def _tell_again(self, gone: set[str]) -> None:
-        """What these have said, to each of the others, who may not have heard it. Each frame is made once for all."""
+        """Sends what these have said to each other peer: it may not have it. Each frame is made once for all."""
         others = [peer for peer in self.peers.values() if (True, DATA) in peer.lanes]
         frames_of = chain(self.fresh_state.said_by(gone), self.metadata.said_by(gone))
         said = (b"" if some is None else frame(some) for some in frames_of)

@@ -36,7 +36,7 @@ class Contact:
         """Lanes that are being dialed or are open."""
         self.is_own = False
         self.node = ""
-        """Who was found there. A node may be reached by several addresses."""
+        """The node that was found there. It may be reached by several addresses."""
         self.failures: int | None = None
         """Attempts that have failed since a node was reached last; None: there was no attempt yet."""
         self.is_open = False
@@ -100,7 +100,7 @@ class Contacts:
             contact.is_own = True
 
     def name(self, address: str, node: str) -> None:
-        """This is who is there."""
+        """This node answers at this address."""
         if contact := self._contacts.get(address):
             contact.node = node
 

@@ -1,11 +1,11 @@
 """Fresh state between nodes: retained messages, which every node has, and last values, which are asked for (F1, F3).
 
-A message that is retained is told to all other nodes right after it was forwarded to those who have consumers for it,
+A message that is retained is told to all other nodes right after it was forwarded to those with consumers for it,
 on the same ordered connection. A node that comes is told all that is retained. Of two the later holds
 (`exchange/retained.py`), so all nodes have the same in the end. When a node is gone, which may have been before it
-could tell everybody, the others tell each other what they have heard from it lately.
+could tell all nodes, the others tell each other what they have heard from it lately.
 
-Who asks for last values, and what is answered, is explained in `exchange/gathering.py`.
+How last values are asked for and answered is explained in `exchange/gathering.py`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FreshState:
                 yield RetainedMessages(exchange.name, some)
 
     def said_by(self, gone: Collection[str]) -> Iterator[RetainedMessages]:
-        """These nodes are gone: what they have retained lately, and may not have told everybody."""
+        """These nodes are gone: what they have retained lately, and may not have told all nodes."""
         since = self._namespaces.clock.wall() - LATELY_SECONDS * MICROSECONDS
         for exchange in list(self._namespaces):
             of_them = (_told(kept) for kept in exchange.retained if kept.node in gone and kept.time >= since)
@@ -140,7 +140,7 @@ class FreshState:
             asking.answered(peer)
 
     def evict(self, peer: str) -> None:
-        """This node is gone: nobody waits for its values."""
+        """This node is evicted: no question waits for its values."""
         for token, asking in list(self._asked.items()):
             asking.answered(peer)
             if asking.has_ended:

@@ -10,8 +10,8 @@ either direction and a machine without power all look the same, and are noticed 
                             1.8 s     gone: its consumers are forgotten, its connections cut (C4)
 
 A node that was itself stopped sees old echoes everywhere. So each tick looks first at how late it comes: what the node
-has slept through is forgiven to all peers, and who has slept for longer than it takes to be given up assumes that it
-was.
+has slept through is forgiven to all peers, and a node that has slept for longer than an eviction takes assumes that it
+was evicted.
 
 The clocks of two machines have nothing to do with each other, but both go on while a process is stopped. The least
 difference seen lately between a beat's time and its arrival is taken for no delay at all; what arrives with a larger

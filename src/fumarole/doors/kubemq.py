@@ -53,8 +53,8 @@ class KubemqDoor(StreamDoor):
         await super().drain(max(deadline - loop.time(), 0.0))
 
     async def renew(self, tls: ssl.SSLContext | None, logins: Logins | None, users: Mapping[str, User]) -> None:
-        """The configuration was loaded again (A7). Connections with a call of a user who has other rules now, or none,
-        end: here each call brings its token."""
+        """The configuration was loaded again (A7). Connections with a call of a user whose rules have changed or ended
+        are closed: here each call brings its token."""
         await super().renew(tls, logins, users)
         for pump in list(self._pumps):
             if isinstance(pump.session, KubemqConnection) and not pump.session.may_go_on(users):

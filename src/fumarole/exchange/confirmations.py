@@ -15,14 +15,14 @@ class Confirmations(Protocol):
         """That of the latest change."""
 
     def is_reached(self, ticket: int) -> bool:
-        """Does everybody know of this change, and of those before it?"""
+        """Does every live node know of this change, and of those before it?"""
 
     def after(self, ticket: int, call: Callable[[], None]) -> None:
         """Calls back once it is reached: at once, if it is already."""
 
 
 class AtOnce:
-    """There is nobody else to know."""
+    """Without a cluster every change is confirmed at once."""
 
     def ticket(self) -> int:
         return 0

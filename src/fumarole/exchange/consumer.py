@@ -69,7 +69,7 @@ def consumer_report(consumer: Consumer) -> dict[str, Any]:
 
 
 def _shown(pattern: str) -> str:
-    """Who knows all of the name of a private topic may listen there."""
+    """A private topic is shown in part: a client that knows all of its name may subscribe to it."""
     return f"{pattern[: len(PRIVATE) + 4]}…" if pattern.startswith(PRIVATE) else pattern
 
 

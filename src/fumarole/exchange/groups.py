@@ -8,7 +8,7 @@ topic that only some members match).
 A group named `NAME@topic` or `NAME@producer` is keyed: the topic or the producer of a message decides, by rendezvous
 hashing (`core/stable_hash.py`). A member's name in it is its node and its seat there: the lowest number that no other
 member of the group has on that node. So all nodes choose alike, one that comes back to its node in place of itself
-gets its own keys again, and otherwise only those keys move that somebody has lost or won. A full outbox moves none.
+gets its own keys again, and otherwise only the keys move of the members that left or came. A full outbox moves none.
 """
 
 from __future__ import annotations
@@ -105,5 +105,5 @@ def has_room(member: Consumer, weight: int) -> bool:
 
 
 def may_hear(member: Consumer, origin: Outlet | None) -> bool:
-    """Is it somebody else's, or does its connection want to hear itself?"""
+    """Is the publication of another connection, or does this one want its own (`echo`)?"""
     return member.outlet is not origin or member.outlet.echo

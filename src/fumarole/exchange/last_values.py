@@ -1,7 +1,7 @@
 """Last values (F2): in a namespace with `last = "all"`, the newest message of every topic, on the node that took it.
 
-They are found by their place, in the order in which topics first came, so that whoever goes through very many can do
-it a part at a time while more come. The compiled form is fastpath/last_values.pyx.
+They are found by their place, in the order in which topics first came, so that a long walk can be
+done a part at a time while more come. The compiled form is fastpath/last_values.pyx.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WITHOUT_END: Final = 1 << 62
 ENTRY_BYTES: Final = 96
 """What an entry takes besides its topic, headers and payload."""
 NOT_KEPT: Final = ("_", "$")
-"""How topics begin that are the server's own, or the inbox of a client: nobody asks for the last one of those."""
+"""How topics begin that are the server's own, or the inbox of a client: no consumer asks for the last one of those."""
 
 Value = tuple[str, int, bytes, bytes]
 """Topic, hybrid time, headers, payload."""

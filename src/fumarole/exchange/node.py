@@ -15,7 +15,7 @@ from fumarole.exchange.quotas import Account, Usage
 
 
 class Reporter(Protocol):
-    """Somebody who can say how things stand."""
+    """Reports the state of a part of the node."""
 
     def report(self) -> dict[str, Any]:
         """For people and scripts."""
@@ -57,7 +57,7 @@ class Node:
     slow_consumers: int = 0
     """Connections cut off because they did not take what they had asked for."""
     relays: list[Any] = field(default_factory=list)
-    """What the node publishes by itself while somebody listens; each is asked now and then whether anybody does."""
+    """What the node publishes by itself while it has consumers; each is asked now and then whether it has."""
     relays_of: Counter[int] = field(default_factory=Counter)
     """How many of them a client has asked for, by its id."""
     timers: list[Callable[[float], None]] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Node:
     """What each user holds, by name, while the user is connected or holds anything."""
     next_client: int = 0
     late_after: float = float("inf")
-    """By the monotonic clock: whoever reads something later than this finds that the node has stood still."""
+    """By the monotonic clock: a read after this time shows that the loop stood still."""
     wake: Callable[[float], None] = field(default=lambda _: None)
     """Called then."""
     look: Callable[[], None] = field(default=lambda: None)
@@ -100,7 +100,7 @@ class Node:
                 yield
 
     def is_admin(self, user: User | None, address: str) -> bool:
-        """May this client, at this address, see what others do (A4)? Without users everybody on loopback may."""
+        """May this client, at this address, see what others do (A4)? Without users every client on loopback may."""
         return user.is_admin if user is not None else not self.authentication and is_loopback(address)
 
     def account(self, exchange: Exchange, user: User | None) -> Account:

@@ -71,9 +71,9 @@ class Retained:
         """The topics of those, the oldest first."""
         self._is_kept = is_kept
         self.unsaved: dict[str, None] = {}
-        """Topics whose message is not on disk as it is here; none where nobody writes it down."""
+        """Topics whose message is not on disk as it is here; none where no store is configured."""
         self.changed: Callable[[Kept], None] | None = None
-        """Who else must know what is retained here; None: nobody, there is no cluster."""
+        """Tells the other nodes what is retained here. None when the node is not clustered."""
 
     def __len__(self) -> int:
         """Messages, marks not counted."""

@@ -63,7 +63,7 @@ class Frame(msgspec.Struct, array_like=True, tag_field="kind"):
 
 
 class Hello(Frame, tag="hello"):
-    """Who is speaking. The first frame, both ways."""
+    """Names the sender. The first frame, both ways."""
 
     protocol: int
     version: str
@@ -302,7 +302,7 @@ _decoder = msgspec.msgpack.Decoder(AnyFrame)
 
 
 class Forwarded(NamedTuple):
-    """A message, to be delivered to those who are here."""
+    """A message, to be delivered to consumers of this node."""
 
     topic: bytes
     key: bytes

@@ -11,9 +11,9 @@ becomes a publication like this (K2):
     Tags      {"site": "north", "a b": "1"}              site: north
                                                          Kubemq-Tag: a%20b=1
 
-and every header that is not `Kubemq-…` becomes a tag again, whoever wrote it. What cannot stand in a header as it is
+and every header that is not `Kubemq-…` becomes a tag again, from any door. What cannot stand in a header as it is
 (line ends, white space at the ends) is percent-encoded: a field under its name with a `*`, a tag as `Kubemq-Tag`. So
-are tags that would make a reading of the message, `Producer` and `Metadata`: nobody speaks for a producer here.
+are tags that would make a reading of the message, `Producer` and `Metadata`: clients publish no readings here.
 
 Commands and Queries are publications too, with a reply topic, each under a first word of its own, so that a channel
 of Events, one of Commands and one of Queries never mix though they have the same name.
@@ -155,7 +155,7 @@ ERROR: Final = "Kubemq-Error"
 EXECUTED: Final = "Kubemq-Executed"
 OURS: Final = "Kubemq-"
 READING: Final = frozenset({"Producer", "Metadata"})
-"""What makes a message a reading. Who may write these is asked at the doors that take readings, and this is none."""
+"""What makes a message a reading. The doors that take readings check who may write these; this one takes none."""
 
 # The fields that travel as headers, by message.
 EVENT_FIELDS: Final = {ID: "EventID", METADATA: "Metadata"}
@@ -181,7 +181,7 @@ RESPONSE_FIELDS: Final = {
 
 # A header's name that every door and client takes as it is; `*` marks what is percent-encoded.
 _PLAIN_NAME: Final = re.compile(r"[-!#$%&'+.^_`|~0-9A-Za-z]+")
-# No white space at the ends, where it would be lost, and nothing that somebody may take for a line end.
+# No white space at the ends, where it would be lost, and nothing that some program takes for a line end.
 _PLAIN_VALUE: Final = re.compile(r"(?!\s)[^\x00-\x1f\x7f-\x9f\u2028\u2029]*(?<!\s)")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _LARGEST: Final = {"Timeout": 2**31 - 1, "CacheTTL": 2**31 - 1, "Timestamp": 2**63 - 1}

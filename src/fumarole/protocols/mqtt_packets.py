@@ -174,7 +174,7 @@ def connack(version: int, values: Properties = NONE) -> bytes:
 
 
 def refusal(reason: Reason, why: str | None = None) -> bytes:
-    """A CONNACK that lets nobody in: of version 5 with a sentence (or an empty one), of 3.1.1 where there is none."""
+    """A CONNACK that refuses: of version 5 with a sentence (or an empty one), of 3.1.1 where there is none."""
     if why is None:
         return bytes((Packet.CONNACK << 4, 2, 0, RETURN_CODES.get(reason, RETURN_CODES[Reason.NOT_AUTHORIZED])))
     return packet(Packet.CONNACK << 4, bytes((0, reason)) + properties(_sentence(why)))

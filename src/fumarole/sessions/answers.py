@@ -58,6 +58,6 @@ class Answers:
             self._outbox.push(bytes(answers))
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """The last consumer has left."""
         self._held.clear()
         self._size = 0

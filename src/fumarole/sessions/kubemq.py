@@ -3,7 +3,7 @@
 There are no connections here to hold a client's state: gRPC has calls, each with its own token, and a session is one
 call, from its first message to its last. It belongs to the namespace that the token says, and does one thing there:
 
-    send_event    any number of times       Events, to whoever asked for the channel
+    send_event    any number of times       Events, to the subscribers of the channel
     subscribe     once                      becomes an outlet of the exchange: Events, or Commands or Queries to answer
     ask           once                      a Command or Query; what comes back goes to `answered`
     respond       once                      an answer, to the one who asked
@@ -57,7 +57,7 @@ class KubemqService:
         self._named: tuple[Publication | None, str] = None, ""
 
     def ping(self, now: float) -> PingResult:
-        """Anybody may ask."""
+        """No token is needed."""
         return PingResult(
             Host=self.node.name,
             Version=f"{VERSION}-fumarole-{self.node.version}",
@@ -68,7 +68,7 @@ class KubemqService:
     def open(self, token: str, user: User | None) -> KubemqSession:
         """A new call with this token, which belongs to this user. Raises Fault."""
         if self.node.authentication and user is None:
-            reason = "nobody has this token" if token else "a token is needed"
+            reason = "no user has this token" if token else "a token is needed"
             raise Fault(kubemq.NOT_AUTHENTICATED + reason, kubemq.UNAUTHENTICATED)
         namespace = user.namespace if user is not None else token or self.namespace
         try:
@@ -139,7 +139,7 @@ class KubemqSession:
     # Sending.
 
     def send_event(self, event: Event) -> Result:
-        """Raises Fault where it cannot be sent; that nobody wants it is no fault."""
+        """Raises Fault where it cannot be sent; that it has no subscriber is no fault."""
         try:
             if event.Store:
                 raise Fault(NO_STORE, kubemq.UNIMPLEMENTED)
@@ -162,7 +162,7 @@ class KubemqSession:
     def ask(self, request: Request, now: float, answered: Callable[[Publication], None]) -> Response | None:
         """The answer, where it is the server's own. Otherwise `answered` is called with it, once or never.
 
-        Raises Fault, also where nobody can hear.
+        Raises Fault, also where the channel has no subscriber.
         """
         response = self.prepare(request, now, answered)
         if response is None:
@@ -187,7 +187,7 @@ class KubemqSession:
         return None
 
     def send_request(self, request: Request) -> None:
-        """The other half. Raises Fault, also where nobody can hear."""
+        """The other half. Raises Fault, also where the channel has no subscriber."""
         assert self._question is not None
         try:
             routed = self._publish(kubemq.request_publication(request, self._question[1]), request.Channel)
@@ -200,7 +200,7 @@ class KubemqSession:
             raise Fault(f"{kubemq.TIMED_OUT}: nobody is subscribed to this channel")  # R1: at once
 
     def respond(self, response: Response) -> None:
-        """Raises Fault; that nobody waits for it any more is no fault."""
+        """Raises Fault; that the requester no longer waits is no fault."""
         try:
             kubemq.check_response(response)
             if response.ReplyChannel.startswith(("$", kubemq.COMMANDS, kubemq.QUERIES)):
@@ -318,7 +318,7 @@ class KubemqSession:
         return response
 
     def _channels(self, kind: str, search: str) -> list[dict[str, Any]]:
-        """The channels of this kind to which somebody is subscribed, those that the user may see."""
+        """The channels of this kind that have subscribers, of those that the user may see."""
         if kind not in CHANNEL_KINDS:
             return []
         prefix = CHANNEL_KINDS[kind]

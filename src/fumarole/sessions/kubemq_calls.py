@@ -126,7 +126,7 @@ class KubemqCall:
             self.connection.wait_for_room(self)
 
     def close(self) -> None:
-        """The call is over, whoever ended it."""
+        """The call is over, ended by the client or by this node."""
         if self.is_over:
             return
         self.is_over = True

@@ -55,14 +55,14 @@ class Averages:
 
 
 class BrokerTopics:
-    """Who has subscribed to them, in all namespaces."""
+    """The subscribers to them, in all namespaces."""
 
     def __init__(self, clients: Clients, version: str) -> None:
         self._clients = clients
         self._version = version
         self._told: dict[Exchange, Told] = {}
         self._averages: dict[Exchange, Averages] = {}
-        """Kept while there is anybody to be told."""
+        """Kept while there are subscribers."""
         self._began: float | None = None
         self._next = 0.0
         self._now = 0.0

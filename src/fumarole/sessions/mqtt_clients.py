@@ -1,4 +1,4 @@
-"""What the MQTT sessions of a node share: who has which client id, and wills on their way.
+"""What the MQTT sessions of a node share: which session has which client id, and wills that wait.
 
 A client id belongs to one connection of a namespace. A later CONNECT with the same id takes it over, and the older
 connection ends (Q3). A will is published when its connection ends without a DISCONNECT. One with a delay waits here,
@@ -71,7 +71,7 @@ class Clients:
         node.client_ids.holder = self
 
     def get(self, key: Key) -> MqttSession | None:
-        """Who has this client id."""
+        """The session that has this client id."""
         return self._sessions.get(key)
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class Clients:
         return self._most.get(namespace, 0)
 
     def take(self, key: Key, session: MqttSession) -> None:
-        """The client is here: whoever had its id has to go, and a will that waits is not published any more."""
+        """The client is connected: an older session with its id is closed, and a waiting will is cancelled."""
         older = self._sessions.get(key)
         if older is not None:
             self.taken_over += 1
@@ -186,7 +186,7 @@ class Clients:
     def _publish_one(self, last: LastWill) -> None:
         exchange = self._node.namespaces.get(last.key[0])
         if exchange is None:
-            return  # its namespace has ended: nobody is there
+            return  # its namespace has ended: it has no consumer
         speaker = last.speaker
         plans = exchange.plans(speaker.user.publish if speaker.user else None)
         try:

@@ -348,7 +348,7 @@ class NatsSession(StreamSession):
         return True
 
     def nobody_heard(self, topic: bytes, reply: str) -> None:
-        """R1: a request that nobody can hear is answered at once. No group hears of it, and no UNSUB counts it."""
+        """R1: a request without a responder is answered at once. No group gets the answer, and no UNSUB counts it."""
         if self._no_responders and self.exchange is not None:
             consumers = self.exchange.plan(reply).consumers
             self.exchange.index.looked_at += len(consumers)
@@ -386,7 +386,7 @@ class NatsSession(StreamSession):
         return self._listening(plan.consumers, *[members for _, _, members in plan.groups])
 
     def _answer(self, reply: str, payload: bytes) -> None:
-        """An answer of the node's own: to the one who asked, and to nobody else."""
+        """An answer of the node's own: to the requester only."""
         listening = self.listens_on(reply)
         if listening is None or self.exchange is None:
             return
@@ -482,5 +482,5 @@ def address_text(host: str, port: int) -> str:
 
 
 def _shown(topic: bytes) -> str:
-    """Somebody's bytes, safe inside an error line or a header."""
+    """A client's bytes, safe inside an error line or a header."""
     return "".join(chr(byte) if 32 < byte < 127 and byte != ord("'") else "?" for byte in topic[:SHOWN_NAME])

@@ -141,7 +141,7 @@ def next_channel(sdk: Sdk, name: str) -> str:
     return channel
 
 
-@pytest.mark.parametrize(("token", "reason"), [("", "a token is needed"), ("wrong", "nobody has this token")])
+@pytest.mark.parametrize(("token", "reason"), [("", "a token is needed"), ("wrong", "no user has this token")])
 def test_without_the_right_token_nothing_goes(secured: Secured, token: str, reason: str) -> None:
     """Though a connection is made: a ping needs no token, because SDK 4 sends none with it."""
     sdk = secured.connect(token)

@@ -72,7 +72,7 @@ def expire(
 
 
 def _delete(root: Root, namespace: str, files: list[SealedFile], now: datetime, keep: timedelta) -> list[SealedFile]:
-    """Those that are whole. Of a damaged one nobody knows what was in it: `verify` tells of it."""
+    """Those that are whole. What was in a damaged one is unknown: `verify` reports it."""
     seals = dict(read_seals(root, namespace))
     gone: list[DeletedFile] = []
     whole: list[SealedFile] = []

@@ -6,13 +6,13 @@
     OUT/readings/batch-000000000107-5f0c…/date=…/hour=…/….parquet
 
 A batch counts from the moment in which its entry appears, whole, under the next number. Whatever was written before
-that moment, by a driver that died, is in no entry, so nobody reads it, and the next driver sweeps it away: at once
+that moment, by a driver that died, is in no entry, so no job reads it, and the next driver sweeps it away: at once
 where it can be sure to be alone, else when it has lain there for a time of grace. There is nothing else to recover.
 Input and output are told in one file, so neither can be without the other (P5).
 
-A job that runs for years has millions of batches. So every hundredth time the sum of all is written down too, and who
-reads the log begins there. Entries before a sum that has stood for the time of grace nobody reads any longer: they are
-deleted.
+A job that runs for years has millions of batches. So every hundredth time the sum of all is written down too, and
+readers of the log begin there. Entries before a sum that has stood for the time of grace are not read any longer: they
+are deleted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERSION = 1
 SUM_EVERY = 100
 """Batches."""
 GRACE = timedelta(hours=1)
-"""How long folders that were replaced stay, for those who are reading them; and those that a driver may be writing."""
+"""How long folders that were replaced stay, for their readers; and those that a driver may be writing."""
 FOREVER = datetime.max.replace(tzinfo=UTC)
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _ENTRY = re.compile(r"(\d{12})\.json")
@@ -221,7 +221,7 @@ class Log:
         return JobError(f"{self.root.uri(LOG, name)} is not what a job wrote; the output cannot be gone on with")
 
     def commit(self, entry: Entry) -> None:
-        """From here on the batch is done. Raises JobError where somebody else has done it, or its folders are gone."""
+        """From here on the batch is done. Raises JobError where another driver has done it, or its folders are gone."""
         entries, sums = self._numbers()
         if max((*entries, *sums), default=0) >= entry.number:
             raise JobError(
@@ -282,7 +282,7 @@ class Log:
         return swept
 
     def _last_of_use(self, path: str, state: State) -> datetime:
-        """Until when somebody may have been reading, or writing, a folder that is not in force."""
+        """Until when a folder that is not in force may have been read or written."""
         if path in state.replaced:
             entry = entry_name(state.replaced[path])
             if not self.root.exists(LOG, entry):

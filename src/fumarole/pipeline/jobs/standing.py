@@ -354,7 +354,7 @@ def _check_rows(written: Folder, expected: int) -> None:
 
 @contextmanager
 def alone(out: str | os.PathLike[str] | Root) -> Iterator[None]:
-    """Only one job may write to an output. Raises JobError where there is one. On object stores nobody can tell."""
+    """Only one job may write to an output. Raises JobError where there is one. On object stores this is not checked."""
     root = open_root(out)
     if not root.is_local:
         yield

@@ -10,8 +10,8 @@ themselves:
     losses      what was thrown away, here or by the broker, had changes in it; it asks soon after
     elsewhere   what was said with messages that are not recorded, or to a recorder that was killed
 
-Of each producer it is said that this is all: a key that was deleted meanwhile holds no longer, and nobody has to look
-up which those are. What was written is remembered as a number for each producer.
+Of each producer it is said that this is all: a key that was deleted meanwhile holds no longer, and it need
+not be looked up which those are. What was written is remembered as a number for each producer.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _row(alarm: Alarm, templates: dict[str, str]) -> dict[str, Any]:
     said |= {"value": alarm.value, "metadata": alarm.metadata}
     if alarm.again:
         said["again"] = alarm.again
-    # Of a rule that is no more nobody knows where it published.
+    # The topic of a rule that was removed is unknown.
     template = templates.get(alarm.rule, "alarms.{rule}")
     own = {**alarm.metadata, "rule": alarm.rule, "producer": alarm.producer}
     return {

@@ -38,7 +38,7 @@ class Counts(NamedTuple):
     """What a shard has to say of itself."""
 
     now: int | None
-    """Up to when it knows all; None: nobody has told it."""
+    """Up to when it knows all; None: not known yet."""
     producers: int
     late: int
     muted: int

@@ -61,7 +61,7 @@ _FAR_MORE = 8
 """Times as many changes as a producer has on average: it is one of the chatty."""
 _MOST_CHATTY = 100
 _WORTH_A_LOOK = 10_000
-"""Changes. With fewer, who is chatty matters less than the time it takes to find out."""
+"""Changes. With fewer, finding the busiest producers takes longer than it saves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Cookies(Protocol):
         """A cookie for this user, good for so many seconds."""
 
     def user_of(self, cookie: str) -> User | None:
-        """Whose it is; None: of nobody, or not any more."""
+        """The user of this cookie. None: it is unknown or has expired."""
 
 
 class Settings(Protocol):
