@@ -177,7 +177,6 @@ TESTED_IN = {
     "sessions/http/producers": "sessions/http/test_session.py",
     "sessions/http/requests": "sessions/http/test_session.py",
     "sessions/http/service": "sessions/http/test_session.py",
-    "sessions/http/status": "sessions/http/test_session.py",
     "sessions/http/stream": "sessions/http/test_session.py",
     "sessions/http/upgrade": "integration/http/test_websocket.py",
     "sessions/http/metrics": "sessions/http/test_session.py",

@@ -57,6 +57,10 @@ MOST_OF_A_HOST = 250
 """The same of one address, so that one address cannot keep the others out."""
 LINK_OUTBOX = 16 * 1024 * 1024
 COUNT_EVERY = 0.25
+COUNT_EVERY_OF_NODES = 1.0
+"""The same where there are no workers."""
+COUNTED_AT_ONCE = 200
+"""Namespaces."""
 
 
 class Network(Protocol):
@@ -123,6 +127,11 @@ class Cluster:
         self._last_tick = now
         self._next_beat = now
         self._next_count = now
+        self._to_count: list[str] = []
+        """Namespaces whose numbers are to be told."""
+        self._counts_told: dict[str, dict[str, int | dict[str, int]]] = {}
+        self._counts_told_to: set[str] = set()
+        """The peers that know these."""
         self._leaving = False
         self.metadata = Metadata(
             node.namespaces, author(identity.node, identity.incarnation), self._broadcast, node.limits
@@ -349,14 +358,27 @@ class Cluster:
             self._evicted = set()
         self.metadata.tick(now)
         self.fresh_state.tick()
-        if self._siblings and now >= self._next_count:
-            self._next_count = now + COUNT_EVERY
-            for exchange in self.node.namespaces:
-                self._broadcast(Counts(exchange.name, numbers_of(exchange)))
+        self._tell_counts(now)
         while self._leftovers and self._leftovers[0].others.clear():
             self._leftovers.pop(0)
         if not self._leaving:
             self._contacts.dial(now)
+
+    def _tell_counts(self, now: float) -> None:
+        """To all nodes what namespaces have counted, some of them at a time, where it has changed: for `/v1/stats`."""
+        if not self._to_count and now >= self._next_count:
+            self._next_count = now + (COUNT_EVERY if self._siblings else COUNT_EVERY_OF_NODES)
+            self._to_count = [exchange.name for exchange in self.node.namespaces]
+            if self._counts_told_to != self.peers.keys() or len(self._counts_told) > 2 * len(self._to_count):
+                self._counts_told_to = set(self.peers)
+                self._counts_told.clear()
+        some, self._to_count = self._to_count[:COUNTED_AT_ONCE], self._to_count[COUNTED_AT_ONCE:]
+        for name in some:
+            exchange = self.node.namespaces.get(name)
+            numbers = None if exchange is None else numbers_of(exchange)
+            if numbers is not None and self._counts_told.get(name) != numbers:
+                self._counts_told[name] = numbers
+                self._broadcast(Counts(name, numbers))
 
     def _tell_again(self, gone: set[str]) -> None:
         """Sends what these have said to each other peer: it may not have it. Each frame is made once for all."""
@@ -432,7 +454,21 @@ class Cluster:
         """Adds what the other workers of this node have counted, as they last said."""
         for peer in self.peers.values():
             if self._is_sibling(peer):
-                _add(numbers, peer.counted.get(namespace, {}))
+                add_numbers(numbers, peer.counted.get(namespace, {}))
+
+    def counted_elsewhere(self, namespace: str) -> dict[str, dict[str, Any]]:
+        """What each other node has counted, as it last said, by its name."""
+        return {
+            peer.name: dict(peer.counted.get(namespace, {}))
+            for peer in sorted(self.peers.values(), key=lambda peer: peer.name)
+            if not peer.leaving
+        }
+
+    def web_address(self, node: str) -> str | None:
+        """Where the web door of another node is: http://HOST:PORT. None: there is no such node, or it has none."""
+        peer = self.peers.get(node)
+        found = [] if peer is None else [each for each in peer.clients_from_here() if "://" in each]
+        return found[0] if found else None
 
     def report(self) -> dict[str, Any]:
         return {
@@ -457,10 +493,10 @@ def numbers_of(exchange: Exchange) -> dict[str, int | dict[str, int]]:
     return {key: value for key, value in exchange.report().items() if key not in KNOWN_EVERYWHERE}
 
 
-def _add(to: dict[str, Any], numbers: Mapping[str, int | dict[str, int]]) -> None:
+def add_numbers(to: dict[str, Any], numbers: Mapping[str, int | dict[str, int]]) -> None:
     for key, value in numbers.items():
         if isinstance(value, dict):
-            _add(to.setdefault(key, {}), value)
+            add_numbers(to.setdefault(key, {}), value)
         elif isinstance(to.get(key, 0), int):
             to[key] = to.get(key, 0) + value
 

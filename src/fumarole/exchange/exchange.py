@@ -150,12 +150,13 @@ class Exchange:
         pattern: Pattern | None = None,
         last: Last = Last.NONE,
         every: float | None = None,
+        asks_nodes: bool = True,
     ) -> None:
         """From here on the consumer gets what is published (D5), with a query only from the producers it selects.
 
         Which these are, `producers.when_whole` says. `pattern` is the consumer's, if it was parsed already. With `last`
-        `send_last` has to be called as well (F3). With `every` it gets at most one message of a topic in so many
-        seconds (F4). Raises QuotaError, and then nothing has changed.
+        `send_last` has to be called as well (F3); without `asks_nodes` it gets what this node has. With `every` it gets
+        at most one message of a topic in so many seconds (F4). Raises QuotaError, and then nothing has changed.
         """
         if pattern is None:
             pattern = parse_pattern(consumer.pattern, self.grammar)
@@ -189,7 +190,7 @@ class Exchange:
                     plans.touch(prefix)
         if self.consumer_changed is not None and consumer.courier is None:
             self.consumer_changed(self, consumer, 1)
-        if gathering is not None and self.ask is not None:
+        if gathering is not None and asks_nodes and self.ask is not None:
             self.ask(gathering)
 
     def send_last(self, consumer: Consumer, done: Callable[[], None] = lambda: None) -> None:

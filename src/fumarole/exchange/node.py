@@ -23,6 +23,12 @@ class Reporter(Protocol):
     def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
         """Adds what other processes of this node have counted."""
 
+    def counted_elsewhere(self, namespace: str) -> dict[str, dict[str, Any]]:
+        """What each other node has counted, by its name."""
+
+    def web_address(self, node: str) -> str | None:
+        """Where the web door of another node is; None: it has none, or there is no such node."""
+
 
 @dataclass(slots=True)
 class Node:

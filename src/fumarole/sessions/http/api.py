@@ -185,8 +185,8 @@ ROUTES: Final = (
     Route(
         "GET",
         "/v1/stats",
-        status.service("stats"),
-        "What the namespace has counted",
+        status.stats,
+        "What the namespace has counted, on all nodes together and on each",
         (),
         {200: "The counters.", 403: "For the role `admin`."},
         access=Access.ADMIN,

@@ -80,6 +80,11 @@ class Call:
         """Does the client ask for this type by its name?"""
         return any(each.partition(";")[0].strip() == kind for each in self.head.fields.get("accept", "").split(","))
 
+    @property
+    def is_local(self) -> bool:
+        """Is it asked what this node alone knows? Of another one, that node is asked."""
+        return "node" in self.options
+
     # Answers. Each call has one.
 
     def json(self, status: int, value: object, fields: Iterable[Answer] = ()) -> None:

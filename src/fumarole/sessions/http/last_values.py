@@ -60,7 +60,7 @@ class LastValues:
         exchange, session = self._exchange, self.call.session
         sees = self.call.user.subscribe if self.call.user else None
         consumer = exchange.consumer(self, pattern, "", KEY, sees, session.account)
-        exchange.subscribe(consumer, pattern=parsed, last=Last.ALL)
+        exchange.subscribe(consumer, pattern=parsed, last=Last.ALL, asks_nodes=not self.call.is_local)
         session.consume(KEY, consumer)
         still_waits = self.call.later()
         confirmations = self.call.service.node.confirmations

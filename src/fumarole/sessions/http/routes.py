@@ -127,7 +127,9 @@ def word_of(words: str) -> str:
 
 COMMON: Final = (
     Parameter("namespace", "The namespace, where the server has no users (H1).", example="default"),
-    Parameter("node", "Only what this node knows, by its name.", example="node-1"),
+    Parameter(
+        "node", "Only what the node of this name knows; another one is named in the answer 307.", example="node-1"
+    ),
 )
 
 

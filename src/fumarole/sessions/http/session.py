@@ -328,10 +328,27 @@ class HttpSession(StreamSession):
             return self._refuse(call.head, 429, str(error), [("Retry-After", "1")])
         if call.route.access is Access.ADMIN and not self.is_admin:
             return self._refuse(call.head, 403, "this is for users with the role `admin`")
+        if (node := call.options.get("node")) is not None and not self._names_this_node(node):
+            return self._send_elsewhere(call, node)
         call.user = user
         call.exchange = exchange
         call.plans = exchange.plans(None if user is None else user.publish)
         return True
+
+    def _names_this_node(self, node: str) -> bool:
+        """Workers are one node to clients: `a` is each of `a/0`, `a/1`."""
+        name = self.node.name
+        return node == name or name.rpartition("/")[0] == node
+
+    def _send_elsewhere(self, call: Call, node: str) -> bool:
+        """What one other node knows, it says itself."""
+        cluster = self.node.cluster
+        address = None if cluster is None else cluster.web_address(node)
+        if address is None:
+            return self._refuse(call.head, 404, "no node of this name has a web door that is known here")
+        head = call.head
+        location = f"{address}{head.path}?{head.query}"
+        return self._refuse(head, 307, f"this is answered by {address}", [("Location", location)])
 
     def _enter(self, namespace: str, user: User | None) -> Exchange:
         """The exchange of a namespace. The connection counts there, and for this user, until it enters another."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from fumarole.sessions import services
 from fumarole.sessions.http.call import Call
 from fumarole.sessions.http.routes import word_of
+
+KNOWN_EVERYWHERE: Final = ("namespace", "producers")
+"""What is the same on every node, and not added up."""
 
 
 def healthz(call: Call) -> None:
@@ -37,6 +40,33 @@ def service(name: str) -> Callable[[Call], None]:
         call.json(200, said[0])
 
     return handle
+
+
+def stats(call: Call) -> None:
+    """`GET /v1/stats`: what all nodes have counted in the namespace; with `?node=` what one has."""
+    exchange, _ = call.here()
+    node = call.service.node
+    numbers = exchange.report()
+    told: dict[str, Any] = {"node": node.name, "version": node.version}
+    elsewhere = {} if node.cluster is None or call.is_local else node.cluster.counted_elsewhere(exchange.name)
+    if elsewhere:
+        known = {name: numbers.pop(name) for name in KNOWN_EVERYWHERE}
+        nodes = {node.name: numbers, **elsewhere}
+        sums: dict[str, Any] = {}
+        for each in nodes.values():
+            sums = added_up(sums, each)
+        numbers = {**known, **sums, "nodes": [{"node": name, **each} for name, each in nodes.items()]}
+    elif node.cluster is not None:
+        node.cluster.sum_up(exchange.name, numbers)  # other workers of this node
+    call.json(200, {**told, **numbers, "quotas": exchange.usage.report()})
+
+
+def added_up(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """The sums of numbers of the same names."""
+    sums = dict(first)
+    for name, value in second.items():
+        sums[name] = added_up(sums.get(name, {}), value) if isinstance(value, dict) else sums.get(name, 0) + value
+    return sums
 
 
 def connections(call: Call) -> None:
