@@ -143,6 +143,7 @@ TESTED_IN = {
     "pipeline/report/figures": "pipeline/report/test_report.py",
     "pipeline/report/page": "pipeline/report/test_report.py",
     "pipeline/report/plots": "pipeline/report/test_report.py",
+    "pipeline/sharding": "pipeline/transforms/test_alarms.py",
     "pipeline/shipping": "pipeline/test_connect.py",
     "pipeline/tables": "pipeline/columns/test_frame_where.py",
     "pipeline/rules/conditions": "pipeline/rules/test_shard.py",

@@ -33,14 +33,24 @@ Metadata = Mapping[str, Value | None]
 @contextmanager
 def as_they_are(spark: SparkSession) -> Iterator[None]:
     """Spark makes no code of plans."""
-    before = {key: spark.conf.get(key) or "" for key in AS_THEY_ARE}
-    for key, value in AS_THEY_ARE.items():
-        spark.conf.set(key, value)
+    with as_they_were(spark, *AS_THEY_ARE):
+        for key, value in AS_THEY_ARE.items():
+            spark.conf.set(key, value)
+        yield
+
+
+@contextmanager
+def as_they_were(spark: SparkSession, *keys: str) -> Iterator[None]:
+    """These settings of the session are the same afterwards: all tests have one session."""
+    before = {key: spark.conf.get(key, None) for key in keys}
     try:
         yield
     finally:
         for key, value in before.items():
-            spark.conf.set(key, value)
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
 
 
 def at(seconds: float) -> datetime:

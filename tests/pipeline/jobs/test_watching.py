@@ -16,7 +16,7 @@ import pytest
 import fumarole
 from fumarole.core.rules import parse
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.jobs.watching import SETTINGS, Watch, WatchingJob, check
+from fumarole.pipeline.jobs.watching import SETTINGS, Watch, WatchingJob, check, shards_of
 from tests.integration.running import RunningBroker
 from tests.pipeline.commands import run_command
 from tests.pipeline.live import alarm_faults
@@ -43,6 +43,18 @@ def test_other_rules_need_to_be_adopted(tmp_path: Path) -> None:
     assert check(watch_of(tmp_path, other)) == ""
 
 
+def test_a_checkpoint_keeps_its_number_of_shards(tmp_path: Path) -> None:
+    """A machine with other cores, or rules that are adopted, must not deal producers out anew."""
+    watch = watch_of(tmp_path, HOT)
+    assert check(watch) == ""
+    assert (shards_of(watch, 4), shards_of(watch, 8)) == (4, 4)
+    check(watch_of(tmp_path, {**HOT, "for": "1 s"}, adopt=True))
+    assert shards_of(watch, 8) == 4
+    (tmp_path / "job.json").write_text('{"rules": {}}')
+    with pytest.raises(PipelineError, match="begin with another --checkpoint"):
+        shards_of(watch, 8)
+
+
 def test_mistakes_are_told_before_spark_starts(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rules]]\nname = "hot"\nwhere = "$value >"\npublish = "alarms"\n')
@@ -50,6 +62,9 @@ def test_mistakes_are_told_before_spark_starts(tmp_path: Path) -> None:
     rules.write_text("")
     assert "has no rules" in run_command("pipeline", "watch", "--rules", str(rules), code=2)[1]
     rules.write_text('[[rules]]\nname = "hot"\nwhere = "$value > 1"\npublish = "alarms"\n')
+    odd = rules.with_name("odd.toml")
+    odd.write_text('[[rules]]\nname = "odd"\npython = "nowhere:at_all"\npublish = "alarms"\n')
+    assert "No module named 'nowhere'" in run_command("pipeline", "watch", "--rules", str(odd), code=2)[1]
     asked = ("pipeline", "watch", "--rules", str(rules), "--checkpoint", str(tmp_path / "c"))
     assert "--metrics" in run_command(*asked, "--metrics", "nowhere", code=2)[1]
     assert "position" in run_command(*asked, "--where", "Kind =", code=2)[1]

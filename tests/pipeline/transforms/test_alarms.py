@@ -23,6 +23,8 @@ from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.whatif_rules import rehearse
 from fumarole.pipeline.live.clock import EVENT_ROWS
 from fumarole.pipeline.rows import typed
+from fumarole.pipeline.sharding import STORE, shard_keys, spark_hash
+from tests.pipeline.archives import as_they_were
 from tests.pipeline.rules.histories import BEGIN, SECOND, by_case, rules_of
 
 if TYPE_CHECKING:
@@ -139,9 +141,10 @@ def test_a_stream_is_the_definition(spark: SparkSession, tmp_path: Path) -> None
     """Rows as the live source gives them, in files that come one after the other, with a restart between them."""
     events = history(2, 300)
     found: list[Row] = []
-    for number, begin in enumerate(range(0, len(events), 110)):
-        write_file(tmp_path / "in" / f"{number}.parquet", events[begin : begin + 110], begin)
-        found += streamed(spark, RULES, tmp_path)
+    with as_they_were(spark, STORE):
+        for number, begin in enumerate(range(0, len(events), 110)):
+            write_file(tmp_path / "in" / f"{number}.parquet", events[begin : begin + 110], begin)
+            found += streamed(spark, RULES, tmp_path)
     expected = by_case(alarms(RULES, events))
     assert len(expected) > 10
     assert found_in(found) == expected
@@ -185,6 +188,14 @@ def streamed(spark: SparkSession, rules: Rules, folder: Path) -> list[Row]:
     query = writing.trigger(availableNow=True).start()
     query.awaitTermination()
     return rows
+
+
+def test_each_shard_is_in_a_part_of_its_own(spark: SparkSession) -> None:
+    numbers = [*range(40), 2**31 - 1]
+    hashed = spark.createDataFrame([(number,) for number in numbers], "n int").selectExpr("hash(n) h").collect()
+    assert [spark_hash(number) for number in numbers] == [row["h"] for row in hashed]
+    for count in (1, 2, 7, 64):
+        assert [spark_hash(key) % count for key in shard_keys(count)] == list(range(count))
 
 
 def test_rules_without_alarms(spark: SparkSession) -> None:

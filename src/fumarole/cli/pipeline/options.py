@@ -153,4 +153,18 @@ def rules_file(file: Path) -> Rules:
         fail(str(error), MISUSED)
     if not found.declared:
         fail(f"{file} has no rules; it has no [[rules]]", MISUSED)
+    for rule in found.alarms:
+        if rule.python is not None:
+            _check_function(file, rule.python)
     return found
+
+
+def _check_function(file: Path, name: str) -> None:
+    """A function that is not there ends the command before Spark starts."""
+    from fumarole.pipeline.errors import PipelineError
+    from fumarole.pipeline.rules.conditions import function
+
+    try:
+        function(name)
+    except PipelineError as error:
+        fail(f"{file}: {error}", MISUSED)

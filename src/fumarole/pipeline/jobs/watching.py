@@ -29,15 +29,14 @@ from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.failures import FAILURES, in_short
 from fumarole.pipeline.live.source import register
 from fumarole.pipeline.rules.plan import ALARM_HEADER, ROLLUP_HEADER
+from fumarole.pipeline.sharding import ROCKSDB, STORE, partitions
 from fumarole.pipeline.transforms.alarms import watched
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SETTINGS: Final = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    STORE: ROCKSDB,
     # Only what changed goes into the checkpoint, not all of the store.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "10",
@@ -47,6 +46,7 @@ SETTINGS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
 }
 """What the job asks of a session."""
+SHARDS: Final = "spark.sql.shuffle.partitions"
 SHARDS_A_CORE: Final = 1
 OPEN: Final = "open"
 ROWS_AT_ONCE: Final = 200_000
@@ -102,15 +102,9 @@ def check(watch: Watch) -> str:
 
     Raises PipelineError.
     """
-    file = watch.checkpoint / JOB
     now = {rule.name: rule.digest for rule in watch.rules.alarms}
     said = ""
-    try:
-        before: dict[str, str] | None = json.loads(file.read_text())["rules"]
-    except FileNotFoundError:
-        before = None
-    except (ValueError, KeyError, TypeError):
-        raise PipelineError(f"{file} is not what this job has written; begin with another --checkpoint") from None
+    before, shards = _read_job(watch.checkpoint)
     if before is not None and before != now:
         kept = [name for name in now if before.get(name) == now[name]]
         new = [name for name in now if before.get(name) != now[name]]
@@ -123,11 +117,38 @@ def check(watch: Watch) -> str:
             raise PipelineError(
                 f"the rules are not those of the checkpoint {watch.checkpoint}; --adopt goes on ({said})"
             )
-    watch.checkpoint.mkdir(parents=True, exist_ok=True)
-    aside = file.with_suffix(".part")
-    aside.write_text(json.dumps({"rules": now}))
-    aside.replace(file)
+    _write_job(watch.checkpoint, now, shards)
     return said
+
+
+def shards_of(watch: Watch, default: int) -> int:
+    """The number of shards that the checkpoint began with. A new one begins with `default`.
+
+    A producer's shard depends on their number: with another number it would lose its state.
+    """
+    rules, shards = _read_job(watch.checkpoint)
+    if shards is None:
+        _write_job(watch.checkpoint, rules or {rule.name: rule.digest for rule in watch.rules.alarms}, default)
+    return default if shards is None else shards
+
+
+def _read_job(checkpoint: Path) -> tuple[dict[str, str] | None, int | None]:
+    """Rules with their digests, and the number of shards. Raises PipelineError."""
+    file = checkpoint / JOB
+    try:
+        said = json.loads(file.read_text())
+        return dict(said["rules"]), None if said["shards"] is None else int(said["shards"])
+    except FileNotFoundError:
+        return None, None
+    except (ValueError, KeyError, TypeError):
+        raise PipelineError(f"{file} is not what this job has written; begin with another --checkpoint") from None
+
+
+def _write_job(checkpoint: Path, rules: Mapping[str, str], shards: int | None) -> None:
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    aside = (checkpoint / JOB).with_suffix(".part")
+    aside.write_text(json.dumps({"rules": rules, "shards": shards}))
+    aside.replace(checkpoint / JOB)
 
 
 def messages(rows: DataFrame, rules: Rules, open_root: str = OPEN) -> DataFrame:
@@ -186,7 +207,8 @@ class WatchingJob:
 
     @contextmanager
     def started(self) -> Iterator[WatchingJob]:
-        with _set(self._spark, SETTINGS):
+        shards = shards_of(self._watch, partitions(self._spark))
+        with _set(self._spark, {**SETTINGS, SHARDS: str(shards)}):
             self._start()
             try:
                 yield self
@@ -267,4 +289,4 @@ def run(job: WatchingJob, tell: Callable[[Progress], None], wait: Callable[[floa
 
 def settings(cores: int) -> dict[str, str]:
     """Of a session of its own, on a machine or a cluster with so many cores."""
-    return {**SETTINGS, "spark.sql.shuffle.partitions": str(max(1, SHARDS_A_CORE * cores))}
+    return {**SETTINGS, SHARDS: str(max(1, SHARDS_A_CORE * cores))}

@@ -68,7 +68,7 @@ class Rows:
         tests = [_integers(columns[f"test{number}"]) for number in range(words)]
         return cls(
             _integers(columns["kind"]),
-            columns["producer"],
+            columns["producer"].cast(pa.string()),  # where all are null, pandas has lost the type
             _integers(columns["at"]),
             _integers(columns["time"]),
             _integers(columns["place"]),

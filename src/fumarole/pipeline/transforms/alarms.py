@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
@@ -28,6 +28,7 @@ from fumarole.pipeline.rules import plan
 from fumarole.pipeline.rules.messages import ARROW, SCHEMA, alarm_rows, gap_rows, part_rows, whole_windows
 from fumarole.pipeline.rules.rows import GAP, SAID, Rows
 from fumarole.pipeline.rules.shard import Shard
+from fumarole.pipeline.sharding import partitions, shard_keys, use_state
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 Given = str | PathLike[str] | Rules | list[dict[str, Any]]
 """Rules: a file, tables of the same form, or as read."""
-STORE: Final = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 TIMER_MILLISECONDS: Final = 500
 """How often silences are looked for where the frame has no clock of its own."""
 IN_A_BATCH: Final = 50_000
@@ -84,8 +83,8 @@ def watched(
     spark = messages.sparkSession
     if not messages.isStreaming:
         return _of_history(messages, rules, changes, partitions(spark), until)
-    spark.conf.set(STORE, ROCKSDB)
-    keys = shard_keys(spark, partitions(spark))
+    use_state(spark)
+    keys = shard_keys(partitions(spark))
     has_clock = "event" in messages.columns
     watching = Watching(rules, len(keys), keys[0], not has_clock)
     said = (
@@ -102,22 +101,6 @@ def watched(
             yield from whole_windows(pa.concat_tables(parts), rules.rollups).to_batches()
 
     return said.repartition(1).mapInArrow(put_together, SCHEMA)
-
-
-def partitions(spark: SparkSession) -> int:
-    """Of a shuffle: that many shards there are, one in each."""
-    return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-
-
-def shard_keys(spark: SparkSession, count: int) -> list[int]:
-    """A key for each shard, so that each comes into another part of a shuffle. Spark deals them out by a hash."""
-    parts = partitions(spark)
-    found: dict[int, list[int]] = {}
-    part = sf.expr(f"pmod(hash(cast(id AS int)), {parts})").alias("part")
-    for row in spark.range(64 * parts + count).select("id", part).collect():
-        found.setdefault(row["part"], []).append(row["id"])
-    ordered = [found[part] for part in sorted(found)]
-    return [ordered[number % len(ordered)][number // len(ordered)] for number in range(count)]
 
 
 class Watching(StatefulProcessor):
