@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 from fumarole import pipeline
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.tables import MESSAGES
+from fumarole.pipeline.tables import CHANGES, MESSAGES
 from fumarole.pipeline.transforms import rollup
 from fumarole.pipeline.transforms.gaps import islands, silences
 from tests.pipeline.archives import at, message
@@ -131,27 +131,39 @@ def test_parts_of_an_older_job_with_nothing_but_nan(spark: SparkSession) -> None
     assert (found["numbers"], found["nonfinite"], found["mean"], found["p50"]) == (1, 5, 2.0, 2.0)
 
 
-def test_a_watermark_is_kept(spark: SparkSession, tmp_path: Path) -> None:
+ROLLED = [(0, 2), (60, 1)]
+"""Begin and count of the windows that are over, when the watermark is at 490 s."""
+REGION = ("Region", "text", "usa")
+"""Key, kind and text of a change."""
+
+
+@pytest.mark.parametrize("mode", ["append", "update"])
+@pytest.mark.parametrize("made", ["rollup", "decode", "enrich"])
+def test_a_watermark_is_kept(spark: SparkSession, tmp_path: Path, made: str, mode: str) -> None:
     """So a stream can be rolled up in append mode: Spark refuses that where it sees no watermark."""
     source = tmp_path / "source"
-    rows = [message(second, "a", value=float(second)) for second in (0, 30, 90, 500)]
+    rows = [message(second, "a", "p", float(second)) for second in (0, 30, 90, 500)]
     frame(spark, rows).coalesce(1).write.parquet(str(source))
     stream = spark.readStream.schema(MESSAGES).parquet(str(source)).withWatermark("time", "10 seconds")
-    query = (
-        pipeline.rollup(stream, "1 minute")
-        .writeStream.outputMode("append")
-        .format("memory")
-        .queryName("rolled")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    changes, by = None, list(rollup.BY)
+    if made == "decode":
+        stream = pipeline.decode(
+            stream, pipeline.payloads([{"topic": "a", "format": "text", "fields": {"t": "double"}, "value": "t"}])
+        )
+    if made == "enrich":
+        changes, by = spark.createDataFrame([(at(0), "p", *REGION, None, None, "r", 1, 1)], CHANGES), ["Region"]
+    writing = pipeline.rollup(stream, "1 minute", by, changes=changes).writeStream.outputMode(mode).format("memory")
+    name = f"{made}_{mode}"
+    writing = writing.queryName(name).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writing.trigger(availableNow=True).start()
     query.awaitTermination()
-    closed = spark.table("rolled").orderBy("start").collect()
+    closed = spark.table(name).orderBy("start").collect()
+    expected = [*ROLLED, (480, 1)] if mode == "update" else ROLLED
     assert [(row["start"].timestamp(), row["count"]) for row in closed] == [
-        (at(0).timestamp(), 2),
-        (at(60).timestamp(), 1),
+        (at(second).timestamp(), count) for second, count in expected
     ]
+    if made == "enrich":
+        assert {row["Region"] for row in closed} == {"usa"}
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,15 @@ Of messages on declared topics the payload is decoded; all others stay as they a
     wrong_clock  the sensor's clock was too far from the recorder's to be believed
     time         what windows, gaps and enrichment go by: the sensor's time where it is given and believed, else the
                  recorder's
+
+A watermark on `time` stays on `time`. It goes by when messages came, as before: so a sensor whose clock is ahead cannot
+push it, and a reading counts as late by its own time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
@@ -64,13 +68,19 @@ def timed(messages: DataFrame, ahead: Sequence[int] = (), behind: Sequence[int] 
     event_time = sf.col("event_time")
     late = sf.unix_micros("time") - sf.unix_micros(event_time)
     wrong = (late < -_chosen_number(ahead, AHEAD)) | (late > _chosen_number(behind, BEHIND))
-    return messages.withColumns(
-        {
-            "recorded": sf.col("time"),
-            "wrong_clock": sf.coalesce(wrong, sf.lit(False)),
-            "time": sf.when(wrong, sf.col("time")).otherwise(sf.coalesce(event_time, sf.col("time"))),
-        }
-    )
+    recorded = sf.col("time")
+    time = sf.when(wrong, recorded).otherwise(sf.coalesce(event_time, recorded))
+    if watermark := _watermark(messages):
+        # Spark knows the column of a watermark by this, and there may be one only.
+        recorded = recorded.alias("recorded", metadata={"comment": "when the recorder got the message"})
+        time = time.alias("time", metadata=watermark)
+    return messages.withColumns({"recorded": recorded, "wrong_clock": sf.coalesce(wrong, sf.lit(False)), "time": time})
+
+
+def _watermark(messages: DataFrame) -> dict[str, Any]:
+    """What Spark has noted of the watermark on `time`; nothing, where there is none."""
+    noted = messages.schema["time"].metadata if messages.isStreaming else {}
+    return {key: value for key, value in noted.items() if key.startswith("spark.watermark")}
 
 
 def _chosen_number(numbers: Sequence[int], default: int) -> Column:

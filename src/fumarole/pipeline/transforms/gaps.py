@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 from fumarole.core.publication import FORGOTTEN
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.times import duration, microseconds
+from fumarole.pipeline.transforms.stream_gaps import stream_gaps
 
 FACTOR: Final = 5.0
 LEAST: Final = "1 s"
@@ -32,12 +33,18 @@ def gaps(
     least: str | timedelta = LEAST,
     until: datetime | None = None,
     by: str = "producer",
+    mode: str = "append",
 ) -> DataFrame:
     """For each silence: producer, since (its last reading), until (its next; null: still silent), seconds, habit.
 
     Of one that goes on, `seconds` are counted up to `until`, or to the last reading of all. By `topic`, silences are
     those of topics, for messages that name no producer.
+
+    A stream needs a watermark on `time`, and the `mode` in which the query writes: `append` gives silences that are
+    over, `update` also those that go on. See `stream_gaps`. Raises PipelineError.
     """
+    if messages.isStreaming:
+        return stream_gaps(messages, factor, duration(least), _checked(by), mode)
     return silences(islands(messages, by=by), factor, least, until, by)
 
 
@@ -47,9 +54,7 @@ def islands(messages: DataFrame, grain: timedelta = timedelta(0), by: str = "pro
     Begin and end are microseconds. That a producer was forgotten is the broker's word, not its own. Raises
     PipelineError.
     """
-    if by not in BY:
-        raise PipelineError(f"silences are those of a {' or a '.join(BY)}, not of {by!r}")
-    in_order = Window.partitionBy(by).orderBy("at")
+    in_order = Window.partitionBy(_checked(by)).orderBy("at")
     own = messages.where(sf.col(by).isNotNull() & (sf.col("topic") != FORGOTTEN))
     times = own.select(by, sf.unix_micros("time").alias("at"))
     previous = sf.lag("at").over(in_order)
@@ -62,6 +67,12 @@ def islands(messages: DataFrame, grain: timedelta = timedelta(0), by: str = "pro
         .agg(sf.min("at").alias("begin"), sf.max("at").alias("end"), sf.count(sf.lit(1)).alias("count"))
         .drop("island")
     )
+
+
+def _checked(by: str) -> str:
+    if by not in BY:
+        raise PipelineError(f"silences are those of a {' or a '.join(BY)}, not of {by!r}")
+    return by
 
 
 def silences(
