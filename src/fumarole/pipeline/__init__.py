@@ -8,6 +8,7 @@ In a notebook or a job of one's own, `from fumarole import pipeline` and then:
     pipeline.output(spark, path, "rollup")                                       what the standing job made of them
     pipeline.topic_matches(column, pattern), pipeline.where(query, schema)       patterns and queries as columns
     pipeline.register(spark)                                                     live data, as a source and a sink
+    pipeline.live_metadata(spark, servers=…)                                     live messages with their metadata
     pipeline.alarms(messages, rules)                                             what rules raise and clear
     pipeline.enrich(messages, changes), rollup, gaps, traffic, balance           the transforms
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from fumarole.pipeline.declared import payloads
     from fumarole.pipeline.jobs.output import output
     from fumarole.pipeline.jobs.own_tables import table
-    from fumarole.pipeline.live.source import register
+    from fumarole.pipeline.live.source import live_metadata, register
     from fumarole.pipeline.reading import archive, changes
     from fumarole.pipeline.transforms.alarms import alarms
     from fumarole.pipeline.transforms.decode import decode
@@ -43,6 +44,7 @@ __all__ = [
     "decode",
     "enrich",
     "gaps",
+    "live_metadata",
     "output",
     "payloads",
     "register",
@@ -61,6 +63,7 @@ _HOMES = {
     "decode": "transforms.decode",
     "enrich": "transforms.enrich",
     "gaps": "transforms.gaps",
+    "live_metadata": "live.source",
     "output": "jobs.output",
     "payloads": "declared",
     "register": "live.source",

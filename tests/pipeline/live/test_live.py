@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import fumarole
+from fumarole import pipeline
 from fumarole.pipeline import capturing
 from fumarole.pipeline.capturing import Wanted
 from fumarole.pipeline.errors import PipelineError
@@ -197,6 +198,36 @@ def test_readings_that_are_lost_are_in_the_log(
     lost = [re.fullmatch(r"readings lost: (\d+); they came faster .*", each) for each in caplog.messages]
     assert 1 <= len(lost) <= 2  # at once, and at the end
     assert buffer.end - begin + sum(int(each[1]) for each in lost if each) + dropped == readings + 1
+
+
+def test_live_metadata(live_spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
+    """Of a producer that introduced itself before the query began, and of one that comes later, with its changes."""
+    before = publish_reading(broker.url, 1.0, {"Region": "italy", "Level": 2})
+    rows = pipeline.live_metadata(live_spark, servers=broker.url, topic="described.*", buffer=str(tmp_path / "buffer"))
+    italian = rows.where(pipeline.where("Region = 'italy'", rows)).selectExpr("value", "metadata.Level.number level")
+    query = into_files(italian, tmp_path, processingTime="0 seconds")
+    wait_until(lambda: listening(broker.url, "described.*"), query)
+    publish_reading(broker.url, 2.0, {}, before)
+    after = publish_reading(broker.url, 3.0, {"Region": "italy", "Level": 4})
+    publish_reading(broker.url, 4.0, {"Region": "japan"}, after)
+    publish_reading(broker.url, 5.0, {"Level": None}, before)
+    wait_until(lambda: count(live_spark, tmp_path) == 3, query)
+    query.stop()
+    found = live_spark.read.parquet(str(tmp_path / "out")).orderBy("value").collect()
+    assert [tuple(row) for row in found] == [(2.0, 2.0), (3.0, 4.0), (5.0, None)]
+
+
+def publish_reading(url: str, value: float, metadata: dict[str, Any], identity: str | None = None) -> str:
+    """Gives the producer."""
+
+    async def once() -> str:
+        async with fumarole.connect(url) as client:
+            producer = client.producer(metadata, "described.a", identity)
+            await producer.publish(value)
+            await client.flush()
+            return producer.id
+
+    return asyncio.run(once())
 
 
 def test_available_now_ends_by_itself(live_spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from fumarole.client import Client, ClientError, connect
+from fumarole.client.producer import ProducerInfo
 from fumarole.core.errors import FumaroleError
 from fumarole.core.payloads import Payloads
 from fumarole.core.publication import FORGOTTEN
@@ -20,7 +21,8 @@ from fumarole.pipeline.capturing import Wanted, captured
 from fumarole.pipeline.declared import by_event_time
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer
-from fumarole.pipeline.live.clock import REFRESH_SECONDS, Clock
+from fumarole.pipeline.live.clock import PAGE_SECONDS, REFRESH_SECONDS, Clock
+from fumarole.pipeline.live.describing import Describing
 from fumarole.pipeline.rows import message_table
 
 log = logging.getLogger("fumarole.pipeline")
@@ -28,6 +30,8 @@ log = logging.getLogger("fumarole.pipeline")
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
 FULL_PAUSE = 0.05
+UNKNOWN_SECONDS = 5.0
+"""Seconds between two questions about producers of which nothing is known."""
 CLOCK_INTERVAL = 0.1
 """Seconds between two rows that tell the time."""
 COMPLAINT_SECONDS = 60.0
@@ -45,6 +49,7 @@ class Listener:
         most_bytes: int,
         payloads: Payloads | None = None,
         has_clock: bool = False,
+        has_metadata: bool = False,
     ) -> None:
         self._payloads = payloads or Payloads()
         self._servers = servers
@@ -52,6 +57,8 @@ class Listener:
         self._buffer = buffer
         self._most_bytes = most_bytes
         self._clock = Clock(buffer.folder, self._append) if has_clock else None
+        self._describing = Describing() if has_metadata else None
+        self._learned_at = 0.0
         self._losses = 0
         """Connections that were lost, as far as the clock was told."""
         self._ready = threading.Event()
@@ -105,6 +112,7 @@ class Listener:
                         await clock.resume()
                         told = asyncio.create_task(self._tell(client, clock))
                     self._ready.set()
+                    await self._learn(client)
 
                 async def turn(now: int) -> None:
                     if clock is not None and client.connected and client.losses == self._losses:
@@ -114,6 +122,8 @@ class Listener:
                     await self._room()
                     # What comes meanwhile is taken together, so the more there is the larger are the files.
                     rows = by_event_time(message_table(columns), self._payloads)
+                    if self._describing is not None:
+                        rows = await self._described(client, self._describing, rows)
                     if clock is None:
                         await self._append(rows)
                     else:
@@ -124,6 +134,29 @@ class Listener:
             if told is not None:
                 told.cancel()
             self._complain()
+
+    async def _described(self, client: Client, describing: Describing, rows: pa.Table) -> pa.Table:
+        age = time.monotonic() - self._learned_at
+        is_lacking = age > UNKNOWN_SECONDS and not describing.knows_all(rows)
+        if client.losses != self._losses or age > REFRESH_SECONDS or is_lacking:
+            await self._learn(client)
+        return describing.described(rows)
+
+    async def _learn(self, client: Client) -> None:
+        """What the broker knows of producers. Messages wait meanwhile, so that none is described by less."""
+        if self._describing is None or not client.connected:
+            return
+        losses = client.losses
+        known: list[ProducerInfo] = []
+        try:
+            async for page in client.all_producers(self._wanted.where, PAGE_SECONDS):
+                known += page
+        except (ClientError, TimeoutError) as error:
+            log.warning("the broker does not say what it knows of producers: %s", error)
+        else:
+            self._describing.learn((each.id, each.metadata) for each in known)
+            self._losses = losses
+        self._learned_at = time.monotonic()
 
     async def _append(self, rows: pa.Table) -> None:
         await asyncio.to_thread(self._buffer.append, rows)

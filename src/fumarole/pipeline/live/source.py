@@ -47,7 +47,7 @@ from fumarole.pipeline.live.publishing import publish
 from fumarole.pipeline.shipping import ship
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = (
     "time timestamp, topic string, producer string, value double, payload binary, "
@@ -63,6 +63,8 @@ WITH_CLOCK = f"{SCHEMA}, offset long, event string"
     known     what the broker knows of a producer, in `changes`; its first change is that this is all
     complete  the broker knows no other producers than those heard of, or known, since `event_time`
 """
+DESCRIBED = f"{SCHEMA}, metadata map<string, struct<kind: string, text: string, number: double, truth: boolean>>"
+"""With the option `metadata`: what held for the producer when the message came, as `enrich` gives it."""
 DEFAULT_SERVERS = "nats://127.0.0.1:4222"
 READ_OPTIONS = {
     "servers",
@@ -76,6 +78,7 @@ READ_OPTIONS = {
     "listen",
     "payloads",
     "clock",
+    "metadata",
 }
 WRITE_OPTIONS = {"servers", "topic", "marks", "refusals"}
 LIVE_ONLY = (
@@ -96,6 +99,16 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(FumaroleSource)
 
 
+def live_metadata(spark: SparkSession, **options: str | float) -> DataFrame:
+    """Live messages with the `metadata` of their producers, as `enrich` gives it, without an archive.
+
+    Options are those of `format("fumarole")`: `servers`, `topic`, `where` and so on.
+    """
+    register(spark)
+    reader = spark.readStream.format("fumarole").option("metadata", "true")
+    return reader.options(**{name: str(value) for name, value in options.items()}).load()
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """What a live query was given."""
@@ -109,6 +122,7 @@ class ReadOptions:
     listen: float
     payloads: Payloads
     clock: bool = False
+    metadata: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -116,16 +130,22 @@ class ReadOptions:
         options = _known(given, READ_OPTIONS)
         servers = options.get("servers", DEFAULT_SERVERS)
         wanted = Wanted(options.get("topic", ">"), options.get("where", ""), options.get("group", ""))
+        clock, metadata = _is_set(options, "clock"), _is_set(options, "metadata")
+        if clock and metadata:
+            raise PipelineError(
+                "the options clock and metadata exclude each other: with clock, metadata is in `changes`"
+            )
         return cls(
             servers,
             wanted,
-            Path(options["buffer"]) if "buffer" in options else _default_buffer(servers, wanted),
+            Path(options["buffer"]) if "buffer" in options else _default_buffer(servers, wanted, metadata),
             _count(options, "bufferbytes", 1 << 30),
             _count(options, "maxrowspertrigger", 1) if "maxrowspertrigger" in options else None,
             _count(options, "partitions", 4),
             _seconds(options, "listen", 2.0),
             payloads(options.get("payloads")),
-            options.get("clock", "false").lower() == "true",
+            clock,
+            metadata,
         )
 
 
@@ -137,7 +157,9 @@ class FumaroleSource(DataSource):
         return "fumarole"
 
     def schema(self) -> str:
-        return WITH_CLOCK if self.options.get("clock", "false").lower() == "true" else SCHEMA
+        if _is_set(self.options, "metadata"):
+            return DESCRIBED
+        return WITH_CLOCK if _is_set(self.options, "clock") else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         raise PipelineError(LIVE_ONLY)
@@ -242,7 +264,8 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             buffer.open()
             self._buffer = buffer
             self._listener = Listener(
-                options.servers, options.wanted, buffer, options.buffer_bytes, options.payloads, options.clock
+                *(options.servers, options.wanted, buffer, options.buffer_bytes),
+                *(options.payloads, options.clock, options.metadata),
             )
             self._listener.start()
         return self._buffer
@@ -304,6 +327,10 @@ def _known(given: Mapping[str, str], known: set[str], others: frozenset[str] = f
     return options
 
 
+def _is_set(options: Mapping[str, str], name: str) -> bool:
+    return options.get(name, "false").lower() == "true"
+
+
 def _count(options: Mapping[str, str], name: str, default: int) -> int:
     text = options.get(name, str(default))
     if not re.fullmatch("[0-9]{1,18}", text) or int(text) == 0:
@@ -321,9 +348,9 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     return value
 
 
-def _default_buffer(servers: str, wanted: Wanted) -> Path:
+def _default_buffer(servers: str, wanted: Wanted, has_metadata: bool) -> Path:
     """The same for the same question, so that a query that is started again finds its rows."""
-    question = repr((servers, wanted))
+    question = repr((servers, wanted, *(["metadata"] if has_metadata else [])))
     name = hashlib.sha256(question.encode()).hexdigest()[:16]
     # Not in a folder of all buffers: who made that one before us could put another in the place of ours at any time.
     return Path(tempfile.gettempdir()) / f"fumarole-live-{os.getuid()}-{name}"
