@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 import yaml
 
+from fumarole.pipeline.jobs.watch_metrics import text
+from fumarole.pipeline.jobs.watching import Progress
 from fumarole.sessions.http.metrics import FAMILIES
 from tests.integration.http.webs import WebBroker
 from tests.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-NAMES = {family.name for family in FAMILIES}
+PIPELINE = re.findall(r"^# TYPE (\S+)", text(Progress(lag=0.0)), re.MULTILINE)
+NAMES = {family.name for family in FAMILIES} | set(PIPELINE)
 SECONDS = 40.0
 
 
@@ -30,11 +33,12 @@ def asked(text: str) -> set[str]:
 def test_rules_and_dashboard_name_what_there_is() -> None:
     rules = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())
     expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    dashboard = json.loads((DEPLOY / "grafana" / "fumarole.json").read_text())
-    expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    found = set().union(*map(asked, expressions))
-    assert found
-    assert found <= NAMES
+    for name in ("fumarole", "pipeline"):
+        dashboard = json.loads((DEPLOY / "grafana" / f"{name}.json").read_text())
+        own = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+        assert all(map(asked, own)), name
+        expressions += own
+    assert set().union(*map(asked, expressions)) <= NAMES
 
 
 def query(port: int, expression: str) -> list[Any]:
