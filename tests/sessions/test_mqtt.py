@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fumarole.core.limits import Limits
+from fumarole.core.limits import Limits, Quotas
 from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
@@ -231,6 +231,61 @@ def test_permissions(hot_path: HotPath) -> None:
     client.publish("a/b")
     # `a/secret` was published, and is not shown.
     assert client.session.outbox.size == 0
+
+
+def test_quotas_of_a_user(hot_path: HotPath) -> None:
+    """A5, Q1: what a client makes counts as its user's; over it, 0x97."""
+    desk = Desk(hot_path, authentication=True)
+    ann = User("ann", "default", quota=Quotas(producers=1, consumers=2))
+    client = MqttClient(desk, client_id="c", user="ann", password=b"x", metadata=[("Kind", "so2")])
+    client.session.admit(ann)
+    client.hears()
+    assert code(client.publish("t", b"1", qos=1)) == Reason.NO_MATCH
+    assert code(client.publish("t", b"1", qos=1, user=[("Producer", A)])) == Reason.QUOTA
+    assert reasons(client.subscribe("a", "b", "c")) == [0, 0, Reason.QUOTA]
+    old = MqttClient(desk, V3, client_id="d", user="ann", password=b"x")
+    old.session.admit(ann)
+    old.hears()
+    assert code(old.publish("$FUM/metadata", b'{"Kind": "co2"}', qos=1)) == 0
+    assert len(producers(desk)) == 1
+    assert desk.counters()["dropped"]["refused"] == 2
+
+
+def test_a_quota_of_retained_messages(hot_path: HotPath) -> None:
+    """F1, Q1."""
+    desk = Desk(hot_path, rules={"default": NamespaceRules(quota=Quotas(retained_bytes=300))})
+    client = MqttClient(desk)
+    assert code(client.publish("a", b"x" * 50, qos=1, retain=True)) == Reason.NO_MATCH
+    assert code(client.publish("b", b"x" * 300, qos=1, retain=True)) == Reason.QUOTA
+    assert topics(client.subscribe("#")) == ["a"]
+
+
+def test_new_rules_of_a_user(hot_path: HotPath) -> None:
+    """A7: who may keep its filters goes on under them; another one is cut off."""
+    desk = Desk(hot_path, authentication=True)
+    client = MqttClient(desk, client_id="c", user="ann", password=b"x")
+    client.session.admit(User("ann", "default"))
+    client.hears()
+    client.subscribe("a/#", "$SYS/#")
+    publisher = MqttClient(desk, client_id="p", user="bob", password=b"x")
+    publisher.session.admit(User("bob", "default"))
+    publisher.hears()
+
+    def renew(user: User) -> None:
+        client.session.renew(user)
+        if client.reader is not client.session:
+            client.reader.renew()  # type: ignore[attr-defined]
+
+    client.hears()
+    renew(User("ann", "default", Permissions(("a.>",)), Permissions(None, ("a.secret",))))
+    assert code(client.publish("b", qos=1)) == Reason.NOT_AUTHORIZED
+    for topic in ("a/b", "a/secret"):
+        publisher.publish(topic)
+    assert topics(client.hears()) == ["a/b"]
+    assert not client.session.close_expected()
+    renew(User("ann", "default", None, Permissions(("b",))))
+    assert code(client.hears()) == Reason.NOT_AUTHORIZED
+    assert client.session.close_expected()
 
 
 def test_same_packet_identifier(desk: Desk) -> None:

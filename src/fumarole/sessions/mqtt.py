@@ -18,6 +18,7 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
+from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans
 from fumarole.exchange.producers import Producer
 from fumarole.exchange.quotas import QuotaError
@@ -224,7 +225,7 @@ class MqttSession(StreamSession):
         self.outlet = MqttOutlet(
             self.node, self.exchange, self.outbox, self.label, event.version, largest, maximum, aliases
         )
-        self.speaker = Speaker(self.node, self._user, self.exchange.name, client_id)
+        self.speaker = Speaker(self.node, self._user, self.exchange.name, client_id, self.account)
         sees = self._user.subscribe if self._user else None
         self._subscriptions = Subscriptions(
             self.exchange,
@@ -447,6 +448,23 @@ class MqttSession(StreamSession):
         answer = packets.acknowledged(kind, self._protocol.version, packet_id, reasons, self._protocol.shown(why))
         if not self._answers.confirm(answer, self._ticket):
             self.refuse(Reason.QUOTA, TOO_MUCH_WAITS)
+
+    # The rules of its user.
+
+    def renew(self, user: User) -> None:
+        """A7. A client that may keep its filters goes on; another one is cut off: MQTT cannot end one of them."""
+        old, self._user = self._user, user
+        if user == old or self.exchange is None or self._subscriptions is None or self.state is not State.OPEN:
+            return
+        if not self._subscriptions.renew(user.subscribe):
+            self.refuse(Reason.NOT_AUTHORIZED, "the rules of this user have changed, connect again")
+            return
+        assert self.speaker is not None
+        self.is_admin = self.node.is_admin(user, self._address)
+        self.account.renew(user.quota)
+        self.plans = self.exchange.plans(user.publish)
+        self.speaker.renew(user)
+        self.speaks_for.clear()
 
     # The end.
 

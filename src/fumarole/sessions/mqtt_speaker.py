@@ -24,6 +24,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans
+from fumarole.exchange.quotas import Account
 from fumarole.exchange.readings import (
     Reading,
     ReadingError,
@@ -75,14 +76,24 @@ def _value(text: str) -> Value | None:
 class Speaker:
     """One client. It outlives the connection by its will."""
 
-    __slots__ = ("_chose_identity", "identity", "is_producer", "node", "user")
+    __slots__ = ("_chose_identity", "account", "identity", "is_producer", "node", "user")
 
-    def __init__(self, node: Node, user: User | None, namespace: str, client_id: str) -> None:
+    def __init__(
+        self, node: Node, user: User | None, namespace: str, client_id: str, account: Account | None = None
+    ) -> None:
         self.node = node
         self.user = user
+        self.account = account
+        """Where a producer that it makes counts (A5)."""
         self.identity = identity_of(namespace, user.name if user else "", client_id)
         self._chose_identity = self.identity == client_id.lower()
         self.is_producer = self._chose_identity and self._may_speak_for(self.identity)
+
+    def renew(self, user: User) -> None:
+        """The rules of its user have changed (A7)."""
+        self.user = user
+        if self._chose_identity:
+            self.is_producer = self._may_speak_for(self.identity)
 
     def _may_speak_for(self, identity: str) -> bool:
         """For the id that is made of its client id, no further right is needed."""
@@ -95,10 +106,10 @@ class Speaker:
         return True
 
     def describe(self, exchange: Exchange, metadata: dict[str, Value | None], now: float) -> None:
-        """Says this about itself, and is a producer from then on. Raises ReadingError or Denied."""
+        """Says this about itself, and is a producer from then on. Raises ReadingError, Denied or QuotaError."""
         if self._chose_identity:
             check_speaks_for(self.user, self.identity)
-        exchange.producers.describe(self.identity, check_metadata(metadata), now)
+        exchange.producers.describe(self.identity, check_metadata(metadata), now, self.account)
         self.is_producer = True
 
     def describe_in_json(self, exchange: Exchange, payload: bytes, now: float) -> None:
@@ -148,9 +159,9 @@ class Speaker:
     def publish(
         self, publication: Publication, exchange: Exchange, plans: Plans, now: float, origin: Outlet | None = None
     ) -> int:
-        """How many entities got it. Raises TopicError, Denied or ReadingError."""
+        """How many entities got it. Raises TopicError, Denied, ReadingError or QuotaError."""
         if publication.reading is not None:
-            return exchange.publish_reading(publication, plans, now, origin)
+            return exchange.publish_reading(publication, plans, now, origin, self.account)
         return exchange.publish(plans.find(publication.topic.encode()), publication, origin)
 
 

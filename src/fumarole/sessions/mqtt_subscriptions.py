@@ -51,7 +51,7 @@ class Subscriptions:
         self._most = limits.consumers_per_connection
         self._max_qos = max_qos
         self._broker_topics = broker_topics
-        self._own: dict[str, Consumer] = {}
+        self._own: dict[str, tuple[Consumer, tuple[Pattern, ...]]] = {}
         """Of the broker's own topics, by filter: no consumers of the exchange."""
         self._waiting: list[Consumer] = []
         """Consumers that want what is retained, once the client has been told of them."""
@@ -94,14 +94,15 @@ class Subscriptions:
         return qos, ""
 
     def _begin_own(self, text: str, key: bytes, patterns: tuple[Pattern, ...], last: Last) -> None:
-        consumer = self._own[text] = self._exchange.consumer(self._outlet, text, "", key)
+        consumer = self._exchange.consumer(self._outlet, text, "", key)
+        self._own[text] = consumer, patterns
         self._broker_topics.subscribe(self._exchange, self._outlet, consumer, patterns)
         if last is not Last.NONE:
             self._waiting.append(consumer)
 
     def send_last(self, consumer: Consumer) -> None:
         """It gets what is retained."""
-        if consumer in self._own.values():
+        if any(consumer is own for own, _ in self._own.values()):
             self._broker_topics.send_first(self._exchange, consumer)
         else:
             self._exchange.send_last(consumer)
@@ -119,16 +120,32 @@ class Subscriptions:
             if consumer is not None:
                 self._exchange.unsubscribe(consumer)
                 found = True
-        own = self._own.pop(text, None)
+        own, _ = self._own.pop(text, (None, ()))
         if own is not None:
             self._broker_topics.unsubscribe(self._exchange, self._outlet, own)
             found = True
         self._outlet.filters_changed()
         return found
 
+    def renew(self, sees: Permissions | None) -> bool:
+        """The user may now receive this. False: not all that it has subscribed to."""
+        if sees == self._sees:
+            return True
+        self._sees = sees
+        consumers = list(self._consumers.values())
+        patterns = [parse_wildcards(each.pattern) for each in consumers]
+        for _, of_broker in self._own.values():
+            patterns += of_broker
+        if sees is not None and not all(map(sees.allows_pattern, patterns)):
+            return False
+        for consumer in consumers:
+            self._exchange.show(consumer, sees)
+        self._outlet.filters_changed()
+        return True
+
     def close(self) -> None:
         """The connection is gone. Its consumers of the exchange are the session's to end."""
-        for own in self._own.values():
+        for own, _ in self._own.values():
             self._broker_topics.unsubscribe(self._exchange, self._outlet, own)
         self._own.clear()
 
