@@ -19,7 +19,6 @@ TESTED_IN = {
     "protocols/mqtt_reasons": "protocols/test_mqtt.py",
     "exchange/client_ids": "cluster/test_client_ids.py",
     "sessions/mqtt_clients": "sessions/test_mqtt.py",
-    "sessions/mqtt_forms": "sessions/test_mqtt.py",
     "sessions/mqtt_outlet": "sessions/test_mqtt.py",
     "sessions/mqtt_speaker": "sessions/test_mqtt.py",
     "sessions/mqtt_subscriptions": "sessions/test_mqtt.py",

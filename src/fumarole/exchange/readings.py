@@ -106,6 +106,12 @@ def reading_block(reading: Reading | None) -> bytes:
     return headers.build(pairs)
 
 
+def with_reading(block: bytes, reading: Reading) -> bytes:
+    """A header block that other doors brought with a reading: it says whose reading it is, and what is new (M8)."""
+    said = headers.without(headers.without(block, "Producer"), "Metadata")
+    return headers.build(headers.parse(reading_block(reading)) + headers.parse(said))
+
+
 def reading_value(payload: bytes) -> int | float | str:
     """A number, if that is what the payload is in JSON; else text."""
     text = payload.decode("utf-8", "replace")

@@ -188,7 +188,33 @@ def test_a_batch(web: Web, desk: Desk) -> None:
     assert b"MSG readings." + ATKA.encode() in heard
 
 
+def test_repeated_headers_and_a_reply(web: Web, desk: Desk) -> None:
+    """Q5: both ways as they are."""
+    consumer, browser = desk.connect().say("SUB a 1\r\n"), web.connect().sends("GET", "/v1/stream?topic=a")
+    browser.hears()
+    pairs = [["k", "v"], ["b", "1"], ["k", "w"]]
+    web.asks("POST", "/v1/topics", json.dumps({"topic": "a", "payload": "x", "headers": pairs, "reply": "r.1"}))
+    assert b"MSG a 1 r.1 30 31\r\nNATS/1.0\r\nk: v\r\nb: 1\r\nk: w\r\n\r\nx\r\n" in consumer.hears()
+    ((_, said),) = browser.events()
+    assert (said["headers"], said["reply"]) == (pairs, "r.1")
+
+
+def test_a_reading_with_headers_says_whose_it_is(web: Web, desk: Desk) -> None:
+    """M8: other doors, and recorders, know the producer by its headers."""
+    consumer = desk.connect().say("SUB a 1\r\n")
+    web.asks("POST", "/v1/topics/a", "21.5", Fumarole_Producer=ATKA, Content_Type="text/csv", Traceparent="00-1")
+    heard = consumer.hears()
+    assert b"Content-Type: text/csv\r\n" in heard
+    assert f"\r\nProducer: {ATKA}\r\n".encode() in heard
+    line = {"producer": ATKA, "topic": "a", "value": 1, "metadata": {"Room": "4"}, "headers": {"Producer": "x"}}
+    web.asks("POST", "/v1/topics", json.dumps(line))
+    heard = consumer.hears()
+    assert b"Producer: x" not in heard
+    assert f'Producer: {ATKA}\r\nMetadata: {{"Room": "4"}}\r\n'.encode() in heard
+
+
 BAD_LINES = {
+    "a reply that breaks out": ('{"topic":"a","reply":"b\\r\\nPUB"}', "is not allowed"),
     "no JSON": ("x", "JSON is malformed"),
     "a list": ("[]", "Expected `object`"),
     "another key": ('{"topic":"a","vlaue":1}', "unknown field `vlaue`"),

@@ -36,7 +36,8 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     value: int | float | str | None = None
     producer: str | None = None
     metadata: dict[str, str | int | float | bool | None] | None = None
-    headers: dict[str, str] | None = None
+    headers: dict[str, str] | list[tuple[str, str]] | None = None
+    reply: str = ""
     retain: bool = False
 
 
@@ -53,7 +54,7 @@ def message(publication: Publication, time: float) -> tuple[str, dict[str, Any]]
     if publication.reply:
         shown["reply"] = publication.reply
     if pairs:
-        shown["headers"] = joined(pairs)
+        shown["headers"] = told(pairs)
     shown["time"] = time
     return ("message" if reading is None else "reading"), shown
 
@@ -66,12 +67,10 @@ def payload_names(payload: bytes) -> dict[str, Any]:
         return {"payload_base64": base64.b64encode(payload).decode("ascii")}
 
 
-def joined(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """Headers by name; the values of a repeated one are joined."""
-    found: dict[str, str] = {}
-    for name, value in pairs:
-        found[name] = f"{found[name]}, {value}" if name in found else value
-    return found
+def told(pairs: list[tuple[str, str]]) -> dict[str, str] | list[tuple[str, str]]:
+    """Headers by name; where a name is repeated all of them as pairs, in their order."""
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else pairs
 
 
 def publication(line: Line) -> Publication:
@@ -86,13 +85,14 @@ def publication(line: Line) -> Publication:
             raise FormError("metadata is a producer's: `producer` is missing")
         if line.topic is None:
             raise FormError("a message without a producer has a topic")
-        return Publication(line.topic, payload, "", block)
+        return Publication(line.topic, payload, line.reply, block)
     producer = check_identity(line.producer)
     value = line.value if line.value is not None else number_or_text(payload)
     if not isinstance(value, str):
         check_number(value)
     reading = Reading(producer, check_metadata(line.metadata or {}), value)
-    return Publication(reading_topic(producer) if line.topic is None else line.topic, payload, "", block, reading)
+    topic = reading_topic(producer) if line.topic is None else line.topic
+    return Publication(topic, payload, line.reply, block, reading)
 
 
 def _payload(line: Line) -> bytes:
@@ -114,10 +114,10 @@ def number_or_text(payload: bytes) -> int | float | str:
         return payload.decode("utf-8", "replace")
 
 
-def header_block(pairs: Mapping[str, str]) -> bytes:
+def header_block(pairs: Mapping[str, str] | list[tuple[str, str]]) -> bytes:
     """Headers of a message. Raises FormError where one is none."""
     try:
-        return headers.build(pairs.items())
+        return headers.build(pairs if isinstance(pairs, list) else pairs.items())
     except ValueError as error:
         raise FormError(str(error)) from None
 

@@ -108,7 +108,7 @@ class Question:
         self._bytes += publication.weight()
         shown = forms.payload_names(publication.payload)
         if publication.headers:
-            shown["headers"] = forms.joined(headers.parse(publication.headers))
+            shown["headers"] = forms.told(headers.parse(publication.headers))
         self._replies.append(shown)
         if self._wanted is not None and len(self._replies) >= self._wanted:
             self._answer(200)

@@ -8,9 +8,16 @@ import msgspec
 
 from fumarole.core.errors import FumaroleError, TopicError
 from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
-from fumarole.core.topic import check_length
+from fumarole.core.topic import Grammar, check_length, check_topic
 from fumarole.core.tracing import sampled
-from fumarole.exchange.readings import Reading, check_identity, check_metadata, check_number, check_speaks_for
+from fumarole.exchange.readings import (
+    Reading,
+    check_identity,
+    check_metadata,
+    check_number,
+    check_speaks_for,
+    with_reading,
+)
 from fumarole.sessions.http import forms
 from fumarole.sessions.http.call import Call
 from fumarole.sessions.http.routes import topic_of
@@ -69,12 +76,17 @@ def hand_in(call: Call, publication: Publication) -> int:
     limits = call.service.node.limits
     try:
         check_length(publication.topic, limits.control_line)
+        if publication.reply:
+            check_length(publication.reply, limits.control_line)
+            check_topic(publication.reply, Grammar.OPEN)
         if publication.topic.startswith(("$", FORGOTTEN, PRIVATE)):  # T9
             raise TopicError("topics that begin so are the server's own", 0)
         if len(publication.payload) + len(publication.headers) > limits.payload:
             raise forms.FormError(f"a message with its headers has at most {limits.payload} bytes")
         if publication.reading is not None:
             check_speaks_for(call.user, publication.reading.producer)
+            if publication.headers:
+                publication.headers = with_reading(publication.headers, publication.reading)
             return exchange.publish_reading(publication, plans, call.session.now, None, call.session.account)
         return exchange.publish(plans.find(publication.topic.encode()), publication)
     except FumaroleError:
