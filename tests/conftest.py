@@ -1,5 +1,7 @@
 import os
+import re
 import signal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.environ["FUMAROLE_COLD"] = "1"
 
 TESTS = Path(__file__).parent
-SPARK = "pipeline/"
-TOGETHER = ("app/", "integration/bridge/", "integration/cluster/", "integration/kubemq/")
+PIPELINE = "pipeline/"
+SPARK = re.compile(r"\bspark[:,)]|SparkSession|commands_in_session")
+"""What is in a file with tests in the Spark session of the run. One process has them all, and so one session."""
+TOGETHER = ("integration/bridge/", "integration/cluster/", "integration/kubemq/")
 """Rooms that share what takes long to start."""
 
 
@@ -45,15 +49,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=_effort, reverse=hasattr(config, "workerinput"))
 
 
+@cache
 def _room(path: str) -> str:
-    if path.startswith(SPARK):
+    if path.startswith(PIPELINE) and SPARK.search((TESTS / path).read_text()):
         return "spark"
     return next((room for room in TOGETHER if path.startswith(room)), path)
 
 
 def _effort(item: pytest.Item) -> int:
     path = item.path.relative_to(TESTS).as_posix()
-    return 2 if _room(path) == "spark" else int(path.startswith("integration/"))
+    return 2 if _room(path) == "spark" else int(path.startswith(("integration/", PIPELINE)))
 
 
 @pytest.fixture(params=["plain", "compiled"])

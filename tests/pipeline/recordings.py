@@ -107,3 +107,8 @@ def rows(archive: Path, kind: str = "messages", namespace: str = "default") -> l
         [("recorder", "ascending"), ("epoch", "ascending"), ("sequence", "ascending")]
     ).to_pylist()
     return found
+
+
+def said_by(archive: Path, producer: str) -> list[dict[str, Any]]:
+    """Of all that the broker knows, and tells when recording begins, what is about this producer."""
+    return [row for row in rows(archive, "changes") if row["producer"] == producer]

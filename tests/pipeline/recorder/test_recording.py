@@ -19,7 +19,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 import fumarole
 from fumarole import pipeline
@@ -28,7 +27,7 @@ from fumarole.pipeline.archive.verifying import verify
 from fumarole.pipeline.capturing import INTERVAL
 from fumarole.pipeline.replay import known_at
 from tests.integration.running import RunningBroker
-from tests.pipeline.recordings import Recording, rows
+from tests.pipeline.recordings import Recording, rows, said_by
 
 ONE = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 Record = Callable[..., Recording]
@@ -138,41 +137,6 @@ async def test_one_of_a_group_with_a_query_stops_and_nothing_is_missing(
     assert verify(tmp_path, "default") == []
 
 
-def said_by(archive: Path, producer: str) -> list[dict[str, Any]]:
-    """Of all that the broker knows, and tells when recording begins, what is about this producer."""
-    return [row for row in rows(archive, "changes") if row["producer"] == producer]
-
-
-@pytest.mark.parametrize("topic", [">", "g.*"])
-async def test_a_forgotten_producer_has_no_metadata_from_then_on(
-    broker: RunningBroker, record: Record, tmp_path: Path, spark: SparkSession, topic: str
-) -> None:
-    """Told to the archive also where the topic on which the broker says so is not recorded."""
-    async with fumarole.connect(broker.url) as client:
-        known = client.producer({"Room": "1"})
-        await known.publish(0)
-        await client.flush()
-        recording = record(broker.url, tmp_path, "--topic", topic)
-        # What was known before has been asked for: from here on it is only told what is new.
-        recording.wait_until(lambda: recording.confirmed and said_by(tmp_path, known.id))
-        producer = client.producer({"Room": "410", "Floor": 4}, topic="g.a")
-        await producer.publish(1)
-        await client.flush()
-        recording.wait_until(lambda: recording.messages == 1)
-        assert await producer.forget()
-        recording.wait_until(lambda: len(said_by(tmp_path, producer.id)) == 4)
-        await client.publish("g.a", b"2", headers={"Producer": producer.id})
-        await client.flush()
-        recording.wait_until(lambda: recording.messages >= 2 + (topic == ">"))
-    assert recording.stop() == 0
-    assert [(row["key"], row["kind"]) for row in said_by(tmp_path, producer.id)] == [
-        ("Room", "text"), ("Floor", "number"), ("Room", "gone"), ("Floor", "gone"),
-    ]  # fmt: skip
-    described = pipeline.enrich(pipeline.archive(spark, tmp_path, topic="g.*"), pipeline.changes(spark, tmp_path))
-    found = {row["value"]: sorted(row["metadata"]) for row in described.collect() if row["producer"] == producer.id}
-    assert found == {1.0: ["Floor", "Room"], 2.0: []}
-
-
 @pytest.mark.parametrize("flags", [("--topic", "readings.>"), ("--where", "HAS Region")], ids=["by topic", "by query"])
 async def test_the_forgotten_are_forgotten_between_what_they_said_before_and_after(
     broker: RunningBroker, record: Record, tmp_path: Path, flags: tuple[str, str]
@@ -198,35 +162,6 @@ async def test_the_forgotten_are_forgotten_between_what_they_said_before_and_aft
         **dict.fromkeys((producer.id for producer in going), None),
         **{producer.id: {"Region": "old"} for producer in returning},
     }
-
-
-async def test_what_was_deleted_while_nobody_recorded_is_gone(
-    broker: RunningBroker, record: Record, tmp_path: Path, spark: SparkSession
-) -> None:
-    """Whatever was said meanwhile: from the next start on holds what is known then, and nothing else (P3)."""
-    async with fumarole.connect(broker.url) as client:
-        producer = client.producer({"Room": "410", "Status": "broken"}, topic="d.a")
-        recording = record(broker.url, tmp_path, "--topic", "d.*")
-        await producer.publish(1)
-        await client.flush()
-        recording.wait_until(lambda: recording.messages == 1)
-        assert recording.stop() == 0
-        before = len(said_by(tmp_path, producer.id))
-        producer.update(Status=None)
-        await producer.publish(2)
-        await client.flush()
-        again = record(broker.url, tmp_path, "--topic", "d.*")
-        again.wait_until(lambda: again.confirmed and len(said_by(tmp_path, producer.id)) > before)
-        await producer.publish(3)
-        await client.flush()
-        again.wait_until(lambda: again.messages == 1)
-    assert again.stop() == 0
-    described = pipeline.enrich(pipeline.archive(spark, tmp_path), pipeline.changes(spark, tmp_path))
-    found = {row["value"]: sorted(row["metadata"]) for row in described.collect()}
-    assert found == {1.0: ["Room", "Status"], 3.0: ["Room"]}
-    asked = pipeline.archive(spark, tmp_path, where="Status = 'broken'")
-    assert [row["value"] for row in asked.collect()] == [1.0]
-    assert known_at(tmp_path, "default", datetime.now(UTC))[producer.id] == {"Room": "410"}
 
 
 def publish_numbers(url: str, done: threading.Event) -> None:
