@@ -39,7 +39,7 @@ MEMORY_LIMIT = 1024.0
 START_SIZE = 40 << 20
 """Bytes of a node that has just been started."""
 CHANGES = 50_000
-CHANGE_LIMIT = 30.0
+CHANGE_LIMIT = 20.0
 """Microseconds on a processor."""
 BATCH = 1_000
 FEW_CONNECTIONS = {
@@ -121,7 +121,7 @@ def _joining(effort: Effort) -> Iterator[Figure]:
     """From the start of a node until it lets clients in, with very many consumers on the node that it joins."""
     many = effort.share(JOINING)
     first = free_port()
-    many_allowed = ("--limits-consumers-per-connection", str(JOINING))
+    many_allowed = ("--limits-consumers-per-connection", str(JOINING), "--limits-quota-consumers", str(2 * JOINING))
     with fumarole("compiled", "--node", "old", "--cluster", f"127.0.0.1:{first}", *many_allowed) as old:
         crowd = _crowd(old, many)
         effort.tell(f"joining a node with {many:,} consumers")
