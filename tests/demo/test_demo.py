@@ -59,6 +59,19 @@ def test_what_is_no_sensor_of_ours_alarms_nobody() -> None:
     assert not alarming("volcanoes.elsewhere", 1000.0)
 
 
+def test_eruptions_begin_and_end_in_the_metadata() -> None:
+    sensor = sensors(random.Random(5))[0]
+    status = []
+    for _ in range(20_000):
+        sensor.read()
+        before = sensor.metadata()["Status"]
+        if change := sensor.change():
+            assert change["Status"] != before
+            status.append(change["Status"])
+        assert sensor.metadata()["Status"] == change.get("Status", before)
+    assert status[:4] == ["erupting", "quiet", "erupting", "quiet"]
+
+
 @pytest.mark.parametrize(
     ("values", "width", "drawn"),
     [([], 5, ""), ([1, 1, 1], 5, "▁▁▁"), ([0, 7], 5, "▁█"), ([9, 9, 0, 1, 2, 3, 4, 5, 6, 7], 8, "▁▂▃▄▅▆▇█")],
@@ -203,7 +216,8 @@ def test_a_line_a_second_and_a_summary_at_the_end(demos: list[Demo]) -> None:
     demos.append(demo)
     broker = demo.broker()
     assert demo.process.stdout is not None
-    line = b""
+    line = demo.process.stdout.readline()
+    assert re.fullmatch(rb"broker: nats://127.0.0.1:\d+, console: http://127.0.0.1:\d+\n", line), demo.error()
     while not re.match(
         rb"sensors [1-9][0-9,]*/s, consumer [1-9][0-9,]*/s, archive 1 [1-9].*, archive 2 [1-9].*\n", line
     ):

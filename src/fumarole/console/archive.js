@@ -21,7 +21,6 @@ export function Archive({ me, visible }) {
     const timer = setInterval(ask, 5000)
     return () => clearInterval(timer)
   }, [visible, me.admin])
-  const quoted = `"${where.replaceAll('"', '\\"')}"`
   return html`<section class="archive">
     <h2>Alarms that stand</h2>
     ${alarms.values.length ? html`<table><thead><tr><th>topic</th><th>rule</th><th>producer</th><th>value</th><th>since</th></tr></thead><tbody>${alarms.values.map((each) => {
@@ -33,14 +32,19 @@ export function Archive({ me, visible }) {
       : html`<p class="quiet">None is connected here. <code>fumarole record --archive archive '>'</code> starts one.</p>`}`}
     <h2>Run a query on history</h2>
     <label>Query <input value=${where} spellcheck=${false} onInput=${(event) => setWhere(event.target.value)} /></label>
-    <pre tabindex="0">fumarole pipeline rollup --archive archive --where ${quoted} --every '1 hour'
-fumarole pipeline gaps --archive archive --where ${quoted}
+    <pre tabindex="0">${onHistory(where)}</pre>
+  </section>`
+}
+
+function onHistory(where) {
+  const word = `'${where.replaceAll("'", "'\\''")}'`
+  return `fumarole pipeline rollup --archive archive --where ${word} --every '1 hour'
+fumarole pipeline gaps --archive archive --where ${word}
 
 from fumarole import pipeline
 
-readings = pipeline.read(spark, "archive", where=${quoted})
-pipeline.rollup(readings, "1 hour").show()</pre>
-  </section>`
+readings = pipeline.read(spark, "archive", where=${JSON.stringify(where)})
+pipeline.rollup(readings, "1 hour").show()`
 }
 
 function parsed(message) {

@@ -17,8 +17,9 @@ export function Sparkline({ values, label }) {
 
 const COLOURS = ["#d9480f", "#1971c2", "#2f9e44", "#9c36b5", "#e8590c", "#0c8599", "#c2255c", "#5f3dc4"]
 
-// Lines over time: `series` is a list of {name, points: [[seconds, value], …]}.
-export function Chart({ series, height = 220, label }) {
+// Lines over time: `series` is a list of {name, points: [[seconds, value], …]}. With `span` the chart shows so many
+// seconds up to now, and its values begin at 0.
+export function Chart({ series, height = 220, label, span = 0 }) {
   const place = useRef(null)
   const plot = useRef(null)
   const names = series.map((each) => each.name).join("\n")
@@ -33,6 +34,7 @@ export function Chart({ series, height = 220, label }) {
         height,
         cursor: { drag: { x: true, y: false } },
         legend: { show: series.length > 1 },
+        scales: span ? { x: { range: () => [Date.now() / 1000 - span, Date.now() / 1000] }, y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] } } : {},
         axes: [axis, { ...axis, size: 64 }],
         series: [
           {},

@@ -21,7 +21,7 @@ export function Facets({ where, version, visible, refine }) {
   }, [where, version, visible])
   if (!told) return html`<aside class="facets" aria-label="facets"></aside>`
   // A key of which hardly two producers have the same value, such as a name or a place, is closed at first.
-  const telling = (each) => each.values.length > 0 && (each.values[0].count > 1 || each.producers === 1)
+  const telling = (each) => each.producers === 1 || each.producers >= 1.5 * (each.values.length + each.more)
   const keys = all ? told.keys : told.keys.slice(0, KEYS)
   return html`<aside class="facets" aria-label="facets">
     ${keys.map((each) => html`<details key=${each.key} open=${telling(each)}>

@@ -57,7 +57,7 @@ export function Overview({ me, visible }) {
   const quotas = Object.entries(stats.quotas?.held ?? {})
   return html`<section class="overview">
     <h1 class="hidden">Overview</h1>
-    <${Chart} label="messages in and out each second, the last five minutes" height=${200}
+    <${Chart} label="messages in and out each second, the last five minutes" height=${200} span=${300}
       series=${[{ name: "in /s", points: rate("received").slice() }, { name: "out /s", points: rate("delivered").slice() }]} />
     <div class="tiles">
       <${Tile} title="messages in" unit="/s" line=${rate("received")} href="#topics" />

@@ -1,15 +1,15 @@
 // One producer: its metadata, a chart of its values, and why it is in the set of the query, or why not.
-import { html, useEffect, useRef, useState } from "/vendor/preact-htm.js"
+import { html, useEffect, useLayoutEffect, useRef, useState } from "/vendor/preact-htm.js"
 import { call, get } from "/api.js"
 import { Chart } from "/chart.js"
-import { age, number, shown } from "/text.js"
+import { ago, number, shown } from "/text.js"
 
 export function ProducerPage({ id, row, where, close, go, me, visible }) {
   const [told, setTold] = useState(null)
   const [why, setWhy] = useState(null)
   const [problem, setProblem] = useState("")
   const closing = useRef(null)
-  useEffect(() => {
+  useLayoutEffect(() => { // before the page is shown: no key goes elsewhere
     const before = document.activeElement
     closing.current.focus()
     return () => before?.focus()
@@ -37,7 +37,7 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
       clearInterval(timer)
     }
   }, [id, where, visible])
-  useEffect(() => {
+  useLayoutEffect(() => {
     const pressed = (event) => event.key === "Escape" && close()
     addEventListener("keydown", pressed)
     return () => removeEventListener("keydown", pressed)
@@ -57,7 +57,7 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     ${told && html`
       <p class="latest"><strong>${number(told.value ?? "no value yet")}</strong>
-        ${told.age !== undefined && html` <span class="quiet">${age(told.age)} ago on ${shown(told.topic, 120)}</span>`}</p>
+        ${told.age !== undefined && html` <span class="quiet">${ago(told.age)} on ${shown(told.topic, 120)}</span>`}</p>
       ${points.length > 1 && html`<${Chart} label="recent values" series=${[{ name: "value", points: points.slice() }]} height=${160} />`}
       <h3>Metadata</h3>
       <table><tbody>${Object.entries(told.metadata).map(([key, value]) => html`<tr><th scope="row">${shown(key, 80)}</th><td>${shown(value)}</td></tr>`)}</tbody></table>

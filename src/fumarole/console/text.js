@@ -36,6 +36,11 @@ export function age(seconds) {
   return `${Math.floor(seconds / 86400)} d`
 }
 
+export function ago(seconds) {
+  const text = age(seconds)
+  return text === "now" || text === "never" ? text : `${text} ago`
+}
+
 export function plural(many, noun, nouns = `${noun}s`) {
   return `${count(many)} ${many === 1 ? noun : nouns}`
 }

@@ -100,7 +100,9 @@ async def publish(client: Client, scene: Scene, rate: float, stopping: asyncio.E
         with _forgiven(scene):
             for number in range(scene.published.total, min(due, scene.published.total + MOST_AT_ONCE)):
                 sensor, producer = producers[number % len(producers)]
-                await producer.publish(sensor.read())
+                reading = sensor.read()
+                producer.update(sensor.change())
+                await producer.publish(reading)
                 scene.published.total += 1
         await asyncio.sleep(TICK)
     with _forgiven(scene):

@@ -55,6 +55,8 @@ async def show(scene: Scene, stopping: asyncio.Event) -> None:
                 live.update(picture(scene, console.width, console.height), refresh=True)
                 await _pause(stopping, REFRESH)
     else:
+        if scene.web:
+            print(f"broker: {scene.url}, console: {scene.web}", flush=True)  # noqa: T201
         while not stopping.is_set():
             await _pause(stopping, 1.0)
             print(status_line(scene), flush=True)  # noqa: T201
@@ -131,7 +133,7 @@ def hints(scene: Scene) -> RenderableType:
     program = program_name()
     servers = "" if scene.url.endswith(DEFAULT_PORT) else f" --servers {scene.url}"
     look = "stats --watch" if scene.cluster is None else "cluster status"
-    commands = ("sub 'volcanoes.usa.>'", """sub --where "Region = 'italy'\"""", look, "pub volcanoes.usa.atka 99.9")
+    commands = ("sub 'volcanoes.usa.>'", """sub --where "Status = 'erupting'\"""", look, "pub volcanoes.usa.atka 99.9")
     tries = [f"{program} {command}{servers}" for command in commands]
     if scene.cluster is not None and (victim := scene.cluster.victim()) is not None:
         tries[-1] = f"kill -9 {victim}"

@@ -22,12 +22,27 @@ CALM = {
     "volcanoes.japan.aso.crater": 55.0,
 }
 """Topics, and degrees on an ordinary day."""
+PLACES = {
+    "atka": (52.33, -174.14),
+    "kahoolawe": (20.55, -156.61),
+    "kilauea": (19.42, -155.29),
+    "meru": (-3.25, 36.75),
+    "kilimanjaro": (-3.07, 37.35),
+    "etna": (37.75, 14.99),
+    "stromboli": (38.79, 15.21),
+    "hekla": (63.98, -19.67),
+    "katla": (63.63, -19.05),
+    "sakurajima": (31.58, 130.66),
+    "aso": (32.88, 131.1),
+}
+"""Latitude and longitude of each volcano."""
 PULL, NOISE = 0.02, 0.35
 ERUPTION_CHANCE = 0.0004
 HEAT = (60.0, 240.0)
 COOLING = 0.985
-ALARM = 40.0
-"""Degrees above the calm value that are more than weather."""
+ALARM, RELIEF = 40.0, 5.0
+"""Degrees above the calm value at which a sensor reports an eruption, and at which it reports the end."""
+ERUPTING, QUIET = "erupting", "quiet"
 
 
 @dataclass(slots=True)
@@ -39,11 +54,21 @@ class Sensor:
     chance: random.Random
     _drift: float = field(default=0.0, init=False)
     _heat: float = field(default=0.0, init=False)
+    _erupting: bool = field(default=False, init=False)
 
     def metadata(self) -> dict[str, Value]:
         """What it says of itself."""
         _, region, *station = self.topic.split(".")
-        return {"Region": region, "Station": "/".join(station), "Kind": "temperature", "Unit": "°C"}
+        latitude, longitude = PLACES[station[0]]
+        return {
+            "Region": region,
+            "Station": "/".join(station),
+            "Kind": "temperature",
+            "Unit": "°C",
+            "Status": ERUPTING if self._erupting else QUIET,
+            "lat": latitude,
+            "lon": longitude,
+        }
 
     def read(self) -> float:
         """The next temperature."""
@@ -52,6 +77,13 @@ class Sensor:
         if self.chance.random() < ERUPTION_CHANCE:
             self._heat += self.chance.uniform(*HEAT)
         return round(self.calm + self._drift + self._heat, 1)
+
+    def change(self) -> dict[str, Value]:
+        """The metadata that the last reading changed: the beginning of an eruption, or its end."""
+        if self._heat < RELIEF if self._erupting else self._heat > ALARM:
+            self._erupting = not self._erupting
+            return {"Status": ERUPTING if self._erupting else QUIET}
+        return {}
 
 
 def sensors(chance: random.Random) -> list[Sensor]:
