@@ -27,9 +27,9 @@ class World:
     def __init__(self, folder: Path, namespaces: Namespaces | None = None) -> None:
         self.namespaces = namespaces or Namespaces()
         self.warnings: list[str] = []
-        self.keeper = Keeper(folder, self.namespaces, self._complain, seconds=0.01)
+        self.keeper = Keeper(folder, self.namespaces, self._warn, seconds=0.01)
 
-    def _complain(self, text: str, *arguments: object) -> None:
+    def _warn(self, text: str, *arguments: object) -> None:
         self.warnings.append(text % arguments)
 
     def hear(self, namespace: str, identity: str, **metadata: Value | None) -> None:

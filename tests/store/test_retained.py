@@ -18,10 +18,10 @@ def make(folder: Path) -> tuple[Exchange, RetainedKeeper, list[str]]:
     assert exchange is not None
     said: list[str] = []
 
-    def complain(text: str, *details: Any) -> None:
+    def warn(text: str, *details: Any) -> None:
         said.append(text % details)
 
-    return exchange, RetainedKeeper(folder, namespaces, complain), said
+    return exchange, RetainedKeeper(folder, namespaces, warn), said
 
 
 def known(exchange: Exchange) -> dict[str, tuple[bytes, bytes, int]]:

@@ -82,7 +82,7 @@ class Cluster:
         now: float,
         secret: bytes = b"",
         timing: Timing = USUAL,
-        complain: Callable[..., None] = lambda *_: None,
+        warn: Callable[..., None] = lambda *_: None,
         announce: Callable[..., None] = lambda *_: None,
         link_limit: int = LINK_OUTBOX,
         siblings: str = "",
@@ -92,7 +92,7 @@ class Cluster:
         self.network = network
         self.secret = secret
         self.timing = timing
-        self.complain = complain
+        self.warn = warn
         self.announce = announce
         self.link_limit = link_limit
         self.now = now
@@ -398,7 +398,7 @@ class Cluster:
 
     def _start_again(self, late: float) -> None:
         """We have slept for so long that the others have given us up: what is on its way to us is of another time."""
-        self.complain("this node stood still for %.1f s, and joins again", late)
+        self.warn("this node stood still for %.1f s, and joins again", late)
         self.identity.incarnation += 1
         for peer in list(self.peers.values()):
             self.evict(peer, "this node stood still")

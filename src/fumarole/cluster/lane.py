@@ -157,7 +157,7 @@ class Lane:
             self.outbox.push(frame(Refusal(kind % details)))
             # A kind of line for each reason: noise, or another's mistake, must not keep unsaid why a node is refused.
             what = "%s: " if self.other is None else "%s is refused: "
-            self.cluster.complain(what + kind, self.whom(), *details)
+            self.cluster.warn(what + kind, self.whom(), *details)
             self.why = kind % details
             self.cluster.refused += 1
             self.close()
@@ -189,7 +189,7 @@ class Lane:
 
     def _shake_hands(self, said: Frame) -> None:
         if isinstance(said, Refusal):
-            self.cluster.complain("%s refused this node: %s", self.whom(), shown(said.reason, REASON))
+            self.cluster.warn("%s refused this node: %s", self.whom(), shown(said.reason, REASON))
             self.why = f"refused: {shown(said.reason, REASON)}"
             self.close()
         elif isinstance(said, Hello) and self.other is None:

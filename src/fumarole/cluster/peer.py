@@ -80,7 +80,7 @@ class Peer:
         )
         self.outbox.takes_headers = True
         self.outbox.doubted = True
-        self.others = Others(node.namespaces, node.limits, self, cluster.complain)
+        self.others = Others(node.namespaces, node.limits, self, cluster.warn)
         self.known: int | None = None
         """The latest of our changes that it has confirmed; None: it has not been told all of them yet."""
         self.has_answered = False
@@ -254,7 +254,7 @@ class Peer:
             case Rest(namespace, group, seconds):
                 self._rest(namespace, group, seconds if 0 < seconds < LONGEST_REST else LONGEST_REST)
             case Refusal(reason):
-                self.cluster.complain("%s ended the link: %s", lane.whom(), ascii(reason[:128]))
+                self.cluster.warn("%s ended the link: %s", lane.whom(), ascii(reason[:128]))
                 lane.close()
             case Producers():
                 self.cluster.metadata.learn(said)

@@ -203,7 +203,7 @@ class PeerLink:
                         make, host, port, ssl=self._client_tls, server_hostname=host if self._client_tls else None
                     )
         except ssl.SSLError as error:
-            self.cluster.complain("peer at %s: TLS failed: %s", address, error.reason or type(error).__name__)
+            self.cluster.warn("peer at %s: TLS failed: %s", address, error.reason or type(error).__name__)
             self.cluster.unreachable(address, lane, "TLS failed")
         except (OSError, ValueError) as error:
             self.cluster.unreachable(address, lane, reason(error))

@@ -84,12 +84,12 @@ class Others:
     """The consumers of one peer, in the exchanges of this node."""
 
     def __init__(
-        self, namespaces: Namespaces, limits: Limits, outlet: Outlet, complain: Callable[..., None] = lambda *_: None
+        self, namespaces: Namespaces, limits: Limits, outlet: Outlet, warn: Callable[..., None] = lambda *_: None
     ) -> None:
         self._namespaces = namespaces
         self._limits = _opened(limits)
         self._outlet = outlet
-        self._complain = complain
+        self._warn = warn
         self._entries: dict[Key, Consumer] = {}
         self._groups: dict[tuple[str, str], dict[Key, Consumer]] = {}
         """The same, by namespace and group."""
@@ -146,7 +146,7 @@ class Others:
         except NamespaceError:
             return  # no client can publish there on this node
         except FumaroleError as error:
-            self._complain(
+            self._warn(
                 "a consumer of node %s makes no sense here, and gets nothing that is published here: %s",
                 shown(self._outlet.label),
                 shown(str(error), REASON),

@@ -35,7 +35,7 @@ SLICE = 1_000
 TRANSACTION = 20_000
 """Producers that are written together."""
 
-Complain = Callable[..., None]
+Warn = Callable[..., None]
 Arguments = TypeVarTuple("Arguments")
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
@@ -46,9 +46,9 @@ Change = tuple[Exchange, str, dict[str, Value] | None]
 class Keeper:
     """`load`, then `start`, in the end `close`. Only `load` fails; afterwards the broker goes on in memory."""
 
-    def __init__(self, folder: Path, namespaces: Namespaces, complain: Complain, seconds: float = SECONDS) -> None:
+    def __init__(self, folder: Path, namespaces: Namespaces, warn: Warn, seconds: float = SECONDS) -> None:
         self._namespaces = namespaces
-        self._complain = complain
+        self._warn = warn
         self._seconds = seconds
         self._store = ProducerStore(folder)
         self._thread = ThreadPoolExecutor(1, "store")
@@ -105,11 +105,11 @@ class Keeper:
                 await self._save()
         except StoreError as error:
             self._failing = True
-            self._complain("metadata is in memory only, until it can be written again: %s", error)
+            self._warn("metadata is in memory only, until it can be written again: %s", error)
             return False
         except Exception as error:  # noqa: BLE001 - a mistake of ours, but others' metadata may be kept next time
             self._failing = True
-            self._complain("metadata is in memory only, by a mistake in fumarole: %r", error)
+            self._warn("metadata is in memory only, by a mistake in fumarole: %r", error)
             return False
         if self._failing:
             self._failing = False
@@ -199,11 +199,11 @@ class Keeper:
         """The file is damaged or gone: what is in memory is to go into a new one. Raises StoreError."""
         if isinstance(why, Damaged):
             aside = await self._in_thread(self._store.set_aside)
-            self._complain(
+            self._warn(
                 "%s. It is now %s; a new file is begun with the %d producers that are known", why, aside, self._known()
             )
         else:
-            self._complain("%s. A new file is begun with the %d producers that are known", why, self._known())
+            self._warn("%s. A new file is begun with the %d producers that are known", why, self._known())
         for exchange in list(self._namespaces):
             for some in _slices(list(exchange.producers)):
                 # A producer that is gone by now is forgotten once more, which does no harm.

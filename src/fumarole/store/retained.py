@@ -115,9 +115,9 @@ class RetainedStore:
 class RetainedKeeper:
     """`load`, then `start`, in the end `close`. None of them fails: without the disk the broker goes on in memory."""
 
-    def __init__(self, folder: Path, namespaces: Namespaces, complain: Callable[..., None]) -> None:
+    def __init__(self, folder: Path, namespaces: Namespaces, warn: Callable[..., None]) -> None:
         self._namespaces = namespaces
-        self._complain = complain
+        self._warn = warn
         self._store = RetainedStore(folder)
         self._thread = ThreadPoolExecutor(1, "retained")
         self._stopping = asyncio.Event()
@@ -148,9 +148,9 @@ class RetainedKeeper:
         try:
             aside = await self._in_thread(self._store.set_aside)
         except OSError as error:
-            self._complain("retained messages cannot be read (%s), nor the file renamed: %s", why, error)
+            self._warn("retained messages cannot be read (%s), nor the file renamed: %s", why, error)
             return
-        self._complain("retained messages cannot be read: %s. The file is now %s, and a new one is begun", why, aside)
+        self._warn("retained messages cannot be read: %s. The file is now %s, and a new one is begun", why, aside)
         for exchange in self._namespaces:
             exchange.retained.unsaved.update(dict.fromkeys(exchange.retained.topics()))
 
@@ -180,7 +180,7 @@ class RetainedKeeper:
                 if topics:
                     self._namespaces.release(exchange)
         except (sqlite3.Error, OSError) as error:
-            self._complain("retained messages are in memory only, until they can be written again: %s", error)
+            self._warn("retained messages are in memory only, until they can be written again: %s", error)
             return False
         return True
 

@@ -133,7 +133,7 @@ class Listener:
         finally:
             if told is not None:
                 told.cancel()
-            self._complain()
+            self._warn()
 
     async def _described(self, client: Client, describing: Describing, rows: pa.Table) -> pa.Table:
         age = time.monotonic() - self._learned_at
@@ -193,9 +193,9 @@ class Listener:
         """The broker has delivered them, and counts none of them as dropped: so they are counted here (L3)."""
         self._lost += readings
         if time.monotonic() >= self._quiet_until:
-            self._complain()
+            self._warn()
 
-    def _complain(self) -> None:
+    def _warn(self) -> None:
         if self._lost:
             log.warning("readings lost: %d; they came faster than Spark took them, and the buffer was full", self._lost)
             self._lost = 0
