@@ -144,7 +144,7 @@ BEYOND = {
 
 
 @pytest.mark.parametrize("text", BEYOND.values(), ids=BEYOND)
-def test_a_query_that_no_node_can_have_taken_is_complained_of(text: str) -> None:
+def test_an_impossible_query_of_a_peer_is_warned_about(text: str) -> None:
     """Whoever has the secret may be mad."""
     namespaces, warnings = Namespaces(), list[str]()
     others = Others(namespaces, Limits(), Listener(), lambda text, *details: warnings.append(text % details))

@@ -75,7 +75,7 @@ async def refused(broker: RunningBroker, **options: Any) -> Exception:
 
 
 class Errors:
-    """What the broker complained about, as nats-py reports it."""
+    """The errors of the broker, as nats-py reports it."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[str] = asyncio.Queue()

@@ -22,7 +22,7 @@ Known = dict[str, dict[str, dict[str, Value]]]
 
 
 class World:
-    """A keeper, what it keeps, and what it complained about."""
+    """A keeper, what it keeps, and its warnings."""
 
     def __init__(self, folder: Path, namespaces: Namespaces | None = None) -> None:
         self.namespaces = namespaces or Namespaces()

@@ -96,7 +96,7 @@ class Keeper:
         self._task = asyncio.create_task(self._keep())
 
     async def save(self) -> bool:
-        """Writes all that is unsaved now. False: it could not be, and has been complained about."""
+        """Writes all that is unsaved now. False: it could not be, and a warning was logged."""
         try:
             try:
                 await self._save()

@@ -34,7 +34,7 @@ UNKNOWN_SECONDS = 5.0
 """Seconds between two questions about producers of which nothing is known."""
 CLOCK_INTERVAL = 0.1
 """Seconds between two rows that tell the time."""
-COMPLAINT_SECONDS = 60.0
+WARNING_SECONDS = 60.0
 """Between two log lines about readings that were lost."""
 
 
@@ -199,4 +199,4 @@ class Listener:
         if self._lost:
             log.warning("readings lost: %d; they came faster than Spark took them, and the buffer was full", self._lost)
             self._lost = 0
-            self._quiet_until = time.monotonic() + COMPLAINT_SECONDS
+            self._quiet_until = time.monotonic() + WARNING_SECONDS
