@@ -288,6 +288,26 @@ def test_new_rules_of_a_user(hot_path: HotPath) -> None:
     assert client.session.close_expected()
 
 
+def test_a_filter_with_everything_below(hot_path: HotPath) -> None:
+    """A3: `a/#` is allowed where `a.>` is; `a` itself is then not shown."""
+    desk = Desk(hot_path, authentication=True)
+    client = MqttClient(desk, client_id="c", user="ann", password=b"x")
+    client.session.admit(User("ann", "default", None, Permissions(("a.>",))))
+    client.hears()
+    assert reasons(client.subscribe("a/#", "#")) == [0, 0x80]
+    publisher = MqttClient(desk, client_id="p", user="bob", password=b"x")
+    publisher.session.admit(User("bob", "default"))
+    publisher.publish("a", b"1", retain=True)
+    publisher.publish("a/b", b"2", retain=True)
+    assert topics(client.hears()) == ["a/b"]
+    assert topics(client.subscribe("a/#")) == ["a/b"]
+    client.session.renew(User("ann", "default", None, Permissions(("a.>",), ("b",))))
+    assert not client.session.close_expected()
+    publisher.publish("a")
+    publisher.publish("a/b")
+    assert topics(client.hears()) == ["a/b"]
+
+
 def test_same_packet_identifier(desk: Desk) -> None:
     """QoS 2: what comes again under an identifier in use is not published again."""
     publisher, subscriber = MqttClient(desk), MqttClient(desk)

@@ -4,6 +4,9 @@ volcanoes/usa/+             volcanoes.usa.*
 volcanoes/#                 volcanoes and volcanoes.>: two consumers, one entity
 $share/recorders/a/b        a.b, in the group recorders
 $LAST/volcanoes/#           the same, and the last messages of all topics first (F9)
+
+A user who may subscribe to `volcanoes.>` may subscribe to `volcanoes/#`: what is denied of a filter, here `volcanoes`
+itself, is left out at delivery.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ class Subscriptions:
             patterns = [parse_wildcards(each) if is_own else parse_pattern(each, exchange.grammar) for each in texts]
         except (PatternError, TopicError) as error:
             return Reason.FILTER, f"{asked.text[:SHOWN_NAME]}: {error}"
-        if self._sees is not None and not all(map(self._sees.allows_pattern, patterns)):
+        if self._sees is not None and not self._sees.allows_pattern(patterns[-1]):
             # 0x80 as in 3.1.1, with words: not every client of version 5 takes 0x87 in a SUBACK.
             return Reason.UNSPECIFIED, f"you may not subscribe to {asked.text[:SHOWN_NAME]}"
         is_new = not self.end(asked.text)
@@ -133,9 +136,12 @@ class Subscriptions:
             return True
         self._sees = sees
         consumers = list(self._consumers.values())
-        patterns = [parse_wildcards(each.pattern) for each in consumers]
-        for _, of_broker in self._own.values():
-            patterns += of_broker
+        patterns = [
+            parse_wildcards(each.pattern)
+            for name, each in self._consumers.items()
+            if b"1" + name[1:] not in self._consumers or name[:1] == b"1"
+        ]
+        patterns += [of_broker[-1] for _, of_broker in self._own.values()]
         if sees is not None and not all(map(sees.allows_pattern, patterns)):
             return False
         for consumer in consumers:

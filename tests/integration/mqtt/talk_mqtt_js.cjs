@@ -1,4 +1,6 @@
-// mqtt.js against a broker: `talk_mqtt_js.cjs ADDRESS VERSION`. Ends with an error where anything is not as it should be.
+// mqtt.js against a broker: `talk_mqtt_js.cjs ADDRESS VERSION [PART]`. Ends with an error where anything is not as it
+// should be. The parts `secured` and `restarted` are those of talk_paho.py.
+const fs = require("node:fs");
 const assert = require("node:assert");
 const mqtt = require("mqtt");
 
@@ -103,8 +105,57 @@ async function version5() {
   return [one, two];
 }
 
+async function groups() {
+  const [one, two, three] = [await Client.make("one"), await Client.make("two"), await Client.make("three")];
+  for (const member of [two, three]) await member.client.subscribeAsync("$share/js/js-s/#", { qos: 1 });
+  for (let number = 0; number < 20; number++) await one.client.publishAsync("js-s/a", `${number}`, { qos: 1 });
+  const numbers = [];
+  for (const member of [two, three]) for (let count = 0; count < 10; count++) numbers.push(Number((await member.next()).payload));
+  assert.deepStrictEqual(numbers.sort((a, b) => a - b), [...Array(20).keys()]);
+  return [one, two, three];
+}
+
+async function requestAndResponse() {
+  const [one, two] = [await Client.make("one"), await Client.make("two")];
+  await two.client.subscribeAsync("js-ask", { qos: 1 });
+  await one.client.subscribeAsync("js-answer", { qos: 1 });
+  await one.client.publishAsync("js-ask", "?", { qos: 1, properties: { responseTopic: "js-answer", correlationData: Buffer.from("7") } });
+  const { given } = await two.gets("js-ask", "?", 1);
+  await two.client.publishAsync(given.responseTopic, "21.5", { qos: 1, properties: { correlationData: given.correlationData } });
+  const answer = await one.gets("js-answer", "21.5", 1);
+  assert.deepStrictEqual(answer.given.correlationData, Buffer.from("7"));
+  return [one, two];
+}
+
+async function secured() {
+  const files = JSON.parse(process.env.MQTT_FILES);
+  const [ca, cert, key] = [files.authority, files.certificate, files.key].map((file) => fs.readFileSync(file));
+  const options = { ca, cert, key, username: "ann" };
+  await assert.rejects(Client.make("js-wrong", { ...options, password: "wrong" }));
+  const right = await Client.make(`js-right-${version}`, { ...options, password: files.password });
+  await assert.rejects(right.client.subscribeAsync("elsewhere/#", { qos: 1 }));
+  await right.client.subscribeAsync(`allowed/js/${version}`, { qos: 1 });
+  await right.client.publishAsync(`allowed/js/${version}`, "x", { qos: 1 });
+  await right.gets(`allowed/js/${version}`, "x", 1);
+  return [right];
+}
+
+async function restarted() {
+  const again = await Client.make(`js-again-${version}`, { reconnectPeriod: 200 });
+  again.client.on("error", () => {});
+  await again.client.subscribeAsync(`again/js/${version}`, { qos: 1 });
+  const back = new Promise((resolve) => again.client.once("connect", resolve));
+  console.log("ready");
+  await back;
+  await again.client.subscribeAsync(`again/js/${version}`, { qos: 1 });
+  await again.client.publishAsync(`again/js/${version}`, "x", { qos: 1 });
+  await again.gets(`again/js/${version}`, "x", 1);
+  return [again];
+}
+
 (async () => {
-  const parts = { qualities, retained, wills, takingOver, largeMessages, ...(version === 5 ? { version5 } : {}) };
+  const usual = { qualities, retained, wills, groups, takingOver, largeMessages, ...(version === 5 ? { version5, requestAndResponse } : {}) };
+  const parts = process.argv[4] ? { [process.argv[4]]: { secured, restarted }[process.argv[4]] } : usual;
   for (const [name, part] of Object.entries(parts)) {
     for (const client of await part()) await client.client.endAsync();
     console.log(name);

@@ -1,5 +1,11 @@
-"""paho-mqtt against a broker: `talk_paho.py PORT VERSION`. Ends with an error where anything is not as it should be."""
+"""paho-mqtt against a broker: `talk_paho.py PORT VERSION [PART]`. Ends with an error where anything is not as it should be.
 
+The parts `secured` (files and passwords are in the environment) and `restarted` (it prints `ready`, and then the broker
+is restarted) are run only where they are named.
+"""
+
+import json
+import os
 import queue
 import sys
 import time
@@ -169,6 +175,80 @@ def version_5():
     two.end()
 
 
-for part in (qualities, retained, wills, groups, taking_over, *([version_5] if VERSION == 5 else [])):
+def request_and_response():
+    asking, answering = Client("asking"), Client("answering")
+    answering.subscribe("ask", 1)
+    asking.subscribe("answer/1", 1)
+    how = {}
+    if VERSION == 5:
+        how = {"properties": given(PacketTypes.PUBLISH, ResponseTopic="answer/1", CorrelationData=b"7")}
+    asking.publish("ask", b"?", 1, **how)
+    question = answering.gets(("ask", b"?", 1, False))
+    if VERSION == 5:
+        how = {"properties": given(PacketTypes.PUBLISH, CorrelationData=question.properties.CorrelationData)}
+        answering.publish(question.properties.ResponseTopic, b"21.5", 1, **how)
+    else:
+        answering.publish("answer/1", b"21.5", 1)
+    answer = asking.gets(("answer/1", b"21.5", 1, False))
+    assert VERSION < 5 or answer.properties.CorrelationData == b"7"
+    asking.end()
+    answering.end()
+
+
+def secured():
+    files = json.loads(os.environ["MQTT_FILES"])
+
+    def dialed(name, password, **certificates):
+        client = Client.__new__(Client)
+        client.messages, client.reasons = queue.Queue(), queue.Queue()
+        made = client.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=name, protocol=VERSION)
+        made.on_connect = lambda _client, _data, _flags, reason, _given: client.reasons.put(reason)
+        made.on_subscribe = lambda _client, _data, _id, reasons, _given: client.reasons.put(reasons[0])
+        made.on_message = lambda _client, _data, message: client.messages.put(message)
+        made.tls_set(files["authority"], **certificates)
+        made.username_pw_set("ann", password)
+        made.connect("127.0.0.1", PORT)
+        made.loop_start()
+        return client
+
+    own = {"certfile": files["certificate"], "keyfile": files["key"]}
+    wrong = dialed(f"paho-wrong-{VERSION}", "wrong", **own)
+    assert wrong.reason().is_failure
+    wrong.client.loop_stop()
+    client = dialed(f"paho-right-{VERSION}", files["password"], **own)
+    assert not client.reason().is_failure
+    assert not client.subscribe("allowed/#", 1).is_failure
+    assert client.subscribe("elsewhere/#", 1).is_failure
+    client.publish("elsewhere/a", b"dropped", 1)
+    client.publish("allowed/paho", b"x", 1)
+    while (message := client.messages.get(timeout=SECONDS)).topic != "allowed/paho":
+        assert message.topic.startswith("allowed/")
+    client.end()
+
+
+def restarted():
+    messages, connected = queue.Queue(), queue.Queue()
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"paho-{VERSION}", protocol=VERSION)
+    client.reconnect_delay_set(0.1, 0.5)
+    client.on_connect = lambda *_: client.subscribe(f"again/paho/{VERSION}", 1)
+    client.on_subscribe = lambda *_: connected.put(True)
+    client.on_message = lambda _client, _data, message: messages.put(message)
+    client.connect("127.0.0.1", PORT)
+    client.loop_start()
+    connected.get(timeout=SECONDS)
+    print("ready", flush=True)
+    connected.get(timeout=3 * SECONDS)
+    client.publish(f"again/paho/{VERSION}", b"x", 1).wait_for_publish(SECONDS)
+    assert messages.get(timeout=SECONDS).payload == b"x"
+    client.disconnect()
+    client.loop_stop()
+
+
+PARTS = [qualities, retained, wills, groups, taking_over, request_and_response]
+if sys.argv[3:]:
+    PARTS = [globals()[sys.argv[3]]]
+elif VERSION == 5:
+    PARTS.append(version_5)
+for part in PARTS:
     part()
     print(part.__name__, flush=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from tests.integration.conftest import Authority, Brokers
 from tests.integration.mqtt.raw_mqtt import PATIENCE, Raw
 from tests.integration.oracle import Target, watched
 from tests.integration.running import RunningBroker
+from tests.ports import free_port
 
 HERE = Path(__file__).parent
 PYTHON = Path(__file__).parents[3] / "build" / "mqtt" / "bin" / "python"
@@ -38,6 +41,7 @@ BOTH_DOORS = '[doors]\nmqtt = ["127.0.0.1:0"]\nhttp = ["127.0.0.1:0"]\n'
 TALKS = [
     ("talk_paho.py", "4"),
     ("talk_paho.py", "5"),
+    ("talk_aiomqtt.py", "4"),
     ("talk_aiomqtt.py", "5"),
     ("talk_gmqtt.py", "4"),
     ("talk_gmqtt.py", "5"),
@@ -126,19 +130,87 @@ def test_mosquitto_asks_and_is_answered(broker: RunningBroker) -> None:
             assert process.communicate(timeout=PATIENCE)[0].strip() == "21.5"
 
 
-def test_tls_with_client_certificates(brokers: Brokers, authority: Authority, tmp_path: Path) -> None:
-    broker = brokers.start(DOORS + authority.config("required"))
+def talk(script: str, version: str, port: int, part: str, files: dict[str, str]) -> subprocess.Popen[str]:
+    """One part of a script, under way."""
+    environment = {**os.environ, "NODE_PATH": str(NODE_MODULES), "MQTT_FILES": json.dumps(files)}
+    if script.endswith(".cjs"):
+        scheme = "mqtts" if files else "mqtt"
+        command = ["node", str(HERE / script), f"{scheme}://127.0.0.1:{port}", version, part]
+    else:
+        command = [str(PYTHON), str(HERE / script), str(port), version, part]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+@contextlib.contextmanager
+def all_talk(port: int, part: str, files: dict[str, str]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Every client of others in both versions, at the same time."""
+    talks = [*TALKS, ("talk_mqtt_js.cjs", "4"), ("talk_mqtt_js.cjs", "5")]
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(talk(script, version, port, part, files)) for script, version in talks]
+        try:
+            yield processes
+            for process in processes:
+                _, errors = process.communicate(timeout=90)
+                assert process.returncode == 0, errors
+        finally:
+            for process in processes:
+                process.kill()
+
+
+@pytest.fixture
+def secured(brokers: Brokers, authority: Authority, tmp_path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """A broker with TLS that asks for certificates, and a user with permissions; its port, and what its client needs."""
+    command = [str(Path(sys.executable).with_name("fumarole")), "password"]
+    made = subprocess.run(command, input="secret\n", capture_output=True, text=True, check=True)
+    hashed = made.stdout.split()[-1].strip('"')
+    user = f'[[users]]\nname = "ann"\npassword = "{hashed}"\n'
+    rights = 'publish.allow = ["allowed.>"]\nsubscribe.allow = ["allowed.>"]\n'
+    broker = brokers.start(DOORS + authority.config("required") + user + rights)
+    certificate = authority._client  # what the authority has signed for clients
+    own, key = tmp_path / "client.pem", tmp_path / "client.key"
+    key.write_bytes(certificate.private_key_pem.bytes())
+    own.write_bytes(b"".join(each.bytes() for each in certificate.cert_chain_pems))
+    yield (
+        port_of(broker),
+        {
+            "authority": str(authority.authority_file),
+            "certificate": str(own),
+            "key": str(key),
+            "password": "secret",
+        },
+    )
+    broker.stop()
+
+
+def test_tls_certificates_users_and_permissions(secured: tuple[int, dict[str, str]]) -> None:
+    """Every client of others: a wrong password, a filter and a topic that are denied, and what is allowed."""
+    port, files = secured
+    with all_talk(port, "secured", files):
+        pass
+    shown = ["--cafile", files["authority"], "--cert", files["certificate"], "--key", files["key"]]
+    ann = [*shown, "-u", "ann", "-P", "secret", "-q", "1", "-V", "5"]
+    assert mosquitto("pub", port, *ann, "-t", "allowed/a", "-m", "x").returncode == 0
+    assert "Not authorized" in mosquitto("pub", port, *ann, "-t", "elsewhere", "-m", "x").stderr
+    without = ["--cafile", files["authority"], "-u", "ann", "-P", "secret", "-q", "1"]
+    assert mosquitto("pub", port, *without, "-t", "allowed/a", "-m", "x").returncode != 0
+    assert mosquitto("pub", port, *shown, "-u", "ann", "-P", "no", "-t", "allowed/a", "-m", "x").returncode != 0
+
+
+def test_all_come_back_after_a_restart(tmp_path: Path) -> None:
+    """Each connects again by itself, subscribes again as a session ends with its connection, and hears itself."""
+    config = f'[doors]\nmqtt = ["127.0.0.1:{free_port()}"]\n'
+    broker = RunningBroker(tmp_path, config)
+    port = port_of(broker)
+    kept = mosquitto("pub", port, "-t", "kept", "-m", "21.5", "-q", "1", "-r")
+    assert kept.returncode == 0, kept.stderr
     try:
-        own = tmp_path / "client.pem"
-        key = tmp_path / "client.key"
-        certificate = authority._client  # what the authority has signed for clients
-        key.write_bytes(certificate.private_key_pem.bytes())
-        own.write_bytes(b"".join(each.bytes() for each in certificate.cert_chain_pems))
-        files = ["--cafile", str(authority.authority_file)]
-        shown = [*files, "--cert", str(own), "--key", str(key)]
-        port = port_of(broker)
-        assert mosquitto("pub", port, *shown, "-t", "a", "-m", "x", "-q", "1").returncode == 0
-        assert mosquitto("pub", port, *files, "-t", "a", "-m", "x", "-q", "1").returncode != 0
+        with all_talk(port, "restarted", {}) as talks:
+            for process in talks:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n", process.communicate()[1]
+            broker.stop()
+            broker = RunningBroker(tmp_path, config)
+        assert mosquitto("sub", port, "-t", "kept", "-C", "1").stdout == "21.5\n"
     finally:
         broker.stop()
 
