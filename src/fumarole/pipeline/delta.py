@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fumarole.core.packages import need
-from fumarole.pipeline.archive.places import Root
+from fumarole.pipeline.archive.places import NO_HOUR, Root
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -52,6 +52,17 @@ class Published:
         self._schema = schema
         self._partition_by = partition_by
         self._description = description
+
+    @classmethod
+    def existing(cls, root: Root, folder: str) -> Published | None:
+        """A table that is there already, with its own columns and layout; None: there is none."""
+        found = cls(root, folder, "", ())
+        table = found._open()
+        if table is None:
+            return None
+        found._schema = str(table.schema().to_json())
+        found._partition_by = tuple(table.metadata().partition_columns)
+        return found
 
     def version_of(self, job: str) -> int | None:
         """The last batch of this job that the table has; None: it has none."""
@@ -133,7 +144,7 @@ class Published:
     def _values(self, path: str) -> dict[str, str | None]:
         """The columns by which the table is laid out, as the file's folder says."""
         found = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
-        return {name: str(int(found[name])) if name == HOUR else unquote(found[name]) for name in self._partition_by}
+        return {name: _value(name, unquote(found[name])) for name in self._partition_by}
 
     def _open(self) -> DeltaTable | None:
         from deltalake import DeltaTable
@@ -157,6 +168,12 @@ class Published:
             mode="ignore",
             storage_options=dict(self.root.options),
         )
+
+
+def _value(name: str, text: str) -> str | None:
+    if text == NO_HOUR:
+        return None
+    return str(int(text)) if name == HOUR else text
 
 
 def statistics(footer: pq.FileMetaData) -> dict[str, Any]:

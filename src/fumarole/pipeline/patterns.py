@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fumarole.core.errors import PatternError
 from fumarole.core.topic import CHANNEL, STRICT, Grammar, parse_pattern
 
@@ -17,3 +19,8 @@ def grammar_of(pattern: str) -> Grammar:
             raise error from None
         return CHANNEL
     return STRICT
+
+
+def literal_start(pattern: str) -> str:
+    """How every topic begins that the pattern matches: all before its first wildcard."""
+    return re.split(r"[*>]", pattern, maxsplit=1)[0]

@@ -22,7 +22,7 @@ from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.columns.where import where as holds
 from fumarole.pipeline.declared import payloads as declarations
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.patterns import grammar_of
+from fumarole.pipeline.patterns import grammar_of, literal_start
 from fumarole.pipeline.store_reading import read_by_arrow
 from fumarole.pipeline.tables import CHANGES, MESSAGES
 from fumarole.pipeline.times import between, moment
@@ -69,7 +69,7 @@ def archive(
     query = None if where is None else parse(where)
     declared = declarations(payloads)
     early, late = _reach(begin, end, declared)
-    files = sealed(path, namespace, early, late)
+    files = sealed(path, namespace, early, late, literal_start(topic or ">"))
     found = messages_of(spark, files, early, late)
     if matches is not None:
         found = found.where(matches)

@@ -9,7 +9,7 @@ from fumarole.pipeline.archive import open_root
 from fumarole.pipeline.archive.as_delta import publish
 from fumarole.pipeline.archive.verifying import verify
 from fumarole.pipeline.jobs.compacting import compact, sweep
-from tests.pipeline.archives import Recorder, change, message
+from tests.pipeline.archives import BEGIN, Recorder, change, message
 
 
 def test_the_table_has_what_is_sealed_also_after_compaction(tmp_path: Path) -> None:
@@ -28,3 +28,8 @@ def test_the_table_has_what_is_sealed_also_after_compaction(tmp_path: Path) -> N
     assert sorted(read["value"].to_list()) == [1.5, 1.5, 1.5, 2.0, 2.0, 3.0]
     assert sorted(read.filter(pl.col("hour") == 13)["topic"].to_list()) == ["b", "b"]
     assert verify(root, "default") == []
+    assert len(list(compact(root, now=BEGIN + timedelta(days=3), days_after=timedelta(days=1)))) == 1
+    assert publish(root) == (1, 2)
+    day = pl.read_delta(str(tmp_path / "default"))
+    assert sorted(day["value"].to_list()) == sorted(read["value"].to_list())
+    assert day["hour"].unique().to_list() == [None]

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from fumarole.pipeline.archive import MESSAGES, FileWriter, namespaces, open_root, sealed, write_rows
 from fumarole.pipeline.archive.places import SEALED, Root, span
-from fumarole.pipeline.archive.seals import Seal, put_seal
+from fumarole.pipeline.archive.seals import Seal, put_manifest, put_seal
 from fumarole.pipeline.archive.verifying import recover, set_aside, verify
 from fumarole.pipeline.errors import ArchiveError, RowError
 from fumarole.pipeline.reading import spark_path
@@ -236,3 +236,30 @@ def test_a_file_system_that_is_not_local() -> None:
     (problem, _) = verify(root, "default")
     assert set_aside(root, "default", [problem]) == [f"_sealed/{files[0].name}.json"]
     assert len(sealed(root, "default")) == 1
+
+
+def test_one_day_of_a_year_is_found_with_a_few_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manifest has all seals of its time; only newer ones are read, and one that is gone counts no more (P11)."""
+    root = open_root(tmp_path)
+    for hour in range(60):
+        write_rows(root, "default", [row(NOON + timedelta(hours=hour))], epoch=hour)
+    before = [(file.name, file.uri) for file in sealed(root, "default")]
+    put_manifest(root, "default", 1)
+    put_manifest(root, "default", 2)
+    write_rows(root, "default", [row(NOON + timedelta(hours=60))], epoch=60)
+    reads, read = [], Root.read
+
+    def counted(self: Root, *parts: str) -> bytes:
+        reads.append(parts)
+        return read(self, *parts)
+
+    monkeypatch.setattr(Root, "read", counted)
+    day = sealed(root, "default", NOON + timedelta(hours=12), NOON + timedelta(hours=36))
+    assert [file.name for file in day] == [f"rows-{hour}-000000000000" for hour in range(12, 36)]
+    assert len(reads) == 2
+    assert [(file.name, file.uri) for file in sealed(root, "default")][:60] == before
+    root.remove("default", SEALED, "rows-20-000000000000.json")
+    assert "rows-20-000000000000" not in [file.name for file in sealed(root, "default")]
+    (manifest,) = (tmp_path / "default" / "_manifest").iterdir()
+    manifest.write_bytes(manifest.read_bytes()[:-9])
+    assert len(sealed(root, "default")) == 60

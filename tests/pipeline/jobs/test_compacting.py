@@ -3,9 +3,10 @@
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import fs
+from pyarrow import dataset, fs
 
 from fumarole.pipeline.archive import sealed, writing
 from fumarole.pipeline.archive.places import Root, open_root
@@ -142,3 +143,35 @@ def test_on_another_file_system() -> None:
         recorder.seal([message(second)])
     assert [step.files for step in compact(root, now=LATER)] == [2]
     assert verify(root, "default") == []
+
+
+def test_quiet_hours_of_a_day_become_one_file(tmp_path: Path) -> None:
+    """Not those of a day that has just ended, nor a busy hour; and all is found by time as before."""
+    recorder, root = Recorder(tmp_path), open_root(tmp_path)
+    for hour in (0, 1, 2, 3, 30):
+        recorder.seal([message(3600 * hour + second, f"t{hour}") for second in range(500 if hour == 2 else 2)])
+    size = 24 * max(file.bytes for file in sealed(root, "default") if file.rows == 2)
+    after = timedelta(days=1)
+    assert list(compact(root, now=BEGIN + timedelta(days=1), target=size, days_after=after)) == []
+    (step,) = compact(root, now=BEGIN + timedelta(days=2), target=size, days_after=after)
+    assert (step.files, step.rows, step.path[:15]) == (3, 6, "date=2026-03-01")
+    assert sweep(root, grace=timedelta(0)) == 3
+    assert verify(root, "default") == []
+    rows = [file.rows for file in sealed(root, "default", BEGIN + timedelta(hours=1), BEGIN + timedelta(hours=2))]
+    assert rows == [6]
+    assert [file.rows for file in sealed(root, "default", topics="t30")] == [2]
+    assert [file.rows for file in sealed(root, "default", topics="t0")] == [6]
+    assert sealed(root, "default", topics="u") == []
+    assert list(compact(root, now=BEGIN + timedelta(days=2), target=size, days_after=after)) == []
+
+
+def test_the_folder_of_a_day_is_a_null_hour_to_others(tmp_path: Path) -> None:
+    recorder, root = Recorder(tmp_path), open_root(tmp_path)
+    for hour in (0, 1):
+        recorder.seal([message(3600 * hour)])
+    assert len(list(compact(root, now=BEGIN + timedelta(days=3), days_after=timedelta(days=1)))) == 1
+    sweep(root, grace=timedelta(0))
+    (file,) = sealed(root, "default")
+    layout = dataset.partitioning(pa.schema([("date", pa.string()), ("hour", pa.int32())]), flavor="hive")
+    hive = dataset.dataset(file.uri, partitioning=layout, partition_base_dir=str(tmp_path / "default"))
+    assert hive.to_table(columns=["date", "hour"]).to_pylist() == [{"date": "2026-03-01", "hour": None}] * 2

@@ -102,9 +102,10 @@ def test_killed_in_between(tmp_path: Path, recorder: Recorder, monkeypatch: pyte
 
 
 def test_how_long() -> None:
-    assert kept("raw 30 days") == timedelta(days=30)
-    assert kept("raw 1 year") == timedelta(days=365)
-    assert kept("raw forever") is None
-    for wrong in ("1m 1 year", "raw", "raw soon", ""):
+    year = timedelta(days=365)
+    assert kept("raw 30 days") == {"raw": timedelta(days=30)}
+    assert kept("raw 30 days, 1m 1 year, 1h forever") == {"raw": timedelta(days=30), "1m": year, "1h": None}
+    assert kept("raw 2 years,60s 1 year") == {"raw": 2 * year, "1m": year}
+    for wrong in ("raw", "raw soon", "", "daily 1 year", "raw 1 day, raw 2 days", "1m 1 year, 60s 2 years"):
         with pytest.raises(TimeError):
             kept(wrong)

@@ -37,15 +37,27 @@ def compact(
     grace: Annotated[
         str, typer.Option(metavar="DURATION", help="The time for which replaced files stay, for running readers.")
     ] = "1 hour",
+    days_after: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION", help="Quiet hours become one file for the day when the day ended so long ago."
+        ),
+    ] = "2 days",
     publish: Publish = None,
 ) -> None:
     """Join many small files into few large ones, while readers and recorders run."""
     need("pipeline", "pyspark")
-    run_compaction(archive, namespace, target, settled, grace, publish)
+    run_compaction(archive, namespace, target, settled, grace, days_after, publish)
 
 
 def run_compaction(
-    archive: str, namespace: str, target: int, settled: str, grace: str, publish: Form | None = None
+    archive: str,
+    namespace: str,
+    target: int,
+    settled: str,
+    grace: str,
+    days_after: str,
+    publish: Form | None = None,
 ) -> None:
     """Prints the result for each group of files, and the files that could not be read."""
     from fumarole.cli.pipeline.spark import told
@@ -58,7 +70,8 @@ def run_compaction(
         files = made = 0
         damaged: DamagedError | None = None
         try:
-            for step in compact(root, namespace, target=target << 20, settled=duration(settled)):
+            ended, days = duration(settled), duration(days_after)
+            for step in compact(root, namespace, target=target << 20, settled=ended, days_after=days):
                 became = f"{step.before:,} bytes, now {step.after:,}"
                 say(f"{printable(step.path)}: {count_text(step.rows, 'row')} of {step.files:,} files, {became}")
                 files, made = files + step.files, made + 1

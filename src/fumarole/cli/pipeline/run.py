@@ -54,6 +54,13 @@ def pipeline_run(
         Path | None,
         typer.Option(metavar="FILE", help="A module with tables of your own: @pipeline.table(NAME, key=[…])."),
     ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULES",
+            help="Delete what is older, every hour: 'raw 30 days, 1m 1 year, 1h forever'. See `expire`.",
+        ),
+    ] = None,
     spark_options: SparkOptions,
 ) -> None:
     """Keep readings with their metadata, rollups and gaps up to date with an archive, exactly once."""
@@ -61,7 +68,7 @@ def pipeline_run(
     windows = window or ["1 minute", "1 hour"]
     declared = declarations(payloads)
     run_standing(
-        spark_options, archive, out, namespace, windows, lateness, interval, batch_rows, once, declared, tables
+        spark_options, archive, out, namespace, windows, lateness, interval, batch_rows, once, declared, tables, keep
     )
 
 
@@ -77,19 +84,24 @@ def run_standing(
     once: bool,
     payloads: Payloads | None = None,
     tables: Path | None = None,
+    keep: str | None = None,
 ) -> None:
     """Runs batches until Ctrl-C or SIGTERM, or until it has caught up."""
     from fumarole.cli.pipeline.spark import check_out, spark_session, told
     from fumarole.pipeline.archive.places import open_root
     from fumarole.pipeline.archive.seals import check_namespace
+    from fumarole.pipeline.jobs.expiring import kept
     from fumarole.pipeline.jobs.own_tables import own_tables
     from fumarole.pipeline.jobs.standing import StandingJob, alone, run
-    from fumarole.pipeline.times import duration
+    from fumarole.pipeline.jobs.table_files import check_tiers
+    from fumarole.pipeline.times import duration, shown
 
     with told():
         check_namespace(open_root(archive), namespace)
         for each in (*windows, lateness):
             duration(each)
+        rules = None if keep is None else kept(keep)
+        check_tiers(rules or {}, [shown(duration(each)) for each in windows])
         own = [] if tables is None else own_tables(tables)
     check_out(spark_options, out)
     stop = threading.Event()
@@ -103,7 +115,7 @@ def run_standing(
             say(f"going on after batch {job.state.number:,}, with {count_text(job.state.messages, 'message')} done")
         follow = f"following {archive}, a look every {interval:g} s; Ctrl-C ends"
         say(f"catching up with {archive}" if once else follow)
-        run(job, tell, warn, once, interval, stop.wait)
+        run(job, tell, warn, once, interval, stop.wait, rules)
         batches = "1 batch" if job.state.number == 1 else f"{job.state.number:,} batches"
         new = "" if job.state.number > before else "nothing new: "
         say(f"{new}{count_text(job.state.messages, 'message')} in {batches}")

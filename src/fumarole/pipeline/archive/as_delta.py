@@ -44,6 +44,6 @@ def _schema() -> str:
     """Of messages, with the columns by which their files are laid out."""
     from deltalake import Schema
 
-    layout = [pa.field("date", pa.date32()), pa.field("hour", pa.int32())]
+    layout = [pa.field("date", pa.date32()), pa.field("hour", pa.int32())]  # null: of several hours
     fields = [*(field.with_nullable(True) for field in MESSAGES), *layout]
     return str(Schema.from_arrow(pa.schema(fields)).to_json())

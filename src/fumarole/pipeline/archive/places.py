@@ -1,8 +1,10 @@
 """Where an archive lies: a folder of any file system that pyarrow knows, and how a file gets there whole or not at all.
 
     DIR/<namespace>/date=2026-11-15/hour=22/<recorder>-<epoch>-<first sequence>.parquet    messages
+    DIR/<namespace>/date=2026-11-15/hour=__HIVE_DEFAULT_PARTITION__/<…>.parquet            the quiet hours of a day
     DIR/<namespace>/_changes/date=2026-11-15/<…>.changes.parquet                           changes of metadata
     DIR/<namespace>/_sealed/<name of the file>.json                                        what is in force
+    DIR/<namespace>/_manifest/                                                             all seals in one file
     DIR/<namespace>/_writing/                                                              not there yet
     DIR/<namespace>/_aside/                                                                not fit to be read
 
@@ -27,6 +29,8 @@ from fumarole.pipeline.errors import ArchiveError
 SEALED = "_sealed"
 WRITING = "_writing"
 ASIDE = "_aside"
+NO_HOUR = "__HIVE_DEFAULT_PARTITION__"
+"""A null, as the name of a folder."""
 CHANGES_FOLDER = "_changes"
 OBJECT_STORES = {"s3", "gcs", "abfs"}
 """An object appears when it is complete, and cannot be renamed but only copied."""
@@ -212,6 +216,11 @@ def _without_secrets(uri: str) -> str:
 def messages_folder(microseconds: int) -> str:
     """Where messages of this time are, in the namespace."""
     return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("date=%Y-%m-%d/hour=%H")
+
+
+def day_folder(microseconds: int) -> str:
+    """Where messages of all hours of a day are, when those are in one file. To readers of folders the hour is null."""
+    return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime(f"date=%Y-%m-%d/hour={NO_HOUR}")
 
 
 def changes_folder(microseconds: int) -> str:

@@ -7,7 +7,9 @@ missing or there twice.
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
@@ -23,6 +25,9 @@ from fumarole.pipeline.errors import ArchiveError
 Kind = Literal["messages", "changes"]
 SUFFIX = ".parquet"
 SEAL_SUFFIX = ".json"
+MANIFEST = "_manifest"
+MANIFEST_SUFFIX = ".seals"
+"""Lines of JSON, compressed. Not `.gz`, which pyarrow would take apart by itself."""
 
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
@@ -50,6 +55,14 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     first_event: int = 0
     last_event: int = 0
     """Those of the sensors' times, as far as they are believed (P7); both 0: there are none."""
+    first_topic: str | None = None
+    last_topic: str | None = None
+    """The least and greatest of its topics, by their code points; null: changes, or sealed without a look inside."""
+    first_producer: str | None = None
+    last_producer: str | None = None
+    """Those of its producers; null as well where it has none."""
+    deleted: tuple[tuple[str, int, int, int], ...] = ()
+    """Recorder, epoch, first and last sequence of rows that it would have, and that were deleted on purpose (P11)."""
     sha256: str = ""
     """Of all bytes of the file, in hexadecimal; empty: of version 1, or sealed by a process that found it there."""
 
@@ -94,17 +107,20 @@ def sealed(
     namespace: str,
     since: datetime | None = None,
     until: datetime | None = None,
+    topics: str = "",
 ) -> list[SealedFile]:
     """The files in force, in order of their names within each folder.
 
     With `since` or `until`, without those that have no message in [since, until), by either time: rows outside it may
     be in them still. Changes of metadata are there from the beginning, because what held at a time was said before.
-    Raises ArchiveError where there is no such archive, it cannot be read, or it is of a newer version.
+    `topics` is how the topics that are asked for begin: files that have none of them are left out as well. Raises
+    ArchiveError where there is no such archive, it cannot be read, or it is of a newer version.
     """
     place = open_root(root)
     try:
         check_namespace(place, namespace)
-        return [file for file in in_force(place, namespace) if _overlaps(file, since, until)]
+        found = in_force(place, namespace)
+        return [file for file in found if _overlaps(file, since, until) and _may_have(file, topics)]
     except OSError as error:
         reason = str(error).partition("\n")[0]
         raise ArchiveError(f"the seals of the archive at {place.name} cannot be read: {reason}") from None
@@ -123,7 +139,7 @@ def read_seals(root: Root, namespace: str, known: Mapping[str, Seal] | None = No
 
     Those that are `known` already are not read again: a seal never changes.
     """
-    known = known or {}
+    known = known or dict(_summed_up(root, namespace))
     for path, _ in root.files(namespace, SEALED):
         if not path.endswith(SEAL_SUFFIX):
             continue
@@ -131,6 +147,37 @@ def read_seals(root: Root, namespace: str, known: Mapping[str, Seal] | None = No
         seal = known.get(name) or read_seal(root, path)
         if seal is not None:
             yield name, seal
+
+
+def put_manifest(root: Root, namespace: str, at: int) -> None:
+    """Sums up all seals in one file, so that those who come later read that one, and the seals that are newer.
+
+    `at` is a time, in microseconds. The seals decide: one that has been deleted counts no more, wherever it is named.
+    """
+    lines = [_encode(seal) for _, seal in read_seals(root, namespace)]
+    root.put(namespace, f"{MANIFEST}/{at}{MANIFEST_SUFFIX}", gzip.compress(b"\n".join(lines), 6))
+    for path in _manifests(root, namespace)[:-1]:
+        root.remove(path)
+
+
+def _manifests(root: Root, namespace: str) -> list[str]:
+    """Their paths, the newest last."""
+    found = [path for path, _ in root.files(namespace, MANIFEST) if path.endswith(MANIFEST_SUFFIX)]
+    return sorted(found, key=lambda path: (len(path), path))
+
+
+def _summed_up(root: Root, namespace: str) -> Iterator[tuple[str, Seal]]:
+    """The seals that the newest manifest names. One that cannot be read names none."""
+    for path in reversed(_manifests(root, namespace)):
+        try:
+            lines = gzip.decompress(root.read(path)).split(b"\n")
+        except (OSError, EOFError, zlib.error):
+            continue  # the one before it may be there still
+        for line in lines:
+            seal = parse_seal(line, root.uri(path)) if line else None
+            if seal is not None:
+                yield seal.name, seal
+        return
 
 
 def read_seal(root: Root, path: str) -> Seal | None:
@@ -186,6 +233,13 @@ def _overlaps(file: SealedFile, since: datetime | None, until: datetime | None) 
         return True
     begin, end = times
     return (until is None or begin < until) and (since is None or file.kind == "changes" or end > since)
+
+
+def _may_have(file: SealedFile, topics: str) -> bool:
+    """May it have a topic that begins so?"""
+    if file.first_topic is None or file.last_topic is None:
+        return True
+    return file.first_topic[: len(topics)] <= topics <= file.last_topic[: len(topics)]
 
 
 def _times(file: SealedFile) -> tuple[datetime, datetime] | None:

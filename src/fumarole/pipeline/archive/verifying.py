@@ -81,6 +81,8 @@ def verify(root: str | os.PathLike[str] | Root, namespace: str) -> list[Problem]
             continue
         for recorder, epoch, first, last in sequences(file, data):
             spans[file.kind, recorder, epoch].append((first, last))
+        for recorder, epoch, first, last in file.deleted:
+            spans[file.kind, recorder, epoch].append((first, last))
     gone = deleted_files(place, namespace)
     for deleted in gone:
         for recorder, epoch, first, last in deleted.sequences:
@@ -294,7 +296,13 @@ def sequences(file: SealedFile, data: pa.Buffer) -> Iterator[tuple[str, int, int
     if file.recorder and not file.replaces:
         yield file.recorder, file.epoch, file.first, file.last
         return
-    rows = pq.ParquetFile(pa.BufferReader(data)).read(columns=list(IDENTITY))
+    yield from sequences_of(pq.ParquetFile(pa.BufferReader(data)).read(columns=list(IDENTITY)))
+
+
+def sequences_of(rows: pa.Table) -> Iterator[tuple[str, int, int, int]]:
+    """Those of these rows: recorder, epoch, first, last."""
+    if not rows.num_rows:
+        return
     recorders = rows["recorder"].combine_chunks().dictionary_encode()
     codes, epochs, sequences = (column.to_numpy() for column in (recorders.indices, rows["epoch"], rows["sequence"]))
     cuts = np.flatnonzero((np.diff(codes) != 0) | (np.diff(epochs) != 0) | (np.diff(sequences) != 1)) + 1

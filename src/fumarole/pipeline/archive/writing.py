@@ -63,6 +63,7 @@ class FileWriter:
         self._payloads = payloads
         self._times: list[int] = []
         self._events: list[int] = []
+        self._texts: dict[str, list[str]] = {"topic": [], "producer": []}
         self._writer = pq.ParquetWriter(
             self._buffer,
             SCHEMAS[kind].with_metadata(schema.file_metadata(namespace, group, payloads)),
@@ -86,6 +87,9 @@ class FileWriter:
         self._times += bounds(table["time"])
         if self.kind == "messages" and table["event_time"].null_count < table.num_rows:
             self._events += bounds(believed(table))
+        for name, found in self._texts.items():
+            if name in table.column_names:
+                found += text_bounds(table[name])
         self._writer.write_table(table.cast(SCHEMAS[self.kind]), row_group_size=max(table.num_rows, 1))
         self.rows += table.num_rows
 
@@ -108,6 +112,10 @@ class FileWriter:
             last_time=max(self._times, default=0),
             first_event=min(self._events, default=0),
             last_event=max(self._events, default=0),
+            first_topic=min(self._texts["topic"], default=None),
+            last_topic=max(self._texts["topic"], default=None),
+            first_producer=min(self._texts["producer"], default=None),
+            last_producer=max(self._texts["producer"], default=None),
             sha256=sha256(data).hexdigest(),
         )
         return WholeFile(self.namespace, seal, data)
@@ -116,6 +124,12 @@ class FileWriter:
 def bounds(times: pa.Array | pa.ChunkedArray) -> list[int]:
     """The earliest and the latest, in microseconds; none where all are null."""
     found = pc.min_max(times.cast(schema.TIME).cast(pa.int64()))
+    return [] if found["min"].as_py() is None else [found["min"].as_py(), found["max"].as_py()]
+
+
+def text_bounds(texts: pa.Array | pa.ChunkedArray) -> list[str]:
+    """The least and the greatest, by their code points; none where all are null."""
+    found = pc.min_max(texts)
     return [] if found["min"].as_py() is None else [found["min"].as_py(), found["max"].as_py()]
 
 

@@ -5,12 +5,14 @@ and the new one is in it. The old ones stay where they are for a time of grace, 
 the next compaction after that deletes them, if the new one can be read to its end. Killed at any moment, it leaves a
 file without a seal at most, which is no part of the archive, and which the next compaction deletes.
 
+Hours in which little came, of a day that ended some time ago, become one file for the day.
+
 A file is joined only if it has the bytes that were sealed: afterwards the damage could not be seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -22,9 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fumarole.core.limits import MIB
-from fumarole.pipeline.archive.places import ASIDE, SEALED, WRITING, Root, span
+from fumarole.pipeline.archive.places import ASIDE, SEALED, WRITING, Root, day_folder, span
 from fumarole.pipeline.archive.schema import completed
-from fumarole.pipeline.archive.seals import SEAL_SUFFIX, SealedFile, check_namespace, in_force, read_seals
+from fumarole.pipeline.archive.seals import SEAL_SUFFIX, SealedFile, check_namespace, in_force, put_manifest, read_seals
 from fumarole.pipeline.archive.verifying import Problem, files_in_place, read_whole
 from fumarole.pipeline.archive.writing import SCHEMAS, FileWriter
 from fumarole.pipeline.errors import ArchiveError, PipelineError
@@ -32,6 +34,7 @@ from fumarole.pipeline.locks import take
 
 TARGET: Final = 128 << 20
 GRACE: Final = timedelta(hours=1)
+HOURS: Final = 24
 NAME: Final = "compacted~"
 """No recorder can be called so."""
 LOCK: Final = "_compacting.lock"
@@ -40,6 +43,10 @@ MIXED: Final = "mixed"
 ROW_GROUP: Final = 262_144
 ROW_GROUP_BYTES: Final = 64 * MIB
 """Who reads a group has all of it in memory, large payloads too."""
+
+
+class CompactingError(PipelineError):
+    """A compaction, or a deletion, is at work on the same archive."""
 
 
 class DamagedError(ArchiveError):
@@ -63,10 +70,13 @@ def compact(
     now: datetime | None = None,
     target: int = TARGET,
     settled: timedelta = timedelta(minutes=10),
+    days_after: timedelta | None = None,
 ) -> Iterator[Compacted]:
     """Makes files of about `target` bytes of each hour's small ones, of hours that ended `settled` ago.
 
-    Raises ArchiveError, PipelineError where another compaction runs, and, when all else is done, DamagedError.
+    With `days_after`, the quiet hours of each day that ended so long ago become one file. In the end all seals are
+    summed up in a manifest, where something has changed. Raises ArchiveError, PipelineError where another compaction
+    runs, and, when all else is done, DamagedError.
     """
     check_namespace(root, namespace)
     moment = now or datetime.now(UTC)
@@ -74,6 +84,13 @@ def compact(
     damaged = []
     with alone_in(root, namespace):
         _clear(root, namespace)
+        began = epoch
+        for day in [] if days_after is None else _quiet_days(root, namespace, moment - days_after, target):
+            try:
+                yield _merge(root, namespace, day, epoch, day_folder)
+            except DamagedError as error:
+                damaged.append(str(error))
+            epoch += 1
         for folder, files in groupby(
             in_force(root, namespace), lambda file: (file.kind, str(PurePosixPath(file.path).parent))
         ):
@@ -85,10 +102,30 @@ def compact(
                     except DamagedError as error:
                         damaged.append(str(error))
                     epoch += 1  # names never repeat
+        if epoch > began:
+            put_manifest(root, namespace, began)
     if damaged:
         raise DamagedError(
             f"{'; '.join(damaged)}; `fumarole pipeline verify --set-aside` takes what is damaged out of the archive"
         )
+
+
+def _quiet_days(root: Root, namespace: str, moment: datetime, target: int) -> list[list[SealedFile]]:
+    """The files of each day's quiet hours, where there are two or more, of days that had ended by then.
+
+    An hour is quiet if a day of such hours is not more than one file.
+    """
+    days: dict[str, dict[str, list[SealedFile]]] = {}
+    for file in in_force(root, namespace):
+        folder = PurePosixPath(file.path).parent
+        if file.kind == "messages" and _ended(str(folder.parent), moment):
+            days.setdefault(str(folder.parent), {}).setdefault(folder.name, []).append(file)
+    found = []
+    for hours in days.values():
+        quiet = [files for files in hours.values() if sum(file.bytes for file in files) * HOURS <= target]
+        if len(quiet) > 1:
+            found.append([file for files in quiet for file in files])
+    return found
 
 
 def sweep(root: Root, namespace: str = "default", now: datetime | None = None, grace: timedelta = GRACE) -> int:
@@ -129,7 +166,7 @@ def alone_in(root: Root, namespace: str) -> Iterator[None]:
         return
     lock = take(Path(root.at(namespace, LOCK)))
     if lock is None:
-        raise PipelineError(f"a compaction of {root.uri(namespace)} runs already; only one can at a time")
+        raise CompactingError(f"a compaction of {root.uri(namespace)} runs already; only one can at a time")
     with lock:
         yield
 
@@ -166,19 +203,25 @@ def _portions(files: Iterable[SealedFile], target: int) -> Iterator[list[SealedF
         yield portion
 
 
-def _merge(root: Root, namespace: str, files: list[SealedFile], epoch: int) -> Compacted:
+def _merge(
+    root: Root, namespace: str, files: list[SealedFile], epoch: int, folder: Callable[[int], str] | None = None
+) -> Compacted:
+    """One file of these: in the folder that its rows were in, also where a clock went back, or in that of `folder`."""
     kind = files[0].kind
     payloads = {file.payloads for file in files}
     writer = FileWriter(namespace, kind, NAME, epoch, payloads=payloads.pop() if len(payloads) == 1 else MIXED)
     for table in _tables(root, namespace, files):
         writer.add(table)
     whole = writer.finish()
-    # It stays in the folder that its rows were in, also where a clock went back.
-    path = str(PurePosixPath(files[0].path).parent / PurePosixPath(whole.seal.path).name)
+    place = str(PurePosixPath(files[0].path).parent) if folder is None else folder(whole.seal.first_time)
+    path = f"{place}/{PurePosixPath(whole.seal.path).name}"
     # All of them, also those that were replaced by these before: so a seal needs no other to be understood, and it does
     # not matter in which order the old ones are deleted.
     names = tuple(dict.fromkeys(name for file in files for name in (file.name, *file.replaces)))
-    whole.seal = msgspec.structs.replace(whole.seal, path=path, recorder="", first=0, last=0, replaces=names)
+    deleted = tuple(each for file in files for each in file.deleted)
+    whole.seal = msgspec.structs.replace(
+        whole.seal, path=path, recorder="", first=0, last=0, replaces=names, deleted=deleted
+    )
     whole.put(root)
     return Compacted(path, len(files), whole.seal.rows, sum(file.bytes for file in files), whole.seal.bytes)
 

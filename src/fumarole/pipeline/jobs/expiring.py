@@ -1,5 +1,7 @@
 """Retention: messages that are older than they are to be kept are deleted from an archive (P11).
 
+    raw 30 days, 1m 1 year, 1h forever      the archive and the table of readings; the rollups by their windows
+
 By the recorder's time, a file at a time: a file goes when its last message is old enough. With the output of a standing
 job, only what that job has taken in. Changes of metadata stay: what held at a time was said before it.
 """
@@ -18,8 +20,9 @@ from fumarole.pipeline.archive.seals import SUFFIX, Seal, SealedFile, check_name
 from fumarole.pipeline.archive.verifying import Problem, read_whole, sequences
 from fumarole.pipeline.errors import TimeError
 from fumarole.pipeline.jobs.compacting import NAME, alone_in
-from fumarole.pipeline.times import duration
+from fumarole.pipeline.times import duration, shown
 
+RAW: Final = "raw"
 _YEARS: Final = re.compile(r"(\d+)\s*years?")
 
 
@@ -33,14 +36,22 @@ class Expiry(NamedTuple):
     """Files that are old enough, which the standing job has not taken in."""
 
 
-def kept(text: str) -> timedelta | None:
-    """`raw 30 days`, `raw 1 year`, `raw forever`, which is None. Raises TimeError."""
-    name, _, length = text.strip().partition(" ")
-    if name != "raw":
-        raise TimeError(f"{text!r}: say how long messages of the archive are kept, such as 'raw 30 days'")
-    if length.strip() == "forever":
-        return None
-    return duration(_YEARS.sub(lambda found: f"{int(found[1]) * 365} days", length))
+def kept(text: str) -> dict[str, timedelta | None]:
+    """How long each tier is kept: `raw 30 days, 1m 1 year, 1h forever`. None is forever. Raises TimeError.
+
+    `raw` is what was recorded; all others are rollups, by their windows.
+    """
+    found: dict[str, timedelta | None] = {}
+    for part in text.split(","):
+        name, _, length = part.strip().partition(" ")
+        if not name or not length.strip():
+            raise TimeError(f"{part.strip()!r}: say what is kept and how long, such as 'raw 30 days, 1m 1 year'")
+        tier = RAW if name == RAW else shown(duration(name))
+        if tier in found:
+            raise TimeError(f"{text!r} says twice how long {tier} is kept")
+        whole = length.strip() == "forever"
+        found[tier] = None if whole else duration(_YEARS.sub(lambda years: f"{int(years[1]) * 365} days", length))
+    return found
 
 
 def expire(
@@ -82,7 +93,7 @@ def _delete(root: Root, namespace: str, files: list[SealedFile], now: datetime, 
             continue
         # What it replaced goes before it: otherwise that would be in force again.
         gone += [_described(seals[name]) for name in file.replaces if name in seals]
-        gone.append(_described(file, tuple(sequences(file, data))))
+        gone.append(_described(file, (*sequences(file, data), *file.deleted)))
         whole.append(file)
     if gone:
         why = f"older than {keep.days} days"

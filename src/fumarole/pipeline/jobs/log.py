@@ -110,6 +110,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Messages whose payload is not as declared (P6)."""
     newest: int = 0
     """The latest time of a message so far."""
+    drops: bool = False
+    """Rows were deleted on purpose (P11): its folders have what is left of those that it replaces."""
 
 
 @dataclass(slots=True)

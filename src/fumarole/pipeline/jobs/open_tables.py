@@ -62,6 +62,11 @@ class Behind:
     @property
     def same_rows(self) -> bool:
         """Do the batches only arrange rows in another way?"""
+        return self.no_new_rows and not any(each.drops for each in self.entries or ())
+
+    @property
+    def no_new_rows(self) -> bool:
+        """Did the batches take nothing in?"""
         return self.entries is not None and not any(each.seals for each in self.entries)
 
     def new_folders(self, table: str) -> list[str]:
@@ -163,7 +168,7 @@ class OpenTables:
         behind = self._behind(table, state)
         if behind is None:
             return
-        if behind.same_rows:
+        if behind.no_new_rows:
             table.commit(JOB, behind.number, ())
             return
         short = _is_short(window)
@@ -198,7 +203,7 @@ class OpenTables:
         behind = self._behind(table, state)
         if behind is None:
             return
-        new = [] if behind.same_rows else behind.folders(READINGS, state)
+        new = [] if behind.no_new_rows else behind.folders(READINGS, state)
         if not new:
             table.commit(JOB, behind.number, ())
             return

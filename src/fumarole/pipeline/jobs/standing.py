@@ -10,11 +10,12 @@ readings that lie after them are described anew, from the job's own output, in t
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,8 @@ from fumarole.pipeline.archive.seals import SealedFile, check_namespace
 from fumarole.pipeline.columns.time import utc_date, utc_hour, window_start
 from fumarole.pipeline.columns.where import METADATA
 from fumarole.pipeline.declared import payloads as declarations
+from fumarole.pipeline.jobs.compacting import CompactingError
+from fumarole.pipeline.jobs.expiring import RAW, expire
 from fumarole.pipeline.jobs.failures import FAILURES
 from fumarole.pipeline.jobs.intake import Arrivals, Intake
 from fumarole.pipeline.jobs.log import LOG, Aside, Entry, Folder, Job, JobError, Log
@@ -43,6 +46,7 @@ from fumarole.pipeline.jobs.output import (
     rollup_table,
 )
 from fumarole.pipeline.jobs.own_tables import OwnTable
+from fumarole.pipeline.jobs.table_files import expire_tables
 from fumarole.pipeline.locks import take
 from fumarole.pipeline.reading import Given, by_event_time, changes_of, messages_of, spark_path
 from fumarole.pipeline.times import duration, microseconds, shown
@@ -54,6 +58,7 @@ WINDOWS: Final = ("1 minute", "1 hour")
 LATENESS: Final = "10 minutes"
 GRAIN: Final = timedelta(seconds=1)
 MOST_ROWS: Final = 5_000_000
+EXPIRE_SECONDS: Final = 3600.0
 MOST_FOLDERS: Final = 48
 """Of one table; then the small ones are made into one."""
 
@@ -130,6 +135,7 @@ class StandingJob:
         self._begin(job)
         self._open_tables = OpenTables(spark, self.log, job, own) if open_tables else None
         self._arrivals = Arrivals(root, namespace)
+        self._root, self._namespace = root, namespace
         self.away: list[Aside] = []
         """Files that the file system did not give when the job last looked."""
 
@@ -167,6 +173,17 @@ class StandingJob:
             self._take_in()
             yield self._progress(entry, again, intake, time.monotonic() - begin)
             self._tidy()
+
+    def expire(self, keep: Mapping[str, timedelta | None], now: datetime) -> None:
+        """Deletes what is older than its tier is kept, from the tables and, where it was taken in, from the archive.
+
+        While a compaction runs the archive waits for the next time.
+        """
+        expire_tables(self.log, self.state, keep, now)
+        raw = keep.get(RAW)
+        if raw is not None:
+            with suppress(CompactingError):
+                expire(self._root, raw, self._namespace, self.state.taken, now)
 
     def _take_in(self) -> None:
         if self._open_tables is not None:
@@ -373,18 +390,23 @@ def run(
     once: bool = False,
     interval: float = 5.0,
     stopping: Callable[[float], bool] = lambda _: False,
+    keep: Mapping[str, timedelta | None] | None = None,
 ) -> None:
     """Batches, each told of, until `stopping` says so; it is asked after each, and given the seconds to wait.
 
-    Files that the file system does not give are warned of when that begins. Raises JobError where `once` has to end
-    without them.
+    Files that the file system does not give are warned of when that begins. With `keep`, what is older is deleted, when
+    the job begins and every hour. Raises JobError where `once` has to end without files.
     """
     warned: set[str] = set()
+    expired = -math.inf
     while True:
         for progress in job.catch_up():
             tell(progress)
             if stopping(0):
                 return
+        if keep is not None and time.monotonic() - expired >= EXPIRE_SECONDS:
+            job.expire(keep, datetime.now(UTC))
+            expired = time.monotonic()
         for each in job.away:
             if each.name not in warned:
                 warn(_shown(each))
