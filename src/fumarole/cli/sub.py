@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -60,90 +61,84 @@ def sub(
     access: Access,
 ) -> None:
     """Show messages as they are published."""
-    fresh = Fresh(last, every)
+    asked = Asked(access, pattern, count, group, timeout, raw, as_json, last, every)
     if where is not None:
-        run(show_readings(access, where, pattern, count, group, timeout, raw, as_json, fresh), interrupted=0)
+        run(show_readings(asked, where), interrupted=0)
     else:
-        run(show_messages(access, pattern, count, group, timeout, raw, as_json, fresh), interrupted=0)
+        run(show_messages(asked), interrupted=0)
 
 
-class Fresh(NamedTuple):
-    """The options `--last` and `--every`."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options, and the connection."""
 
+    access: Access
+    pattern: str
+    count: int | None
+    group: str
+    seconds: float | None
+    raw: bool
+    as_json: bool
     last: bool
     every: str | None
 
+    def too_few(self, came: str) -> None:
+        """The time between two messages is over. With a count the command fails; else it ends."""
+        if self.count is not None:
+            fail(f"{came} of {self.count}, then none for {self.seconds:g} s")
 
-async def show_messages(
-    access: Access,
-    pattern: str,
-    count: int | None,
-    group: str,
-    seconds: float | None,
-    raw: bool,
-    as_json: bool,
-    fresh: Fresh,
-) -> None:
+
+async def show_messages(asked: Asked) -> None:
     """Prints messages as they come."""
     import asyncio
 
-    show = shower(raw, as_json)
+    show = shower(asked.raw, asked.as_json)
     async with (
-        access.connect("sub") as client,
-        client.subscribe(pattern, group=group, limit=count, last=fresh.last, every=fresh.every) as messages,
+        asked.access.connect("sub") as client,
+        client.subscribe(
+            asked.pattern, group=asked.group, limit=asked.count, last=asked.last, every=asked.every
+        ) as messages,
     ):
-        say_listening(pattern, group)
+        say_listening(asked.pattern, asked.group)
         try:
             batches = messages.batches()
             while True:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(asked.seconds):
                     batch = await anext(batches)
                 write(b"".join(map(show, batch)))
         except StopAsyncIteration:
             pass
         except TimeoutError:
-            if count is not None:
-                fail(f"{count_text(messages.received, 'message')} of {count}, then none for {seconds:g} s")
+            asked.too_few(count_text(messages.received, "message"))
         finally:
             _say_dropped(messages.dropped, "message")
 
 
-async def show_readings(
-    access: Access,
-    query: str,
-    pattern: str,
-    count: int | None,
-    group: str,
-    seconds: float | None,
-    raw: bool,
-    as_json: bool,
-    fresh: Fresh,
-) -> None:
+async def show_readings(asked: Asked, query: str) -> None:
     """Prints readings and changes as they come; only readings are counted."""
     import asyncio
 
     from fumarole.client import Reading
 
-    show = _as_value if raw else _as_json if as_json else _as_text
+    show = _as_value if asked.raw else _as_json if asked.as_json else _as_text
     with query_mistakes():
         async with (
-            access.connect("sub") as client,
-            client.where(query, topic=pattern, group=group, last=fresh.last, every=fresh.every) as readings,
+            asked.access.connect("sub") as client,
+            client.where(query, topic=asked.pattern, group=asked.group, last=asked.last, every=asked.every) as readings,
         ):
             if sys.stderr.isatty():
                 say(paint(f"readings where {query}; Ctrl-C ends", DIM, sys.stderr))
             taken = 0
             try:
-                while count is None or taken < count:
-                    async with asyncio.timeout(seconds):
+                while asked.count is None or taken < asked.count:
+                    async with asyncio.timeout(asked.seconds):
                         each = await anext(readings)
                     taken += isinstance(each, Reading)
                     write(show(each).encode())
             except StopAsyncIteration:
                 pass
             except TimeoutError:
-                if count is not None:
-                    fail(f"{count_text(taken, 'reading')} of {count}, then none for {seconds:g} s")
+                asked.too_few(count_text(taken, "reading"))
             finally:
                 _say_dropped(readings.dropped, "reading")
 

@@ -231,13 +231,7 @@ class Peer:
                 lane.push(Known(ticket))
                 self.cluster.joined(self)
             case Known(ticket):
-                if self.known is None or ticket > self.cluster.ticket():
-                    raise ClusterProtocolError("an answer to what was not said")
-                self.has_answered = True
-                before = self.known
-                self.known = max(before, ticket)
-                if not self.cluster.is_reached(before + 1):  # others cannot have been the last
-                    self.cluster.advance()
+                self._advance(ticket)
             case Leaving(ticket):
                 if self.leaving:
                     raise ClusterProtocolError("it is leaving already")
@@ -256,6 +250,12 @@ class Peer:
             case Refusal(reason):
                 self.cluster.warn("%s ended the link: %s", lane.whom(), ascii(reason[:128]))
                 lane.close()
+            case _:
+                self._take_state(lane, said)
+
+    def _take_state(self, lane: Lane, said: Frame) -> None:
+        """Metadata, readings, retained messages and client ids of that node."""
+        match said:
             case Producers():
                 self.cluster.metadata.learn(said)
             case Heard():
@@ -272,6 +272,16 @@ class Peer:
                 self.cluster.client_ids.claimed(self, said)
             case ClientsAnswered():
                 self.cluster.client_ids.answered(self.name, said)
+
+    def _advance(self, ticket: int) -> None:
+        """The peer knows this change of ours, and all before it."""
+        if self.known is None or ticket > self.cluster.ticket():
+            raise ClusterProtocolError("an answer to what was not said")
+        self.has_answered = True
+        before = self.known
+        self.known = max(before, ticket)
+        if not self.cluster.is_reached(before + 1):  # others cannot have been the last
+            self.cluster.advance()
 
     def _answer(self, lane: Lane, ticket: int) -> None:
         if ticket and self.is_whole:
