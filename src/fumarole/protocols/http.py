@@ -15,6 +15,7 @@ and chunks, a line end of one character, a folded field, white space before a co
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -371,9 +372,10 @@ def chunk(data: bytes) -> bytes:
 
 def problem(status: int, detail: str, fields: Fields = (), *, keep_alive: bool = True) -> bytes:
     """A refusal before there is a session to say it (RFC 9457)."""
-    text = detail.replace("\\", "\\\\").replace('"', '\\"')
-    body = f'{{"type":"about:blank","title":"{phrase(status)}","status":{status},"detail":"{text}"}}\n'
-    return response(status, [("Content-Type", PROBLEM), *fields], body.encode(), keep_alive=keep_alive)
+    text = json.dumps(detail)  # a client's own words may be in it
+    body = f'{{"type":"about:blank","title":"{phrase(status)}","status":{status},"detail":{text}}}\n'
+    said = [("Content-Type", PROBLEM), ("X-Content-Type-Options", "nosniff"), *fields]
+    return response(status, said, body.encode(), keep_alive=keep_alive)
 
 
 def phrase(status: int) -> str:

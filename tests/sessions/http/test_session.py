@@ -649,6 +649,25 @@ def test_what_is_not_there(web: Web) -> None:
         assert web.asks("GET", path).status == 404
 
 
+def test_a_refusal_is_json_whatever_the_client_has_said(web: Web) -> None:
+    said = web.asks("GET", "/v1/producers?%22%7F%16%5C%0A=1")
+    assert (said.status, said.fields["x-content-type-options"]) == (400, "nosniff")
+    assert said.json()["detail"].startswith('`"\x7f\x16\\\n` is no parameter')
+
+
+def test_a_body_that_is_packed(web: Web, desk: Desk) -> None:
+    """It is passed on as it is, and never unpacked: what is read here comes as it is meant."""
+    consumer = desk.connect().say("SUB a 1\r\n")
+    packed = gzip.compress(b"21.5")
+    assert web.asks("POST", "/v1/topics/a", packed, Content_Encoding="gzip").status == 202
+    assert b"Content-Encoding: gzip\r\n" in consumer.hears()
+    said = web.asks("POST", "/v1/topics", packed, Content_Encoding="gzip")
+    assert (said.status, said.fields["accept-encoding"]) == (415, "identity")
+    assert web.asks("POST", "/v1/topics", '{"topic": "a", "payload": "x"}', Content_Encoding="identity").status == 202
+    reading = {"Content_Encoding": "gzip", "Fumarole_Producer": ATKA}
+    assert web.asks("POST", "/v1/topics/a", packed, **reading).status == 400
+
+
 def test_another_method(web: Web) -> None:
     said = web.asks("PUT", "/v1/topics/a", "x")
     assert (said.status, said.fields["allow"]) == (405, "DELETE, GET, HEAD, OPTIONS, POST")

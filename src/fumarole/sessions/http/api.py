@@ -24,11 +24,10 @@ from fumarole.sessions.http import (
 )
 from fumarole.sessions.http.call import EVENTS, JSON, NDJSON, Call
 from fumarole.sessions.http.forms import encode
-from fumarole.sessions.http.routes import Access, Parameter, Route, Router
+from fumarole.sessions.http.routes import OPAQUE, Access, Parameter, Route, Router
 from fumarole.sessions.http.service import Page
 
 TEXT: Final = "text/plain"
-ANY: Final = "application/octet-stream"
 PRODUCER: Final = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 WHERE: Final = Parameter("where", "A query: of which producers.", example="Region = 'italy'")
 RETAIN: Final = Parameter("retain", "Keep it as the newest of its topic (F1).", "flag", "1")
@@ -85,7 +84,7 @@ ROUTES: Final = (
         "Publishes the body as one message",
         (RETAIN,),
         {202: "It went to so many entities; none is no error.", 413: "The body is too large.", **BAD},
-        body=ANY,
+        body=OPAQUE,
     ),
     Route(
         "POST",
@@ -180,7 +179,7 @@ ROUTES: Final = (
             Parameter("timeout", "Seconds.", "seconds", "5"),
         ),
         {200: "The replies.", 404: "No consumer matches.", 504: "What came in time.", **BAD},
-        body=ANY,
+        body=OPAQUE,
     ),
     Route(
         "GET",

@@ -24,7 +24,7 @@ PROBLEM: Final = {
 _KINDS: Final = {
     "text": {"type": "string"},
     "count": {"type": "integer", "minimum": 0, "maximum": 999_999_999},
-    "seconds": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(ms|s|m)?$"},
+    "seconds": {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(ms|s|m|h)?$"},
     "flag": {"type": "string", "enum": ["0", "1", "true", "false"]},
 }
 _BODIES: Final = {JSON: {"type": "object"}, NDJSON: {"type": "string"}, EVENTS: {"type": "string"}}
@@ -32,7 +32,7 @@ _IN_BRACES = re.compile(r"\{(\w+)\}")
 _WORDS: Final = {
     "topic": "The words of a topic, with `/` or `.` between them.",
     "pattern": "The words of a pattern, with `/` or `.` between them.",
-    "id": "The id of a producer.",
+    "id": "The id of a producer, or the number of a connection.",
 }
 ALWAYS: Final = {
     401: "A user is needed.",
@@ -40,13 +40,16 @@ ALWAYS: Final = {
     405: "Not with this method.",
     431: "The head is too long.",
 }
+OTHERS: Final = "Any other refusal: a parameter that there is not, a body that comes too slowly, too many requests."
+ELSEWHERE: Final = "`node` names another node, whose address is in `Location`."
 
 
 def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
     """All calls."""
     paths: dict[str, Any] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        # Two paths that differ only by a name in braces are one path to OpenAPI.
+        paths.setdefault(route.path.replace("{pattern}", "{topic}"), {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -71,7 +74,13 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
 def _operation(route: Route) -> dict[str, Any]:
     made: dict[str, Any] = {"summary": route.summary, "operationId": _name(route)}
     words = [
-        {"name": name, "in": "path", "required": True, "description": _WORDS[name], "schema": _word(name)}
+        {
+            "name": name.replace("pattern", "topic"),
+            "in": "path",
+            "required": True,
+            "description": _WORDS[name],
+            "schema": _word(route, name),
+        }
         for name in _IN_BRACES.findall(route.path)
     ]
     common = () if route.access is Access.OPEN else COMMON
@@ -81,13 +90,18 @@ def _operation(route: Route) -> dict[str, Any]:
     made["responses"] = {
         str(status): _answer(route, status, text) for status, text in sorted({**ALWAYS, **route.answers}.items())
     }
+    made["responses"]["default"] = _answer(route, 400, OTHERS)
     if route.access is Access.OPEN:
         made["security"] = [{}]
+    else:
+        made["responses"]["307"] = {"description": ELSEWHERE}
     return made
 
 
-def _word(name: str) -> dict[str, Any]:
-    return {"type": "string", "format": "uuid"} if name == "id" else {"type": "string", "minLength": 1}
+def _word(route: Route, name: str) -> dict[str, Any]:
+    if name != "id":
+        return {"type": "string", "minLength": 1}
+    return {"type": "integer", "minimum": 1} if "connections" in route.path else {"type": "string", "format": "uuid"}
 
 
 def _name(route: Route) -> str:

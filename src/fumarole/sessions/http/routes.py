@@ -65,6 +65,8 @@ class BadParameterError(FumaroleError):
     """A path or query that is not as it should be; the text says how."""
 
 
+OPAQUE: Final = "application/octet-stream"
+"""The type of a body that nobody here reads."""
 _REST: Final = ("{topic}", "{pattern}")
 
 

@@ -26,7 +26,7 @@ from fumarole.protocols.http import Body, BodyEnd, Event, Head, Request
 from fumarole.protocols.stream import End
 from fumarole.sessions.http import access, forms
 from fumarole.sessions.http.call import SHORT_JSON, Answer, Call
-from fumarole.sessions.http.routes import Access, BadParameterError, Route, options_of
+from fumarole.sessions.http.routes import OPAQUE, Access, BadParameterError, Route, options_of
 from fumarole.sessions.http.service import HttpService
 from fumarole.sessions.stream import RemoteAddress, State, StreamSession
 
@@ -40,6 +40,7 @@ SLOWEST_BODY: Final = 4 * 1024
 WORK_OF_A_REQUEST: Final = 20
 WORK_AT_ONCE: Final = 1_000
 """A millisecond or so."""
+IDENTITY: Final = "identity"
 NOTHING_HERE: Final = "there is nothing of this name here; /openapi.json lists what there is"
 NOT_ADMITTED: Final = "this token, or user and password, are not known here"
 
@@ -243,6 +244,8 @@ class HttpSession(StreamSession):
             self._options(head, methods)
         elif route is None:
             self._refuse(head, 405, f"{head.method} cannot be done with this", [("Allow", allowed(methods))])
+        elif route.body and route.body != OPAQUE and head.fields.get("content-encoding", IDENTITY) != IDENTITY:
+            self._refuse(head, 415, "this body is read here, and not unpacked", [("Accept-Encoding", IDENTITY)])
         else:
             try:
                 call = Call(self, head, route, words, options_of(head.query, route.parameters))

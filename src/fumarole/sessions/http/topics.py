@@ -100,6 +100,8 @@ def headers_of(call: Call, kind: str) -> bytes:
     pairs: dict[str, str] = {}
     if kind not in UNTOLD_TYPES:
         pairs["Content-Type"] = fields["content-type"]
+    if "content-encoding" in fields:
+        pairs["Content-Encoding"] = fields["content-encoding"]
     for name, value in fields.items():
         if name.startswith(HEADER):
             pairs[name[len(HEADER) :].title()] = value
@@ -111,6 +113,8 @@ def headers_of(call: Call, kind: str) -> bytes:
 def _reading(call: Call, topic: str, kind: str) -> Publication:
     """A producer's reading: who it is, what is new about it, and a value."""
     fields = call.head.fields
+    if "content-encoding" in fields:
+        raise forms.FormError("the body of a reading is read here, and not unpacked: send it without Content-Encoding")
     producer, metadata = fields.get("fumarole-producer"), _metadata(fields.get("fumarole-metadata"))
     payload, value = call.body, forms.number_or_text(call.body) if kind != FUMAROLE_JSON else None
     if kind == FUMAROLE_JSON:
