@@ -11,6 +11,7 @@ from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.plans import Denied
 from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from tests.conformance.tables import RECEIVED, RECEIVERS
 from tests.core.strategies import patterns, topics
@@ -27,7 +28,7 @@ def subscribe(
 
 
 def publish(exchange: Exchange, topic: str, origin: Listener | None = None) -> int:
-    return exchange.publish(exchange.plans().find(topic.encode()), Publication(topic, b"x"), origin)
+    return exchange.publish(exchange.own_plans().find(topic.encode()), Publication(topic, b"x"), origin)
 
 
 @pytest.fixture
@@ -61,6 +62,86 @@ def test_two_consumers_on_one_connection_are_two_entities(exchange: Exchange) ->
     subscribe(exchange, listener, "*")
     assert publish(exchange, "a") == 2
     assert len(listener.heard) == 2
+
+
+@pytest.mark.parametrize("topic", ["_FORGOTTEN", "_WHERE", "_WHERE.a", "_WHERE.a.diff"])
+@pytest.mark.parametrize("user", [None, Permissions(None), Permissions(("_WHERE.>", "_FORGOTTEN"))])
+def test_no_client_publishes_what_the_server_does(exchange: Exchange, topic: str, user: Permissions | None) -> None:
+    """T9: a message on `_FORGOTTEN` would make a later replay forget that producer."""
+    with pytest.raises(Denied):
+        exchange.plans(user).find(topic.encode())
+    assert exchange.own_plans().find(topic.encode()) is exchange.nobody
+    for ordinary in ("_FORGOTTEN.a", "_FORGOTTENx", "_WHEREx", "_"):
+        assert exchange.plans().find(ordinary.encode()) is exchange.nobody
+
+
+INBOXES = {
+    "_INBOX.a": ["_INBOX.a"],
+    "_INBOX.a.1": ["_INBOX.a.1", "_INBOX.a.*", "_INBOX.a.>"],
+    "_INBOX.a.1.x": ["_INBOX.a.>", "_INBOX.a.*.x"],
+    "_INBOX.ab.1": [],
+    "_INBOX": [">", "*", "_INBOX"],
+}
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
+@pytest.mark.parametrize("group", ["", "g"], ids=["alone", "group"])
+def test_an_inbox_is_found_by_its_word_alone(exchange: Exchange, known: bool, group: str) -> None:
+    """A4: no wildcard finds it, `>` included, alone or in a group, whoever comes and goes."""
+    wide = [
+        ">",
+        "*",
+        "*.*",
+        "*.*.*",
+        "_INBOX",
+        "_INBOX.>",
+        "_INBOX.*",
+        "_INBOX.*.1",
+        "_INBOX.a*.1",
+        "_INBO*.a.1",
+        "*.a.1",
+    ]
+    own = ["_INBOX.a", "_INBOX.a.1", "_INBOX.a.*", "_INBOX.a.>", "_INBOX.a.*.x"]
+    listeners = {pattern: Listener(pattern) for pattern in (*wide, *own)}
+
+    def found(topic: str) -> list[str]:
+        for listener in listeners.values():
+            listener.heard.clear()
+        publish(exchange, topic)
+        return [pattern for pattern, listener in listeners.items() if listener.heard]
+
+    def expected(topic: str) -> list[str]:
+        return [pattern for pattern in (*wide, *own) if pattern in INBOXES[topic]]
+
+    consumers = {}
+    for _ in range(2):
+        for number, pattern in enumerate(listeners):
+            for topic in INBOXES if known else ():
+                found(topic)
+            consumers[pattern] = subscribe(exchange, listeners[pattern], pattern, f"{group}{number}" if group else "")
+        assert {topic: found(topic) for topic in INBOXES} == {topic: expected(topic) for topic in INBOXES}
+        for pattern in own:
+            exchange.unsubscribe(consumers[pattern])
+        assert found("_INBOX.a.1") == []
+        for pattern in wide:
+            exchange.unsubscribe(consumers[pattern])
+
+
+def test_replies_to_one_inbox_share_a_plan(exchange: Exchange) -> None:
+    """Each request has a topic of its own, and nobody wants a plan for each."""
+    subscribe(exchange, Listener(">"), ">")
+    subscribe(exchange, Listener("a"), "_INBOX.a.*")
+    plans = [exchange.plan(f"_INBOX.a.{number}") for number in range(5)]
+    assert len(set(map(id, plans))) == 1
+    assert exchange.plan("_INBOX.b.1") is not plans[0]
+    assert [consumer.pattern for consumer in plans[0].consumers] == ["_INBOX.a.*"]
+
+
+def test_an_inbox_for_who_may_not_see_all_of_it(exchange: Exchange) -> None:
+    some = Permissions(None, ("_INBOX.a.secret",))
+    listener = Listener("a")
+    subscribe(exchange, listener, "_INBOX.a.*", sees=some)
+    assert [publish(exchange, f"_INBOX.a.{word}") for word in ("x", "secret", "y")] == [1, 0, 1]
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])

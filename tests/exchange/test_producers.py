@@ -12,8 +12,10 @@ from fumarole.core.publication import FORGOTTEN, Publication
 from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import COST_OF_MATCHES
+from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.producers import LOOKED_AT_ONCE, Producers
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
@@ -458,3 +460,137 @@ def test_a_plan_is_remembered_only_while_it_holds(changes: list[dict[str, Any]])
         read(exchange, A, **metadata)
         read(exchange, A)
         assert len(watcher.heard) - before == 2 * (A in watcher.set)
+
+
+# What a user may receive (A3).
+
+OWN_A = Permissions((reading_topic(A),))
+OPEN = Permissions(("open.>",))
+NOT_A = Permissions(None, (reading_topic(A),))
+NOT_SECRET = Permissions(None, ("secret.>",))
+MAY = {"own": OWN_A, "open": OPEN, "not a": NOT_A, "not secret": NOT_SECRET}
+
+
+def guard(exchange: Exchange, sees: Permissions | None, where: str = "Kind = 'a'") -> Watcher:
+    watcher = Watcher()
+    consumer = exchange.consumer(watcher, ">", "", b"1", sees)
+    exchange.subscribe(consumer, parse(where))
+    watcher.set = set(exchange.producers.members(consumer))
+    return watcher
+
+
+def test_a_set_shows_only_whom_the_user_may_receive(exchange: Exchange) -> None:
+    """A3: neither what is in it first, nor what comes and goes, nor who is forgotten."""
+    read(exchange, A, Kind="a")
+    hidden, shown = guard(exchange, Permissions(("open.>",))), guard(exchange, None)
+    assert (hidden.set, shown.set) == (set(), {A})
+    read(exchange, A, Kind="b")
+    read(exchange, A, Kind="a")
+    exchange.producers.forget(A)
+    read(exchange, B, Kind="a")
+    assert hidden.story == []
+    assert [each for each in shown.story if isinstance(each, tuple) and not isinstance(each, Reading)] == [
+        ((), (A,)),
+        ((A,), ()),
+        ((), (A,)),
+        ((B,), ()),
+    ]
+
+
+def test_a_reading_on_another_topic_shows_or_hides_its_producer(exchange: Exchange) -> None:
+    """A3: a change of that is a New or a Del, before the reading itself (M5)."""
+    read(exchange, A, Kind="a")
+    watcher = guard(exchange, OPEN)
+    read(exchange, A, 2.0, "open.x")
+    read(exchange, A, 3.0, "open.y")
+    read(exchange, A, 4.0, "closed")
+    read(exchange, A, 5.0)
+    assert watcher.story == [((A,), ()), Reading(A, {}, 2.0), Reading(A, {}, 3.0), ((), (A,))]
+
+
+def test_metadata_and_topic_that_change_at_once_are_one_diff(exchange: Exchange) -> None:
+    read(exchange, A, 1.0, "open.x", Kind="b")
+    watcher = guard(exchange, OPEN)
+    read(exchange, A, 2.0, "closed", Kind="a")
+    read(exchange, A, 3.0, "open.x", Kind="b")
+    assert watcher.story == []
+    read(exchange, A, 4.0, "open.x", Kind="a")
+    read(exchange, A, 5.0, "closed", Kind="b")
+    assert watcher.story == [((A,), ()), Reading(A, {"Kind": "a"}, 4.0), ((), (A,))]
+
+
+def test_who_may_not_receive_a_producer_does_not_get_its_readings_by_a_query(exchange: Exchange) -> None:
+    """Though the topic is allowed, its producer's own is denied: it is in no set, and M5 goes by the set."""
+    watcher = guard(exchange, NOT_A)
+    read(exchange, A, 1.0, "open.x", Kind="a")
+    read(exchange, B, 2.0, "open.x", Kind="a")
+    assert watcher.story == [((B,), ()), Reading(B, {"Kind": "a"}, 2.0)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([A, B]),
+            st.sampled_from(["", "open.x", "secret.x", "closed"]),
+            st.sampled_from([{}, {"Kind": "a"}, {"Kind": "b"}]),
+            st.booleans(),
+        ),
+        max_size=12,
+    ),
+    st.sampled_from(sorted(MAY)),
+)
+@examples(60)
+def test_what_was_told_is_the_set_that_the_definition_gives(said: list[Any], may: str) -> None:
+    """After each reading: those that the query selects, and that the rules show."""
+    exchange, sees = Exchange("default"), MAY[may]
+    watcher = guard(exchange, sees)
+    for number, (identity, topic, metadata, is_forgotten) in enumerate(said):
+        if is_forgotten:
+            exchange.producers.forget(identity)
+        else:
+            read(exchange, identity, float(number), topic, **metadata)
+        expected = set()
+        for producer in exchange.producers:
+            own, latest = reading_topic(producer.identity), producer.latest()[0]
+            is_allowed = any(sees.allow is None or fits_one(sees.allow, each) for each in (own, latest))
+            is_denied = any(fits_one(sees.deny, each) for each in (own, latest))
+            if producer.metadata.get("Kind") == "a" and is_allowed and not is_denied:
+                expected.add(producer.identity)
+        assert watcher.set == expected
+
+
+def fits_one(rules: tuple[str, ...], topic: str) -> bool:
+    return any(matches(parse_pattern(rule), split(topic)) for rule in rules)
+
+
+def test_the_forgotten_are_told_to_those_who_may_receive_them(exchange: Exchange) -> None:
+    """A3: `_FORGOTTEN` names a producer; and of a group, the one who may hear it is chosen."""
+    everybody, other, member, stranger = Historian(), Historian(), Historian(), Historian()
+    for historian, group, sees in (
+        (everybody, "", None),
+        (other, "", Permissions(("_FORGOTTEN", "open.>"))),
+        (member, "g", Permissions(("_FORGOTTEN", reading_topic(A)))),
+        (stranger, "g", Permissions(("_FORGOTTEN",))),
+    ):
+        exchange.subscribe(exchange.consumer(historian, FORGOTTEN, group, b"1", sees))
+    for identity, topic in ((A, ""), (B, "open.x"), (C, "closed")):
+        read(exchange, identity, 1.0, topic, Kind="a")
+        exchange.producers.forget(identity)
+    heard = [[each.payload.decode() for each in one.kept] for one in (everybody, other, member, stranger)]
+    assert heard == [[A, B, C], [B], [A], []]
+
+
+def test_another_node_forgets_and_those_here_who_may_receive_it_hear_of_it(exchange: Exchange) -> None:
+    """The same for what is forwarded: here the producer may be gone already, so its last topic comes along."""
+    there = Exchange("default")
+    historian, own, nobody = Historian(), Historian(), Historian()
+    there.subscribe(there.consumer(historian, FORGOTTEN, "", b"1"))
+    for listener, sees in ((own, OPEN), (nobody, Permissions(("closed.>",)))):
+        rules = Permissions((*(sees.allow or ()), FORGOTTEN))
+        exchange.subscribe(exchange.consumer(listener, FORGOTTEN, "", b"1", rules))
+    read(there, A, 1.0, "open.x", Kind="a")
+    there.producers.forget(A)
+    (said,) = historian.kept
+    plan = exchange.own_plans().find(FORGOTTEN.encode())
+    assert exchange.deliver(plan, Publication(FORGOTTEN, said.payload, "", said.headers), ()) == 1
+    assert (len(own.kept), len(nobody.kept)) == (1, 0)

@@ -255,7 +255,7 @@ class Lane:
             return
         exchange, groups = found
         try:
-            plan = exchange.plans().find(event.topic)
+            plan = exchange.own_plans().find(event.topic)
             publication = Publication(event.topic.decode(), event.payload, event.reply.decode(), event.headers)
         except (FumaroleError, UnicodeDecodeError):
             self.count_late(found)

@@ -332,12 +332,12 @@ class Metadata:
         reading = Reading(said.producer, said.metadata, said.value, said.raw)
         publication = Publication(said.topic, said.payload, said.reply, said.headers, reading)
         publication.node = node
-        topic, plans = said.topic.encode(), exchange.plans()
+        topic, plans = said.topic.encode(), exchange.own_plans()
         plan = plans.find(topic)
         producer = exchange.producers.get(said.producer)
         if producer is not None:
             producer.heard_of = self.now
-            producer.take(said.value, said.topic)
+            exchange.producers.take(producer, said.value, said.topic)
             plan = exchange.plan_for_message(publication, producer, topic, plans)
         exchange.deliver(plan, publication, groups, nearly_full)
 

@@ -142,7 +142,7 @@ class Peer:
         elif not lane.dialed and lane.name == DATA:
             lane.exchange = self.cluster.exchange(b"default")
             assert lane.exchange is not None
-            lane.plans = lane.exchange.plans()
+            lane.plans = lane.exchange.own_plans()
 
     def _begin(self, lane: Lane) -> None:
         """From here on the outbox of this peer leaves by this lane: first all that we have, then what changes."""

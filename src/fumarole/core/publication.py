@@ -12,6 +12,33 @@ FORGOTTEN: Final = "_FORGOTTEN"
 PRIVATE: Final = "_WHERE."
 """The prefix of topics that match only by their full name, never by a wildcard. On these topics the exchange sends the
 readings of a query to a consumer that may receive them."""
+INBOX: Final = "_INBOX."
+"""The prefix of topics on which one client waits for its replies. The word that follows names the inbox."""
+
+
+def is_reserved(topic: str) -> bool:
+    """Is it one of the topics that only the server publishes (T9)?"""
+    return topic in (FORGOTTEN, "_WHERE") or topic.startswith(PRIVATE)
+
+
+def inbox_of(topic: str) -> str:
+    """The first two words of a topic in an inbox; of all others nothing."""
+    if not topic.startswith(INBOX):
+        return ""
+    end = topic.find(".", len(INBOX))
+    return topic if end < 0 else topic[:end]
+
+
+def finds(pattern: str, topic: str) -> bool:
+    """May a subscription to this pattern find the topic at all (A4)?
+
+    A private topic is found by its full name, and a topic in an inbox by a pattern that has the inbox's word literally.
+    No wildcard does instead. Rules of permissions match by `core.topic` alone.
+    """
+    if topic.startswith(PRIVATE):
+        return pattern == topic
+    inbox = inbox_of(topic)
+    return not inbox or pattern == inbox or pattern.startswith(f"{inbox}.")
 
 
 class Publication:

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any, cast
 
 from fumarole.core import headers
-from fumarole.core.index import Index, Level
-from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
+from fumarole.core.index import Index
+from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication, finds, inbox_of
 from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.tree import Query
@@ -29,6 +29,7 @@ from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
 from fumarole.exchange.producers import Producer, Producers
 from fumarole.exchange.quotas import Account
+from fumarole.exchange.readings import reading_topic
 from fumarole.exchange.tracer import Tracer
 from fumarole.exchange.views import PATTERN as VIEW_PATTERN
 from fumarole.exchange.views import LiveView
@@ -50,6 +51,8 @@ class Parts:
 
 PURE = Parts()
 SHARED_PLANS_KEPT = 4_096
+OWN = "own"
+"""In place of permissions: those of the server."""
 CONSUMERS_LOOKED_AT = 10_000
 """A report must not hold everybody up."""
 BEFORE_GROUP = b"\x01"
@@ -104,11 +107,12 @@ class Exchange:
         self._groups: dict[str, Group] = {}
         self.nobody = parts.plan()
         """The plan of every topic that no entity matches."""
-        self.shared: dict[Level | tuple[Level, ...], Plan] = {}
-        """Topics that the same patterns match share a plan."""
+        self.shared: dict[Any, Plan] = {}
+        """Topics that the same patterns match share a plan, by their levels of the index; in an inbox, those of that
+        inbox."""
         self._changes = 0
         """Since the shared plans were last forgotten."""
-        self._plans: dict[Permissions | None, Plans] = {}
+        self._plans: dict[Permissions | str | None, Plans] = {}
         self.consumer_changed: ConsumerChanged | None = None
         """Who else must know of every consumer here; None: nobody, there is no cluster."""
         self.elsewhere = 0
@@ -290,15 +294,25 @@ class Exchange:
             plans = self._plans[permissions] = self._parts.plans(self, permissions)
         return plans
 
+    def own_plans(self) -> Plans:
+        """Those of the server itself and of other nodes, who publish on reserved topics too (T9)."""
+        plans = self._plans.get(OWN)
+        if plans is None:
+            plans = self._plans[OWN] = self._parts.plans(self, None, True)
+        return plans
+
     def plan(self, topic: str) -> Plan:
         """Works out who gets a topic. `plans` remembers it."""
         levels = self.index.match(split(topic))
         if not levels:
             return self.nobody
-        key = levels[0] if len(levels) == 1 else tuple(levels)
+        inbox = inbox_of(topic)
+        key: Any = levels[0] if len(levels) == 1 else tuple(levels)
+        key = (inbox, key) if inbox else key
         plan = None if topic.startswith(PRIVATE) else self.shared.get(key)
         if plan is None or not self.renew(plan):
             plan = self._parts.plan((), (), tuple(levels))
+            plan.inbox = inbox
             self._fill(plan, topic)
             if plan.topic is None:
                 if len(self.shared) >= SHARED_PLANS_KEPT:
@@ -460,6 +474,8 @@ class Exchange:
         routed = 0
         trace = None if self.tracer is None else self.tracer.arrived(self.name, publication)
         give = hand_over if trace is None else trace.hand_over
+        if publication.topic == FORGOTTEN:
+            plan = self._shown_forgotten(plan, publication)
         for consumer in plan.consumers:
             give(consumer, publication)
             routed += 1
@@ -481,10 +497,32 @@ class Exchange:
     def _publish_forgotten(self, producer: Producer) -> None:
         """A producer was forgotten (M7): a message like a reading with which it takes back all it said of itself."""
         plan = self.plan(FORGOTTEN)
-        if not reaches_nobody(plan):
-            gone = json.dumps(dict.fromkeys(producer.metadata))
-            block = headers.build([("Producer", producer.identity), ("Metadata", gone)])
-            self.say(plan, Publication(FORGOTTEN, producer.identity.encode(), "", block))
+        if reaches_nobody(plan):
+            return
+        gone = json.dumps(dict.fromkeys(producer.metadata))
+        latest = producer.latest()[0]
+        pairs = [("Producer", producer.identity), ("Metadata", gone)]
+        if latest != reading_topic(producer.identity):
+            pairs.append(("Topic", latest))
+        publication = Publication(FORGOTTEN, producer.identity.encode(), "", headers.build(pairs))
+        self.say(self._shown_forgotten(plan, publication), publication)
+
+    def _shown_forgotten(self, plan: Plan, publication: Publication) -> Plan:
+        """Those of the plan who may receive the producer that was forgotten (A3)."""
+        everybody = [*plan.consumers, *[member for _, members, _ in plan.groups for member in members]]
+        if all(consumer.sees is None for consumer in everybody):
+            return plan
+        own = reading_topic(publication.payload.decode("utf-8", "replace"))
+        latest = headers.last(publication.headers, "Topic") or own
+        sorted_in = Sorted(self._groups)
+        sorted_in.couriers.update(dict.fromkeys(plan.couriers))
+        for consumer in everybody:
+            if consumer.sees is None or consumer.sees.shows(own, latest):
+                if consumer.group:
+                    sorted_in.shared.setdefault(consumer.group, []).append(consumer)
+                else:
+                    sorted_in.alone.append(consumer)
+        return self._parts.plan(sorted_in.entities(), sorted_in.shares(), (), tuple(sorted_in.couriers))
 
     def count_unheard(self, size: int) -> None:
         """A publication of this size reached nobody (D3)."""
@@ -501,8 +539,9 @@ class Exchange:
         for level in plan.levels:
             consumers = level.values or ()
             self.index.looked_at += len(consumers)
-            if is_private:
-                consumers = [consumer for consumer in consumers if consumer.pattern == topic]
+            if is_private or plan.inbox:
+                hidden = topic if is_private and topic is not None else plan.inbox
+                consumers = [consumer for consumer in consumers if finds(consumer.pattern, hidden)]
             if sorted_in.add(consumers, topic):
                 if topic is None:
                     return False

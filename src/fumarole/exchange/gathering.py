@@ -25,14 +25,14 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
-from fumarole.core.publication import Publication
+from fumarole.core.publication import Publication, finds
 from fumarole.core.query.compile import Selects, compiled
 from fumarole.core.query.tree import Query, cost, show
 from fumarole.core.topic import Pattern, fits, literal_prefix, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.hybrid_clock import MICROSECONDS
 from fumarole.exchange.permissions import Permissions
-from fumarole.exchange.producers import Producer
+from fumarole.exchange.producers import Producer, may_receive
 from fumarole.exchange.readings import Reading, reading_block, reading_topic
 from fumarole.exchange.retained import Kept
 
@@ -65,7 +65,7 @@ def values(
 ) -> Iterator[Kept | None]:
     """What this node has for such a consumer, each topic or producer once; None: a good place to stop for a while."""
     if query is not None:
-        yield from _of_producers(exchange, pattern, compiled(query), cost(query), sees)
+        yield from _of_producers(exchange, pattern, text, compiled(query), cost(query), sees)
         return
     literal = text if all(isinstance(word, str) for word in pattern) else None
     last = exchange.last_values if kind is Last.ALL else None
@@ -78,7 +78,8 @@ def values(
     prefix = literal_prefix(pattern)
 
     def taken(topic: str) -> bool:
-        return topic.startswith(prefix) and (everything or fits(pattern, split(topic))) and may_see(sees, topic)
+        is_asked = topic.startswith(prefix) and (everything or fits(pattern, split(topic))) and finds(text, topic)
+        return is_asked and may_see(sees, topic)
 
     if last is not None:
         for begin in range(0, len(last), LOOKED_AT_ONCE):
@@ -125,12 +126,13 @@ def newest_of(exchange: Exchange, topic: str, kind: Last) -> Kept | None:
 
 
 def _of_producers(
-    exchange: Exchange, pattern: Pattern, selects: Selects, price: int, sees: Permissions | None
+    exchange: Exchange, pattern: Pattern, text: str, selects: Selects, price: int, sees: Permissions | None
 ) -> Iterator[Kept | None]:
     few = max(1, PRODUCERS_AT_ONCE // price)
     for number, producer in enumerate(list(exchange.producers)):
         topic, value = producer.latest()
-        if value is not None and selects(producer.metadata) and fits(pattern, split(topic)) and may_see(sees, topic):
+        is_asked = value is not None and fits(pattern, split(topic)) and finds(text, topic)
+        if is_asked and may_see(sees, topic) and may_receive(sees, producer) and selects(producer.metadata):
             yield reading_kept(exchange, producer, producer.metadata)
         if number % few == few - 1:
             yield None

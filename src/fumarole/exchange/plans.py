@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from fumarole.core.errors import FumaroleError, TopicError
 from fumarole.core.index import Level
+from fumarole.core.publication import is_reserved
 from fumarole.core.topic import check_topic
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.groups import Group
@@ -64,7 +65,7 @@ class Plan:
     `couriers`, one for each node that has any.
     """
 
-    __slots__ = ("consumers", "couriers", "filled", "filters", "groups", "levels", "topic", "version")
+    __slots__ = ("consumers", "couriers", "filled", "filters", "groups", "inbox", "levels", "topic", "version")
 
     def __init__(
         self,
@@ -82,6 +83,8 @@ class Plan:
         """That of the index when it was last found to be right, and when it last changed."""
         self.topic: str | None = None
         """Set where somebody may not be shown every topic, or this one is private: then it is the plan of no other."""
+        self.inbox = ""
+        """Set where the topics are in an inbox: then only patterns with its word literally are found (A4)."""
         self.filters: Filters | None = None
         """Consumers that ask something of each message (F6); None: there are none. What passes them has other plans."""
 
@@ -97,9 +100,11 @@ class Plans:
     The compiled form is fastpath/plans.pyx.
     """
 
-    def __init__(self, exchange: Exchange, permissions: Permissions | None) -> None:
+    def __init__(self, exchange: Exchange, permissions: Permissions | None, is_own: bool = False) -> None:
         self._exchange = exchange
         self._permissions = permissions
+        self._is_own = is_own
+        """For what the server itself publishes, or another node forwards: only they use the reserved topics (T9)."""
         self._known: dict[bytes, tuple[Plan, int]] = {}
         self._known_bytes = 0
         self._generation = 0
@@ -134,6 +139,8 @@ class Plans:
         check_topic(text, self._exchange.grammar)
         if self._permissions is not None and not self._permissions.allows(text):
             raise Denied(text)
+        if not self._is_own and is_reserved(text):
+            raise Denied(text, f"only the server publishes to {text[:SHOWN_TOPIC]}")
         plan = self._exchange.plan(text)
         self._known_bytes += len(topic)
         if len(self._known) >= PLANS_KEPT or self._known_bytes > TOPICS_KEPT:

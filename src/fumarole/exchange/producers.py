@@ -24,6 +24,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, cast
 
 from fumarole.core.limits import Quotas
+from fumarole.core.publication import finds
 from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.query.view import View
@@ -53,6 +54,10 @@ class Elsewhere(NamedTuple):
 
     topic: str
     value: int | float | str
+
+
+Said = tuple[float | str, str | None]
+"""The value of a reading, and the topic it was published on; None: the producer's own."""
 
 
 def kept(value: float | str) -> int | float | str:
@@ -122,10 +127,15 @@ class Producer:
         return self.value if isinstance(self.value, Elsewhere) else (reading_topic(self.identity), self.value)
 
 
-def may_receive(permissions: Permissions | None, producer: Producer) -> bool:
+def may_receive(permissions: Permissions | None, producer: Producer, latest: str | None = None) -> bool:
     """May a user with these permissions to subscribe receive this producer (A3)? Only then a set, a diff, a view, a
-    list or a count shows it: the rules allow its own topic or that of its last reading, and deny neither."""
-    return permissions is None or permissions.shows(reading_topic(producer.identity), producer.latest()[0])
+    list or a count shows it: the rules allow its own topic or that of its last reading, and deny neither.
+
+    `latest` is the topic of that reading; None: as it is now.
+    """
+    if permissions is None:
+        return True
+    return permissions.shows(reading_topic(producer.identity), producer.latest()[0] if latest is None else latest)
 
 
 class Shows(Protocol):
@@ -194,6 +204,8 @@ class Producers:
         """When to look whether a producer has been silent for too long. The times are those or earlier ones."""
         self._awaited: set[str] = set()
         """Who is in it: each once, though some are forgotten and speak again before their time."""
+        self.guarded = 0
+        """Consumers on queries that may not receive everything (A3)."""
         self.views: dict[StandingQuery, dict[Shows, None]] = {}
         """Views by their query (F7): what they show may change while their sets do not."""
         self.generation = 0
@@ -227,12 +239,15 @@ class Producers:
         It was published on this topic; None: on the producer's own. Raises ReadingError or QuotaError, and then nothing
         has changed.
         """
-        producer = self.describe(reading.producer, reading.metadata, now, account)
-        producer.take(reading.value, topic)
-        return producer
+        return self.describe(reading.producer, reading.metadata, now, account, (reading.value, topic))
 
     def describe(
-        self, identity: str, metadata: Mapping[str, Value | None], now: float, account: Account | None = None
+        self,
+        identity: str,
+        metadata: Mapping[str, Value | None],
+        now: float,
+        account: Account | None = None,
+        said: Said | None = None,
     ) -> Producer:
         """The same without a value: this is new about the producer."""
         producer = self.known.get(identity)
@@ -240,16 +255,27 @@ class Producers:
         if producer is None:
             merged = self._merged({}, metadata)
             self._check_quotas(1, size_of(merged), (self.usage,) if account is None else account.usages)
-            producer = self._appear(identity, merged, now, None if account is None else account.user)
+            producer = self._appear(identity, merged, now, None if account is None else account.user, said)
             self._note(identity)
         elif metadata:
             merged = self._merged(producer.metadata, metadata)
             self._check_quotas(0, size_of(merged) - producer.size(), self._usages(producer))
-            is_news = self._change(producer, merged, metadata)
+            is_news = self._change(producer, merged, metadata, said)
+        elif said is not None:
+            self.take(producer, *said)
         if is_news and self.changed is not None:
             self.changed(identity, metadata.keys())
         producer.heard = now
         return producer
+
+    def take(self, producer: Producer, value: float | str, topic: str | None) -> None:
+        """This is its latest reading. On another topic than the one before, others may receive the producer (A3)."""
+        before = producer.latest()[0]
+        producer.take(value, topic)
+        if self.guarded and producer.latest()[0] != before:
+            if self.filling:
+                self.settle(producer)
+            self._move(producer, producer.standings, before)
 
     def restore(self, identity: str, metadata: dict[str, Value], now: float) -> None:
         """A producer known from before the broker was started, and taken as it was: limits may be lower now."""
@@ -290,7 +316,7 @@ class Producers:
         self._count(producer, -1, -producer.size())
         for standing in producer.standings:
             del self._members[standing][producer]
-        self._tell((), producer.standings, identity)
+        self._tell((), producer.standings, producer, producer.latest()[0])
         return True
 
     def heard_since(self, then: float) -> list[str] | None:
@@ -350,11 +376,20 @@ class Producers:
             usage.force("producers", producers)
             usage.force("metadata_bytes", size)
 
-    def _appear(self, identity: str, metadata: dict[str, Value], now: float, owner: Usage | None = None) -> Producer:
+    def _appear(
+        self,
+        identity: str,
+        metadata: dict[str, Value],
+        now: float,
+        owner: Usage | None = None,
+        said: Said | None = None,
+    ) -> Producer:
         self._appeared += 1
         producer = Producer(identity, self._appeared)
         producer.metadata = metadata
         producer.owner = owner
+        if said is not None:
+            producer.take(*said)
         self._count(producer, 1, producer.size())
         self.known[identity] = producer
         if self.ttl is not None and identity not in self._awaited:
@@ -362,17 +397,24 @@ class Producers:
             heappush(self._due, (now + self.ttl, identity))
         entered = self.queries.match(metadata) if self.queries else ()
         self._enter(producer, entered)
-        self._tell(entered, (), identity)
+        self._tell(entered, (), producer, producer.latest()[0])
         return producer
 
-    def _change(self, producer: Producer, after: dict[str, Value], keys: Iterable[str]) -> bool:
+    def _change(
+        self, producer: Producer, after: dict[str, Value], keys: Iterable[str], said: Said | None = None
+    ) -> bool:
         """The metadata is another now, under these keys at most. False: it is the same as before."""
         if self.filling:
             self.settle(producer)
         before = producer.metadata
         changed = [key for key in keys if not _same(before.get(key), after.get(key))]
         if not changed:
+            if said is not None:
+                self.take(producer, *said)
             return False
+        was_on = producer.latest()[0]
+        if said is not None:
+            producer.take(*said)
         producer.metadata = after
         self._count(producer, 0, producer.size() - size_of(before))
         self._note(producer.identity)
@@ -384,7 +426,10 @@ class Producers:
             for standing in left:
                 del producer.standings[standing], self._members[standing][producer]
             self._enter(producer, entered)
-            self._tell(entered, left, producer.identity)
+            self._tell(entered, left, producer, was_on)
+        if self.guarded and producer.latest()[0] != was_on:
+            stayed = [standing for standing in producer.standings if standing not in entered]
+            self._move(producer, stayed, was_on)
         if self.views:
             self._show(producer, frozenset(entered), changed)
         return True
@@ -403,15 +448,36 @@ class Producers:
             producer.standings[standing] = None
             self._members[standing][producer] = None
 
-    def _tell(self, entered: Iterable[StandingQuery], left: Iterable[StandingQuery], identity: str) -> None:
-        for standings, new, gone in ((entered, (identity,), ()), (left, (), (identity,))):
+    def _tell(
+        self, entered: Iterable[StandingQuery], left: Iterable[StandingQuery], producer: Producer, was_on: str
+    ) -> None:
+        """Tells those who may receive the producer (A3). Before, its last reading was on the topic `was_on`."""
+        is_on = producer.latest()[0]
+        one = (producer.identity,)
+        for standings, new, gone, topic in ((entered, one, (), is_on), (left, (), one, was_on)):
             for standing in standings:
                 if standing in self.filling:
                     continue
                 # Whoever is told may be found too slow and be gone.
                 for consumer in list(self._subscribed.get(standing, ())):
-                    cast(Watcher, consumer.outlet).tell(consumer, new, gone)
+                    if consumer.sees is None or may_receive(consumer.sees, producer, topic):
+                        cast(Watcher, consumer.outlet).tell(consumer, new, gone)
                     self.told += 1
+
+    def _move(self, producer: Producer, standings: Iterable[StandingQuery], was_on: str) -> None:
+        """Its last reading is on another topic than the one before: users may receive it now, or no more (A3)."""
+        one = (producer.identity,)
+        for standing in list(standings):
+            if standing in self.filling:
+                continue
+            for consumer in list(self._subscribed.get(standing, ())):
+                if consumer.sees is None:
+                    continue
+                is_shown = may_receive(consumer.sees, producer)
+                if is_shown != may_receive(consumer.sees, producer, was_on):
+                    new, gone = (one, ()) if is_shown else ((), one)
+                    cast(Watcher, consumer.outlet).tell(consumer, new, gone)
+                self.told += 1
 
     def _merged(self, before: Mapping[str, Value], metadata: Mapping[str, Value | None]) -> dict[str, Value]:
         after = dict(before)
@@ -441,6 +507,7 @@ class Producers:
             self._members[standing] = {}
             self._subscribed[standing] = {}
         self._subscribed[standing][consumer] = pattern
+        self.guarded += consumer.sees is not None
         consumer.standing = standing
         self.generation += 1
         if is_new:
@@ -494,6 +561,7 @@ class Producers:
         assert standing is not None
         consumer.standing = None
         del self._subscribed[standing][consumer]
+        self.guarded -= consumer.sees is not None
         self.generation += 1
         if self.queries.remove(standing):
             self.filling.pop(standing, None)
@@ -502,9 +570,10 @@ class Producers:
                 del producer.standings[standing]
 
     def members(self, consumer: Consumer) -> Iterator[str]:
-        """The set of a consumer's query as it is now."""
+        """The set of a consumer's query as it is now, as far as it may receive the producers in it (A3)."""
         assert consumer.standing is not None
-        return (producer.identity for producer in self._members[consumer.standing])
+        members, sees = self._members[consumer.standing], consumer.sees
+        return (each.identity for each in members if sees is None or may_receive(sees, each))
 
     def standing_queries(self) -> list[tuple[StandingQuery, int]]:
         """Every standing query with the number of its consumers."""
@@ -512,10 +581,12 @@ class Producers:
 
     def subscribed(self, producer: Producer, topic: str) -> Iterator[Consumer]:
         """The consumers in whose set the producer is and whose pattern matches the topic."""
-        words = split(topic)
+        words, own = split(topic), reading_topic(producer.identity)
         for standing in producer.standings:
             for consumer, pattern in self._subscribed[standing].items():
-                if consumer.pattern == ">" or fits(pattern, words):
+                if consumer.sees is not None and not consumer.sees.shows(own, topic):
+                    continue  # A3
+                if (consumer.pattern == ">" or fits(pattern, words)) and finds(consumer.pattern, topic):
                     yield consumer
 
 

@@ -113,7 +113,7 @@ cdef class PeerLinkReader(NatsReader):
         self.key = key
         if self.found is not None:
             exchange, self.groups = self.found
-            self.plans = exchange.plans()
+            self.plans = exchange.own_plans()
             self.counters = exchange.counters
             self.reserve = exchange.reserve
         return 0
@@ -171,6 +171,8 @@ cdef Py_ssize_t parse_message(
     word = <const char*>memchr(p, c" ", line_end - p)
     if word == NULL or word == p or p[0] == c"$":
         return ODD
+    if word - p == 10 and memcmp(p, b"_FORGOTTEN", 10) == 0:
+        return ODD  # not everybody may be told of every producer (A3)
     operation.topic = p
     operation.topic_length = word - p
     p = word + 1

@@ -14,7 +14,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.ref cimport PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.math cimport isfinite
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t, uint64_t
@@ -291,7 +291,7 @@ cdef class MsgPackReader:
                 break
             producer = <object>found
             value = number(at + HEAD)
-            if value is None:
+            if value is None or PyTuple_Check(producer.value):  # the last was on another topic: others may receive it now
                 break
             memcpy(self.topic + PREFIX, at + 3, IDENTITY)
             plan = self.plans.known(self.topic, PREFIX + IDENTITY)

@@ -134,6 +134,7 @@ cdef class NatsReader:
     cdef bint read(self, Plan plan, Operation* operation) except -1
     cdef bint has_said(self, object producer, Slice metadata) except -1
     cdef bint merge(self, object producer, Slice metadata) except -1
+    cdef bint stays(self, object producer, Operation* operation) except -1
     cdef int take_value(self, object producer, Operation* operation) except -1
     cdef Plan passed(self, Plan plan, object producer, Operation* operation)
     cdef Py_ssize_t publish(self, Plan plan, Operation* operation) except -1

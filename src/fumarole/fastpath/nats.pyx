@@ -386,6 +386,8 @@ cdef class NatsReader:
             producer = <object>found
             told = self.producers.told
             is_news = operation.metadata.at != NULL and not self.has_said(producer, operation.metadata)
+            if is_news and self.producers.guarded and not self.stays(producer, operation):
+                return False
             if is_news and not self.merge(producer, operation.metadata):
                 return False
             self.take_value(producer, operation)
@@ -424,6 +426,18 @@ cdef class NatsReader:
         producer.said = text, producer.metadata
         self.work += WORK_OF_THE_SESSION * (1 + WORK_OF_A_DIFF * <Py_ssize_t>(self.producers.told - told))
         return True
+
+    cdef bint stays(self, object producer, Operation* operation) except -1:
+        """Was its last reading on the same topic? If not, others may receive it now, and are told of both changes at once."""
+        cdef object latest = producer.value, known
+        cdef const char* topic
+        cdef Py_ssize_t topic_length = 0
+        if type(latest) is not Elsewhere:
+            topic = PyUnicode_AsUTF8AndSize(self.identity, &topic_length)
+            return is_own_topic(operation, topic)
+        known = (<tuple>latest)[0]
+        topic = PyUnicode_AsUTF8AndSize(known, &topic_length)
+        return topic_length == operation.topic_length and memcmp(topic, operation.topic, topic_length) == 0
 
     cdef int take_value(self, object producer, Operation* operation) except -1:
         """This is the producer's latest reading."""

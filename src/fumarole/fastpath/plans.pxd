@@ -54,6 +54,7 @@ cdef class Plan:
     cdef public long long filled
     cdef public object topic
     cdef public object filters
+    cdef public object inbox
 
 
 cdef inline bint all_here(Plan plan):
@@ -84,6 +85,7 @@ cdef class Plans:
     cdef object grammar
     cdef bint strict
     cdef object permissions
+    cdef bint is_own
     cdef Entry* entries
     cdef Py_ssize_t capacity
     cdef Py_ssize_t used

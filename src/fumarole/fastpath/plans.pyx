@@ -19,10 +19,10 @@ from libc.string cimport memcmp, memcpy, memset
 
 from fumarole.fastpath.index cimport Index, Level
 
-from fumarole.core.publication import PRIVATE
+from fumarole.core.publication import INBOX, PRIVATE, is_reserved
 from fumarole.core.topic import Grammar, check_topic
 from fumarole.exchange.groups import BY_PRODUCER, Seats, is_keyed, key_of
-from fumarole.exchange.plans import Denied, decode_topic
+from fumarole.exchange.plans import SHOWN_TOPIC, Denied, decode_topic
 
 cdef extern from *:
     """
@@ -94,11 +94,12 @@ cdef inline bint all_strict(const char* text, Py_ssize_t length) noexcept:
     return True
 
 
-assert PRIVATE == "_WHERE."
+assert PRIVATE == "_WHERE." and INBOX == "_INBOX."
 
 
-cdef inline bint is_private(const char* topic, Py_ssize_t length) noexcept:
-    return length >= 7 and memcmp(topic, b"_WHERE.", 7) == 0
+cdef inline bint is_hidden(const char* topic, Py_ssize_t length) noexcept:
+    """Is it one that no wildcard finds?"""
+    return length >= 7 and topic[0] == c"_" and (memcmp(topic, b"_WHERE.", 7) == 0 or memcmp(topic, b"_INBOX.", 7) == 0)
 
 
 cdef class Group:
@@ -157,6 +158,7 @@ cdef class Plan:
         self.levels = levels
         self.couriers = couriers
         self.version = self.filled = -1
+        self.inbox = ""
 
 
 cdef inline Entry* place(Plans plans, const char* topic, Py_ssize_t length, uint64_t hash) noexcept:
@@ -179,13 +181,14 @@ cdef class Plans:
         if self.stamps == NULL:
             raise MemoryError
 
-    def __init__(self, exchange, permissions):
+    def __init__(self, exchange, permissions, bint is_own=False):
         self.exchange = exchange
         self.index = exchange.index
         self.shared = exchange.shared
         self.grammar = exchange.grammar
         self.strict = exchange.grammar is Grammar.STRICT
         self.permissions = permissions
+        self.is_own = is_own
 
     def __dealloc__(self):
         self.clear()
@@ -242,8 +245,10 @@ cdef class Plans:
             check_topic(text, self.grammar)
         if self.permissions is not None and not self.permissions.allows(text):
             raise Denied(text)
+        if not self.is_own and length and topic[0] == c"_" and is_reserved(text):
+            raise Denied(text, f"only the server publishes to {text[:SHOWN_TOPIC]}")
         cdef uint64_t made = self.generation
-        plan = self.exchange.plan(text) if is_private(topic, length) else self.work_out(text)
+        plan = self.exchange.plan(text) if is_hidden(topic, length) else self.work_out(text)
         if self.used >= PLANS_KEPT or self.keys_used + length > TOPICS_KEPT:
             self.clear()
         if 4 * self.used >= 3 * self.capacity:

@@ -265,7 +265,7 @@ class ViewRelay:
         self.topic = PRIVATE + secrets.token_hex(16)
         self._node = request.node
         self._exchange = request.exchange
-        self._plans = request.exchange.plans()
+        self._plans = request.exchange.own_plans()
         self._client = request.client
         self._end = request.now + FIRST_LISTENER
         self._live: LiveView | None = None
@@ -415,7 +415,7 @@ class Relay:
         self.echo = True
         self._node = request.node
         self._exchange = request.exchange
-        self._plans = request.exchange.plans()
+        self._plans = request.exchange.own_plans()
         self.client = request.client
         self._consumer: Consumer | None = None
         self._end = request.now + FIRST_LISTENER

@@ -16,7 +16,6 @@ many the namespace has taken in since, where this is the node that gave the id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -30,7 +29,6 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
-from fumarole.exchange.producers import may_receive
 from fumarole.sessions.http import forms, views
 from fumarole.sessions.http.call import EVENTS, Call
 from fumarole.sessions.http.routes import topic_of
@@ -123,7 +121,7 @@ class EventStream(Stream):
         if last_id:
             session.outbox.push(event("gap", self._gap(last_id)))
         if consumer.standing is not None:
-            members = self._allowed(self._exchange.producers.members(consumer))
+            members = list(self._exchange.producers.members(consumer))
             frame = event("set", {"New": members, "Del": []})
             if len(frame) > 2 * self._exchange.outbox_limit:
                 self.end(f"{len(members)} producers match, which is more than can be listed; narrow the query")
@@ -133,12 +131,6 @@ class EventStream(Stream):
         for publication in early:
             self.accept(consumer, publication)
         self._exchange.send_last(consumer)
-
-    def _allowed(self, identities: Iterable[str]) -> list[str]:
-        """Those of these that the user may receive (A3)."""
-        assert self._consumer is not None
-        sees, known = self._consumer.sees, self._exchange.producers.known
-        return [each for each in identities if each in known and may_receive(sees, known[each])]
 
     def _gap(self, last_id: str) -> dict[str, Any]:
         """What can be said of the time since an event: messages are counted for the whole namespace."""

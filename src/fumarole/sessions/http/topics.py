@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from fumarole.core.errors import FumaroleError, TopicError
-from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication
+from fumarole.core.publication import Publication
 from fumarole.core.topic import Grammar, check_length, check_topic
 from fumarole.core.tracing import sampled
 from fumarole.exchange.readings import (
@@ -79,7 +79,7 @@ def hand_in(call: Call, publication: Publication) -> int:
         if publication.reply:
             check_length(publication.reply, limits.control_line)
             check_topic(publication.reply, Grammar.OPEN)
-        if publication.topic.startswith(("$", FORGOTTEN, PRIVATE)):  # T9
+        if publication.topic.startswith("$"):  # T9
             raise TopicError("topics that begin so are the server's own", 0)
         if len(publication.payload) + len(publication.headers) > limits.payload:
             raise forms.FormError(f"a message with its headers has at most {limits.payload} bytes")
