@@ -325,9 +325,9 @@ async def test_messages_about_forgotten_producers_come_in_their_place(broker: Re
         await producer.publish(1)
         assert await producer.forget()
         await producer.publish(2)
-        # It need not be the broker who says so, and who says nothing is not heard.
-        await publisher.publish("_FORGOTTEN", b"nobody")
-        await publisher.flush()
+        await publisher.publish("_FORGOTTEN", b"nobody")  # T9: only the broker says so
+        with pytest.raises(RefusedError, match="_FORGOTTEN"):
+            await publisher.flush()
         transport.resume_reading()
         came = await take(readings, 6)
         assert [each for each in came if isinstance(each, Reading)] == [
