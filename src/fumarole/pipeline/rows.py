@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -47,11 +49,35 @@ def message_table(columns: Columns) -> pa.Table:
 
 def change_table(columns: Columns) -> pa.Table:
     """What the readings among them said that is new about their producers, in order."""
-    times = memoryview(columns.times).cast("q")
-    rows: list[dict[str, Any]] = []
-    for producer, (row, text) in zip(told_of(columns), columns.metadata, strict=True):
-        rows += changes_of(producer, times[row], _said(text))
-    return pa.Table.from_pylist(rows, CHANGE_ROWS)
+    if not columns.metadata:
+        return CHANGE_ROWS.empty_table()
+    said = _Said.of(columns)
+    lists = said.changes.take(pa.array(said.which))
+    changes = lists.flatten()
+    rows = pa.array(said.rows[pc.list_parent_indices(lists).to_numpy()])
+    times = pa.Array.from_buffers(TIME, columns.rows, [None, pa.py_buffer(columns.times)])
+    producers = _texts(columns.producers, pa.string())
+    return pa.table([times.take(rows), producers.take(rows), *changes.flatten()], CHANGE_ROWS)
+
+
+class _Said(NamedTuple):
+    """What readings said of their producers. Many say the same: each text is read once, and no row by itself."""
+
+    changes: pa.ListArray
+    """Of each text. One that says nothing has null."""
+    rows: npt.NDArray[np.int64]
+    """Those that said something."""
+    which: npt.NDArray[np.int64]
+    """Which text each of them has."""
+
+    @classmethod
+    def of(cls, columns: Columns) -> _Said:
+        numbers: dict[str, int] = {}
+        count = len(columns.metadata)
+        rows = np.fromiter((row for row, _ in columns.metadata), np.int64, count)
+        which = np.fromiter((numbers.setdefault(text, len(numbers)) for _, text in columns.metadata), np.int64, count)
+        changes = pa.array([list(typed(_said(text))) or None for text in numbers], pa.list_(CHANGE))
+        return cls(changes, rows, which)
 
 
 def told_of(columns: Columns) -> Iterator[str]:
@@ -145,13 +171,12 @@ def _said(text: str) -> dict[str, Value | None]:
 
 
 def _changes_column(columns: Columns) -> pa.Array:
-    column = pa.list_(CHANGE)
     if not columns.metadata:
-        return pa.nulls(columns.rows, column)
-    rows: list[list[dict[str, Any]] | None] = [None] * columns.rows
-    for row, text in columns.metadata:
-        rows[row] = list(typed(_said(text))) or None
-    return pa.array(rows, column)
+        return pa.nulls(columns.rows, pa.list_(CHANGE))
+    said = _Said.of(columns)
+    which = np.full(columns.rows, -1, np.int64)
+    which[said.rows] = said.which
+    return said.changes.take(pa.array(which, mask=which < 0))
 
 
 def _texts(texts: Texts, kind: pa.DataType, there: bytes | None = None) -> pa.Array:
