@@ -73,6 +73,8 @@ KINDS = dict.fromkeys(("limit", "wanted", RELAY), "limit") | dict.fromkeys(
         "Python UDF",
         "by hand",
         "equi-join",
+        "DuckDB",
+        "polars",
     ),
     "peer",
 )

@@ -50,6 +50,7 @@ CLAIMS = (
     "live",
     "alarms",
     "pipeline",
+    "answers",
     "enrichment",
     "columns",
     "cluster",
