@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import yaml
 
 import fumarole
-from tests.deploy.containers import BASE, IMAGE, Containers
+from tests.deploy.containers import BASE, IMAGE, ROOT, Containers
+from tests.deploy.test_prometheus import scraped
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
+NODES = ("a", "b", "c")
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 HARDENED = ("--read-only", "--cap-drop=all", "--security-opt=no-new-privileges")
 
@@ -85,46 +87,55 @@ def containers_log(containers: Containers, name: str) -> str:
     return containers.call("sh", "-c", f"podman logs {name} 2>&1")
 
 
+Ports = dict[tuple[str, int], int]
+
+
 @pytest.fixture
-def three_nodes(containers: Containers, tmp_path: Path) -> Iterator[list[int]]:
-    """The compose file as it is, but for the ports of this machine. The NATS port of each node."""
-    ports: list[int] = []
-
-    def another(found: re.Match[str]) -> str:
-        ports.append(free_port())
-        return f'"127.0.0.1:{ports[-1]}:{found[1]}"'
-
-    text = (Path(__file__).parents[2] / "deploy" / "compose.yaml").read_text()
-    (tmp_path / "compose.yaml").write_text(re.sub(r'"127\.0\.0\.1:\d+:(\d+)"', another, text))
-    assert len(ports) == 6
+def three_nodes(containers: Containers, tmp_path: Path) -> Iterator[Ports]:
+    """The nodes of the compose file as they are, but for the ports of this machine: by service and port inside."""
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+    ports: Ports = {}
+    for name in NODES:
+        service = compose["services"][name]
+        inside = [int(port.rsplit(":", 1)[1]) for port in service["ports"]]
+        ports |= {(name, port): free_port() for port in inside}
+        service["ports"] = [f"127.0.0.1:{ports[name, port]}:{port}" for port in inside]
+    (tmp_path / "compose.yaml").write_text(yaml.safe_dump(compose))
     secret = tmp_path / "cluster.secret"
     secret.write_text("no secret of anybody\n")
     secret.chmod(0o644)
-    containers.call("podman-compose", "--file", "compose.yaml", "up", "--detach", "--no-build", cwd=tmp_path)
-    yield ports[::2]
-    containers.call("podman-compose", "--file", "compose.yaml", "down", cwd=tmp_path)
+    # The image of Prometheus is in a registry: another test runs it on the same configuration.
+    up = ("up", "--detach", "--no-build", *NODES)
+    containers.call("podman-compose", "--project-name", "three", "--file", "compose.yaml", *up, cwd=tmp_path)
+    yield ports
+    containers.call("podman-compose", "--project-name", "three", "--file", "compose.yaml", "down", cwd=tmp_path)
 
 
-async def test_three_nodes_form_a_cluster(three_nodes: list[int]) -> None:
-    urls = [f"nats://127.0.0.1:{port}" for port in three_nodes]
-    async with asyncio.timeout(90):
-        for url in urls:
-            await until_peers_are_live(url)
-        async with (
-            fumarole.connect(urls[0]) as one,
-            fumarole.connect(urls[2]) as other,
-            one.subscribe("a.>", limit=1) as messages,
-        ):
-            await other.publish("a.b", b"21.5")
-            assert [message.payload async for message in messages] == [b"21.5"]
+async def test_three_nodes_form_a_cluster(containers: Containers, three_nodes: Ports, tmp_path: Path) -> None:
+    for name in NODES:
+        await asyncio.to_thread(until, partial(two_live_peers, containers, name))
+    urls = [f"nats://127.0.0.1:{three_nodes[name, 4222]}" for name in NODES]
+    async with (
+        asyncio.timeout(90),
+        fumarole.connect(urls[0]) as one,
+        fumarole.connect(urls[2]) as other,
+        one.subscribe("a.>", limit=1) as messages,
+    ):
+        await other.publish("a.b", b"21.5")
+        assert [message.payload async for message in messages] == [b"21.5"]
+    config = (ROOT / "deploy" / "prometheus" / "compose.yml").read_text().replace("15s", "1s")
+    for name in NODES:
+        config = config.replace(f"{name}:8222", f"127.0.0.1:{three_nodes[name, 8222]}")
+    (tmp_path / "prometheus.yml").write_text(config)
+    found = await asyncio.to_thread(scraped, tmp_path, "sum(fumarole_received_messages_total)", "sum(up) == 3")
+    assert int(found) >= 1
 
 
-async def until_peers_are_live(url: str) -> None:
-    """Returns when this node answers, and hears both others."""
-    states: list[str] = []
-    while states != ["live", "live"]:
-        with contextlib.suppress(fumarole.ClientError):
-            async with fumarole.connect(url, reconnect=False) as client:
-                told = (await client.request("$FUM.cluster")).json()
-            states = [peer["state"] for peer in told["peers"]]
-        await asyncio.sleep(0.5)
+def two_live_peers(containers: Containers, name: str) -> str:
+    """Asked on loopback, where a client without a user has the role admin."""
+    (container,) = [
+        each for each in containers.call("podman", "ps", "--format", "{{.Names}}").split() if f"_{name}_" in each
+    ]
+    told = json.loads(containers.call("podman", "exec", container, "fumarole", "cluster", "status", "--json"))
+    assert [peer["state"] for peer in told["peers"]] == ["live", "live"]
+    return name

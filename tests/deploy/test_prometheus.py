@@ -51,28 +51,34 @@ def query(port: int, expression: str) -> list[Any]:
         return []
 
 
+def scraped(folder: Path, expression: str, condition: str) -> str:
+    """The value of an expression as soon as the condition holds, in a Prometheus with this folder's configuration."""
+    port = free_port()
+    shutil.copy(DEPLOY / "prometheus" / "rules.yml", folder)
+    listen = [f"--web.listen-address=127.0.0.1:{port}", f"--storage.tsdb.path={folder / 'series'}"]
+    command = ["prometheus", f"--config.file={folder / 'prometheus.yml'}", *listen, "--log.level=error"]
+    with subprocess.Popen(command, cwd=folder) as prometheus:
+        try:
+            end = time.monotonic() + SECONDS
+            while not (query(port, condition) and query(port, expression)):
+                assert time.monotonic() < end, f"never true: {condition}"
+                time.sleep(0.2)
+            value: str = query(port, expression)[0]["value"][1]
+            return value
+        finally:
+            prometheus.terminate()
+
+
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 def test_a_real_prometheus(tmp_path: Path) -> None:
-    broker, port = WebBroker(tmp_path), free_port()
+    broker = WebBroker(tmp_path)
     try:
         request = urllib.request.Request(f"{broker.web}/v1/topics/a", b"21.5")
         urllib.request.urlopen(request, timeout=5).close()
         config = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
         config = config.replace("127.0.0.1:8222", f"127.0.0.1:{broker.web_port}").replace("15s", "1s")
         (tmp_path / "prometheus.yml").write_text(config)
-        shutil.copy(DEPLOY / "prometheus" / "rules.yml", tmp_path)
-        listen = [f"--web.listen-address=127.0.0.1:{port}", f"--storage.tsdb.path={tmp_path / 'series'}"]
-        command = ["prometheus", f"--config.file={tmp_path / 'prometheus.yml'}", *listen, "--log.level=error"]
-        with subprocess.Popen(command, cwd=tmp_path) as prometheus:
-            try:
-                found: list[Any] = []
-                end = time.monotonic() + SECONDS
-                while not found and time.monotonic() < end:
-                    found = query(port, 'fumarole_received_messages_total{namespace="default"}')
-                    time.sleep(0.2)
-                assert found[0]["value"][1] == "1"
-                assert query(port, 'up{job="fumarole"}')[0]["value"][1] == "1"
-            finally:
-                prometheus.terminate()
+        received = 'fumarole_received_messages_total{namespace="default"}'
+        assert scraped(tmp_path, received, 'up{job="fumarole"} == 1') == "1"
     finally:
         broker.stop()
