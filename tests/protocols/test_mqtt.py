@@ -178,6 +178,165 @@ def test_connect(data: bytes, expected: Connect) -> None:
     assert packets.connect(expected) == data
 
 
+# Every property as the specification writes it: its number, and how its value stands there.
+
+PROPERTIES: dict[Property, tuple[bytes, object]] = {
+    Property.PAYLOAD_FORMAT: (b"\x01\x01", 1),
+    Property.MESSAGE_EXPIRY: (b"\x02\x00\x00\x00\x3c", 60),
+    Property.CONTENT_TYPE: (b"\x03\x00\x01t", "t"),
+    Property.RESPONSE_TOPIC: (b"\x08\x00\x03a/b", "a/b"),
+    Property.CORRELATION_DATA: (b"\x09\x00\x02\x00\xff", b"\x00\xff"),
+    Property.SUBSCRIPTION_IDENTIFIER: (b"\x0b\xff\xff\xff\x7f", [268_435_455]),
+    Property.SESSION_EXPIRY: (b"\x11\xff\xff\xff\xff", 4_294_967_295),
+    Property.ASSIGNED_CLIENT_ID: (b"\x12\x00\x01c", "c"),
+    Property.SERVER_KEEP_ALIVE: (b"\x13\x01\x00", 256),
+    Property.AUTHENTICATION_METHOD: (b"\x15\x00\x01m", "m"),
+    Property.AUTHENTICATION_DATA: (b"\x16\x00\x01\xfe", b"\xfe"),
+    Property.REQUEST_PROBLEM_INFORMATION: (b"\x17\x00", 0),
+    Property.WILL_DELAY: (b"\x18\x00\x00\x00\x05", 5),
+    Property.REQUEST_RESPONSE_INFORMATION: (b"\x19\x01", 1),
+    Property.RESPONSE_INFORMATION: (b"\x1a\x00\x01i", "i"),
+    Property.SERVER_REFERENCE: (b"\x1c\x00\x01s", "s"),
+    Property.REASON_STRING: (b"\x1f\x00\x02\xc3\xbc", "ü"),
+    Property.RECEIVE_MAXIMUM: (b"\x21\x00\x0a", 10),
+    Property.TOPIC_ALIAS_MAXIMUM: (b"\x22\x00\x40", 64),
+    Property.TOPIC_ALIAS: (b"\x23\x00\x01", 1),
+    Property.MAXIMUM_QOS: (b"\x24\x01", 1),
+    Property.RETAIN_AVAILABLE: (b"\x25\x01", 1),
+    Property.USER: (b"\x26\x00\x01k\x00\x01v\x26\x00\x01k\x00\x00", [("k", "v"), ("k", "")]),
+    Property.MAXIMUM_PACKET_SIZE: (b"\x27\x00\x10\x00\x00", 1_048_576),
+    Property.WILDCARD_AVAILABLE: (b"\x28\x01", 1),
+    Property.IDENTIFIERS_AVAILABLE: (b"\x29\x00", 0),
+    Property.SHARED_AVAILABLE: (b"\x2a\x01", 1),
+}
+
+
+def test_every_property_as_the_specification_writes_it() -> None:
+    """Written and read by its own bytes, in a packet where it has a place."""
+    assert set(PROPERTIES) == set(Property)
+    for number, (raw, value) in PROPERTIES.items():
+        given: dict[int, object] = {number: value}
+        assert written(given) == bytes([len(raw)]) + raw, number
+        _, places = ALLOWED[number]
+        body = bytes([len(raw)]) + raw
+        if Packet.CONNECT in places:
+            data = packet(0x10, text("MQTT") + b"\x05\x02\x00\x00" + body + b"\x00\x01c")
+            if number == Property.AUTHENTICATION_DATA:
+                continue
+            event: Event = Connect(V5, "c", True, 0, None, None, None, given)
+            check_heard([ServerProtocol(LIMITS) for _ in range(3)], data, [event], packets.PINGREQ, Ping())
+        elif Packet.WILL in places and Packet.PUBLISH not in places:
+            data = packet(0x10, text("MQTT") + b"\x05\x06\x00\x00\x00\x00\x01c" + body + b"\x00\x01t\x00\x00")
+            event = Connect(V5, "c", True, 0, None, None, Will("t", b"", 0, False, given), NONE)
+            check_heard([ServerProtocol(LIMITS) for _ in range(3)], data, [event], packets.PINGREQ, Ping())
+        elif Packet.SUBSCRIBE in places:
+            data = packet(0x82, b"\x00\x0a" + body + b"\x00\x01t\x00")
+            event = Subscribe(10, (Filter("t", 0),), given)
+            check_heard([server(V5) for _ in range(3)], data, [event], packets.PINGREQ, Ping())
+        elif Packet.PUBLISH in places:
+            data = packet(0x30, b"\x00\x01t" + body)
+            check_heard(
+                [server(V5) for _ in range(3)],
+                data,
+                [Publish("t", b"", 0, False, False, 0, given)],
+                packets.PINGREQ,
+                Ping(),
+            )
+        else:
+            data = packet(0x20, b"\x00\x00" + body)
+            check_heard([ClientProtocol(V5) for _ in range(3)], data, [ConnAck(False, 0, given)], b"\xd0\x00", Pong())
+
+
+# What the server says, from the bytes of the specification, and by the functions that write it.
+
+FROM_SERVERS: list[tuple[str, int, bytes, bytes, Event]] = [
+    ("connack", V3, packets.connack(V3), b"\x20\x02\x00\x00", ConnAck(False, 0, NONE)),
+    ("connack, version 5", V5, packets.connack(V5), b"\x20\x03\x00\x00\x00", ConnAck(False, 0, NONE)),
+    ("refused: version", V3, packets.refusal(Reason.VERSION), b"\x20\x02\x00\x01", ConnAck(False, 1, NONE)),
+    ("refused: client id", V3, packets.refusal(Reason.CLIENT_ID), b"\x20\x02\x00\x02", ConnAck(False, 2, NONE)),
+    ("refused: busy", V3, packets.refusal(Reason.BUSY), b"\x20\x02\x00\x03", ConnAck(False, 3, NONE)),
+    ("refused: login", V3, packets.refusal(Reason.BAD_LOGIN), b"\x20\x02\x00\x04", ConnAck(False, 4, NONE)),
+    ("refused: rights", V3, packets.refusal(Reason.NOT_AUTHORIZED), b"\x20\x02\x00\x05", ConnAck(False, 5, NONE)),
+    (
+        "refused with words",
+        V5,
+        packets.refusal(Reason.BAD_LOGIN, "no"),
+        b"\x20\x08\x00\x86\x05\x1f\x00\x02no",
+        ConnAck(False, 0x86, {Property.REASON_STRING: "no"}),
+    ),
+    (
+        "publish",
+        V3,
+        packets.publish(Publish("a/b", b"21", 1, True, False, 10, NONE), V3),
+        b"\x33\x09\x00\x03a/b\x00\x0a21",
+        Publish("a/b", b"21", 1, True, False, 10, NONE),
+    ),
+    (
+        "publish with an identifier",
+        V5,
+        packets.publish(Publish("a", b"", 2, False, False, 10, {Property.SUBSCRIPTION_IDENTIFIER: [1, 200]}), V5),
+        b"\x34\x0b\x00\x01a\x00\x0a\x05\x0b\x01\x0b\xc8\x01",
+        Publish("a", b"", 2, False, False, 10, {Property.SUBSCRIPTION_IDENTIFIER: [1, 200]}),
+    ),
+    ("puback", V3, packets.answer(Packet.PUBACK, 10), b"\x40\x02\x00\x0a", Answer(Packet.PUBACK, 10, 0, NONE)),
+    (
+        "puback: no match",
+        V5,
+        packets.answer(Packet.PUBACK, 10, 0x10),
+        b"\x40\x03\x00\x0a\x10",
+        Answer(Packet.PUBACK, 10, 0x10, NONE),
+    ),
+    ("pubrec", V3, packets.answer(Packet.PUBREC, 10), b"\x50\x02\x00\x0a", Answer(Packet.PUBREC, 10, 0, NONE)),
+    ("pubrel", V3, packets.answer(Packet.PUBREL, 10), b"\x62\x02\x00\x0a", Answer(Packet.PUBREL, 10, 0, NONE)),
+    ("pubcomp", V3, packets.answer(Packet.PUBCOMP, 10), b"\x70\x02\x00\x0a", Answer(Packet.PUBCOMP, 10, 0, NONE)),
+    (
+        "suback",
+        V3,
+        packets.acknowledged(Packet.SUBACK, V3, 10, [0, 2, 0x87]),
+        b"\x90\x05\x00\x0a\x00\x02\x80",
+        Acknowledged(Packet.SUBACK, 10, (0, 2, 0x80), NONE),
+    ),
+    (
+        "suback, version 5",
+        V5,
+        packets.acknowledged(Packet.SUBACK, V5, 10, [1, 0x87]),
+        b"\x90\x05\x00\x0a\x00\x01\x87",
+        Acknowledged(Packet.SUBACK, 10, (1, 0x87), NONE),
+    ),
+    (
+        "unsuback",
+        V3,
+        packets.acknowledged(Packet.UNSUBACK, V3, 10, [0, 0x11]),
+        b"\xb0\x02\x00\x0a",
+        Acknowledged(Packet.UNSUBACK, 10, (), NONE),
+    ),
+    (
+        "unsuback, version 5",
+        V5,
+        packets.acknowledged(Packet.UNSUBACK, V5, 10, [0, 0x11]),
+        b"\xb0\x05\x00\x0a\x00\x00\x11",
+        Acknowledged(Packet.UNSUBACK, 10, (0, 0x11), NONE),
+    ),
+    ("pingresp", V3, packets.PINGRESP, b"\xd0\x00", Pong()),
+    ("disconnect", V5, packets.disconnect(0x8E), b"\xe0\x01\x8e", Disconnect(0x8E, NONE)),
+    (
+        "auth",
+        V5,
+        packets.auth(0x18, {Property.AUTHENTICATION_METHOD: "m"}),
+        b"\xf0\x06\x18\x04\x15\x00\x01m",
+        Auth(0x18, {Property.AUTHENTICATION_METHOD: "m"}),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("version", "made", "data", "event"), [row[1:] for row in FROM_SERVERS], ids=[row[0] for row in FROM_SERVERS]
+)
+def test_what_a_server_says(version: int, made: bytes, data: bytes, event: Event) -> None:
+    assert made == data
+    check_heard([ClientProtocol(version) for _ in range(3)], data, [event], packets.PINGRESP, Pong())
+
+
 SOME: dict[Kind, object] = {
     Kind.BYTE: 1,
     Kind.FLAG: 1,

@@ -15,6 +15,7 @@ from fumarole.protocols.mqtt_fields import NONE, Packet, Property
 from fumarole.protocols.mqtt_packets import V3, V5, Acknowledged, Answer, ConnAck, Disconnect, Filter, Publish, Will
 from fumarole.protocols.mqtt_reasons import Reason
 from fumarole.sessions.mqtt import ALIASES, RECEIVE_MAXIMUM, Terms
+from fumarole.sessions.mqtt_clients import clients_of
 from fumarole.sessions.stream import Claim, State
 from tests.desk import Desk, MqttClient, events_of
 from tests.sessions.test_answers import Slow
@@ -678,6 +679,31 @@ def test_a_delayed_will(desk: Desk) -> None:
     assert topics(watcher.hears()) == ["gone"]
     desk.node.tick(desk.now + 60)
     assert watcher.hears() == []
+
+
+@pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_very_many_wills_at_once(desk: Desk, count: int) -> None:
+    """Hazard 14: clients that all go at once have their wills published one in a slice; nothing is left."""
+    slices, asked = desk.node.namespaces.slices, []
+    watcher = MqttClient(desk)
+    watcher.subscribe("gone/#")
+    clients = [
+        MqttClient(desk, V3, client_id=f"c{number}", will=Will(f"gone/{number}", b"", 0, False, NONE))
+        for number in range(count)
+    ]
+    slices.put_off = lambda: asked.append(True)
+    for client in clients:
+        client.session.close()
+        client.session.remove_consumers()
+    assert asked
+    assert watcher.hears() == []
+    heard, most, is_more = 0, 0, True
+    while is_more:
+        is_more = slices.step()
+        some = len(watcher.hears())
+        heard, most = heard + some, max(most, some)
+    assert (heard, most) == (count, 1)
+    assert len(clients_of(desk.node)) == 1
 
 
 def test_a_will_that_is_not_allowed_is_counted(hot_path: HotPath) -> None:
