@@ -28,7 +28,7 @@ from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
 from fumarole.exchange.producers import Producer, Producers
-from fumarole.exchange.quotas import Account
+from fumarole.exchange.quotas import Account, Usage
 from fumarole.exchange.readings import reading_topic
 from fumarole.exchange.tracer import Tracer
 from fumarole.exchange.views import PATTERN as VIEW_PATTERN
@@ -564,13 +564,18 @@ class Exchange:
         """All of them, unless there are very many."""
         return [consumer for consumer in islice(self.index, CONSUMERS_LOOKED_AT) if consumer.courier is None]
 
-    def worst_consumers(self, most: int = 100) -> dict[str, Any]:
-        """Those who lost most, for people and scripts (L3). Where there are very many, only a part is looked at."""
+    def worst_consumers(self, most: int = 100, of: Usage | None = None) -> dict[str, Any]:
+        """Those who lost most, for people and scripts (L3). Where there are very many, only a part is looked at.
+
+        With `of`, only those of one user, which counts them there.
+        """
         some = self.some_consumers()
+        if of is not None:
+            some = [each for each in some if each.account is not None and each.account.user is of]
         worst = nlargest(most, some, key=lambda consumer: (consumer.dropped, consumer.accepted))
         return {
             "namespace": self.name,
-            "consumers": len(self),
+            "consumers": len(self) if of is None else len(some),
             "looked_at": len(some),
             "worst": [consumer_report(consumer) for consumer in worst],
         }

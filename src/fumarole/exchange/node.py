@@ -9,6 +9,7 @@ from fumarole.core.limits import Limits, Quotas
 from fumarole.exchange.client_ids import ClientIds
 from fumarole.exchange.confirmations import AtOnce, Confirmations
 from fumarole.exchange.exchange import PURE, Exchange, Parts
+from fumarole.exchange.journal import Journal
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.permissions import User, is_loopback
 from fumarole.exchange.quotas import Account, Usage
@@ -57,6 +58,8 @@ class Node:
     """Where their web doors are: http://HOST:PORT."""
     ready: list[Any] = field(default_factory=list)
     """Owners of outboxes that something has entered since the last flush."""
+    journal: Journal = field(default_factory=Journal)
+    """Who came and went, and who was refused."""
     connections: int = 0
     connections_by_door: Counter[str] = field(default_factory=Counter)
     refused_connections: int = 0

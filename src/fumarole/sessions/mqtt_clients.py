@@ -192,6 +192,7 @@ class Clients:
         try:
             speaker.publish(speaker.publication(last.will, exchange), exchange, plans, self.now)
             self.wills += 1
+            self._node.journal.note(self.now, "will", last.key[0], last.key[1], last.will.topic)
         except FumaroleError:
             exchange.counters.refused += 1
 

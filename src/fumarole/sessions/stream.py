@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from fumarole.core.errors import NamespaceError
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.journal import Kind
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import User
@@ -80,6 +81,8 @@ class StreamSession(ABC):
 
     NOT_ADMITTED: ClassVar[str]
     """What a client is told whose claim is wrong."""
+    IN_JOURNAL: ClassVar[bool] = True
+    """Are its coming and going events? They are not where a connection is a single call."""
 
     def __init__(
         self, node: Node, remote: RemoteAddress, now: float, owner: Any, protocol: StreamProtocol[Any]
@@ -200,6 +203,7 @@ class StreamSession(ABC):
     def fail(self, text: str) -> None:
         """Tells the client why, and ends the session."""
         if self.state is not State.CLOSED:
+            self._note("refusal", text)
             self.outbox.push(self._error(text))
             self.close()
 
@@ -207,6 +211,8 @@ class StreamSession(ABC):
         """Leaves the exchange: nothing more comes in. What is in the outbox may still go out."""
         if self.state is State.CLOSED:
             return
+        if self.state is State.OPEN:
+            self._note("leave")
         self.state = State.CLOSED
         self.plans = None
         self.claim = None
@@ -261,6 +267,11 @@ class StreamSession(ABC):
     def has_room(self, weight: int) -> bool:
         return self.outbox.has_room(weight)
 
+    def _note(self, kind: Kind, text: str = "") -> None:
+        if self.IN_JOURNAL:
+            namespace = "" if self.exchange is None else self.exchange.name
+            self.node.journal.note(self.now, kind, namespace, f"{self.label} {self._address}", text)
+
     def _join(self, namespace: str) -> bool:
         """Becomes part of the namespace. False: it may not, and the session has ended."""
         try:
@@ -280,4 +291,5 @@ class StreamSession(ABC):
         self.plans = exchange.plans(self._user.publish if self._user else None)
         self.outbox.govern(exchange.outbox_limit, exchange.overflow, exchange.counters)
         self.state = State.OPEN
+        self._note("join")
         return True

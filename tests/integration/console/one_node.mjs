@@ -125,7 +125,9 @@ const scenarios = {
     await page.locator("tr", { hasText: "to be cut" }).locator("button", { hasText: "Cut off" }).click({ timeout: PATIENCE })
     await page.locator("[role=status]", { hasText: "is closed" }).waitFor({ timeout: PATIENCE })
     await cut
-    await page.locator("tr", { hasText: "to be cut" }).waitFor({ state: "detached", timeout: PATIENCE })
+    await page.locator("tr", { hasText: "to be cut", has: page.locator("button") }).waitFor({ state: "detached", timeout: PATIENCE })
+    for (const [kind, reason] of [["join", ""], ["refusal", "administrator"], ["leave", ""]])
+      await page.locator(`.journal tr.${kind}`, { hasText: "to be cut" }).filter({ hasText: reason }).waitFor({ timeout: PATIENCE })
   },
 
   async "the lines of copy as can be had"(page) {

@@ -787,9 +787,32 @@ def test_who_may_not_receive_a_producer_sees_nothing_of_it(guarded: Web) -> None
 
 def test_what_is_for_admins(guarded: Web) -> None:
     """A4."""
-    for path in ("/v1/stats", "/v1/connections", "/v1/cluster"):
+    for path in ("/v1/stats", "/v1/connections", "/v1/cluster", "/v1/journal"):
         assert guarded.asks("GET", path, **bearer("sensor")).status == 403
         assert guarded.asks("GET", path, **bearer("boss")).status == 200
+
+
+def test_a_user_sees_its_own_consumers_only(guarded: Web) -> None:
+    guarded.connect().sends("GET", "/v1/stream?topic=volcanoes.>", **bearer("boss"))
+    stream = guarded.connect().sends("GET", "/v1/stream?topic=volcanoes.usa.>", **bearer("sensor"))
+    own = guarded.asks("GET", "/v1/consumers", **bearer("sensor")).json()
+    assert [each["pattern"] for each in own["worst"]] == ["volcanoes.usa.>"]
+    assert own["consumers"] == own["looked_at"] == 1
+    everything = guarded.asks("GET", "/v1/consumers", **bearer("boss")).json()
+    assert sorted(each["pattern"] for each in everything["worst"]) == ["volcanoes.>", "volcanoes.usa.>"]
+    stream.session.close()
+    assert guarded.asks("GET", "/v1/consumers", **bearer("sensor")).json()["worst"] == []
+
+
+def test_the_journal_has_what_is_new(web: Web) -> None:
+    journal = web.service.node.journal
+    journal.note(0.0, "join", "default", "7 sensor 127.0.0.1")
+    journal.note(0.0, "refusal", "default", "7 sensor 127.0.0.1", "Slow Consumer")
+    told = web.asks("GET", "/v1/journal?after=1").json()
+    assert told["total"] == 2
+    assert [(each["kind"], each["text"]) for each in told["events"]] == [("refusal", "Slow Consumer")]
+    assert web.asks("GET", "/v1/topics/a").status == 200
+    assert web.asks("GET", "/v1/journal").json()["total"] == 2  # single calls are no events
 
 
 def test_a_user_has_its_namespace(guarded: Web) -> None:

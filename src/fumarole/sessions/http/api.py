@@ -220,10 +220,18 @@ ROUTES: Final = (
     Route(
         "GET",
         "/v1/consumers",
-        status.service("consumers"),
-        "The consumers that lost most, or else those with most messages",
+        status.consumers,
+        "The consumers that lost most, or else those with most messages; without the role admin, the user's own",
         (),
-        {200: "The consumers.", 403: "For the role `admin`."},
+        {200: "The consumers.", 403: "Without users, for the role `admin`."},
+    ),
+    Route(
+        "GET",
+        "/v1/journal",
+        status.journal,
+        "The last joins, leaves, refusals and wills of this node, newest first",
+        (Parameter("after", "Only events with a higher number.", "count", "0"),),
+        {200: "The events.", 403: "For the role `admin`."},
         access=Access.ADMIN,
     ),
     Route(

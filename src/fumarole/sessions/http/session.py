@@ -65,6 +65,7 @@ class HttpSession(StreamSession):
     """One client of HTTP, until it upgrades to another protocol."""
 
     NOT_ADMITTED = NOT_ADMITTED
+    IN_JOURNAL = False
 
     def __init__(self, service: HttpService, remote: RemoteAddress, now: float, owner: Any) -> None:
         protocol = http.ServerProtocol()

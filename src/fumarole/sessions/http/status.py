@@ -75,6 +75,22 @@ def connections(call: Call) -> None:
     call.json(200, {"node": call.service.node.name, "total": len(shown), "connections": shown})
 
 
+def consumers(call: Call) -> None:
+    """`GET /v1/consumers`: those that lost most; for a user without the role admin, the user's own."""
+    exchange, _ = call.here()
+    usage = None if call.session.is_admin else call.session.account.user
+    if usage is None and not call.session.is_admin:
+        call.problem(403, "consumers of others are for users with the role admin")
+    else:
+        call.json(200, exchange.worst_consumers(of=usage))
+
+
+def journal(call: Call) -> None:
+    """`GET /v1/journal`: who joined, left or was refused lately at this node."""
+    node = call.service.node
+    call.json(200, {"node": node.name, **node.journal.report(call.session.now, call.options.get("after", 0))})
+
+
 def cut_off(call: Call) -> None:
     """`DELETE /v1/connections/{id}`: closes one of this node."""
     number = word_of(call.words)

@@ -1,0 +1,57 @@
+"""The last events of a node, for people: who joined, who left, who was refused and why, whose will was published.
+
+Memory is bounded: the newest events stay, whatever clients do. Numbers go on, so a reader sees how many it has missed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, Literal, NamedTuple
+
+KEPT: Final = 1_000
+LONGEST: Final = 200
+"""Characters of a client's name or of a reason."""
+
+Kind = Literal["join", "leave", "refusal", "will"]
+
+
+class Event(NamedTuple):
+    """One of them. `at` is a time of the monotonic clock."""
+
+    number: int
+    at: float
+    kind: Kind
+    namespace: str
+    client: str
+    text: str
+
+
+class Journal:
+    """The newest events, oldest first."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._events: deque[Event] = deque(maxlen=kept)
+        self.total = 0
+
+    def note(self, at: float, kind: Kind, namespace: str, client: str, text: str = "") -> None:
+        """Something happened to this client."""
+        self.total += 1
+        self._events.append(Event(self.total, at, kind, namespace, client[:LONGEST], text[:LONGEST]))
+
+    def report(self, now: float, after: int = 0) -> dict[str, Any]:
+        """The events with a higher number, newest first, with their age in seconds."""
+        shown = []
+        for event in reversed(self._events):
+            if event.number <= after:
+                break
+            shown.append(
+                {
+                    "number": event.number,
+                    "age": round(max(now - event.at, 0.0), 3),
+                    "kind": event.kind,
+                    "namespace": event.namespace,
+                    "client": event.client,
+                    "text": event.text,
+                }
+            )
+        return {"total": self.total, "events": shown}
