@@ -104,6 +104,7 @@ def test_producers(command_line: CommandLine) -> None:
     ended = command_line.run_here("producers", "--where", "Room = '410'", "--json")
     (only,) = map(json.loads, ended.lines)
     assert only.pop("age") >= 0
+    assert isinstance(only["metadata"].pop("_online"), bool)
     assert only == {"id": ONE, "metadata": {"Room": "410", "Kind": "[bold]"}, "value": 21.5}
     nobody = command_line.run_here("producers", "--where", "Room = '1'")
     assert (nobody.code, nobody.out, nobody.err) == (0, b"", "no producer that this query selects\n")

@@ -10,6 +10,7 @@ import fumarole
 from fumarole.client import Disconnected, InvalidReadingError, Message, ProducerInfo, Reconnected, RefusedError
 from fumarole.config.settings import PermissionSettings, UserSettings
 from fumarole.config.values import Secret
+from fumarole.exchange.presence import said_by_producer
 from fumarole.server.credentials import token_digest
 from tests.client.brokers import Notices, RealBroker
 from tests.client.conftest import StartBroker
@@ -66,13 +67,15 @@ async def test_the_broker_knows_it_until_it_is_forgotten(broker: RealBroker) -> 
         await producer.publish(21.5)
         await client.producer({"Kind": "humidity"}).publish(40)
         (known,) = await client.producers("Kind = 'temperature'")
-        assert known == ProducerInfo(ONE, {"Kind": "temperature"}, 21.5, known.age)
+        assert known == ProducerInfo(ONE, {"Kind": "temperature", "_online": True}, 21.5, known.age)
         assert known.age is not None
         assert len(await client.producers()) == 2
         assert await producer.forget()
         assert await client.producers("Kind = 'temperature'") == []
         await producer.publish(21.6)
-        assert [each.metadata for each in await client.producers("Kind = 'temperature'")] == [{"Kind": "temperature"}]
+        assert [each.metadata for each in await client.producers("Kind = 'temperature'")] == [
+            {"Kind": "temperature", "_online": True}
+        ]
 
 
 async def test_another_broker_is_told_everything_again(broker: RealBroker, start_broker: StartBroker) -> None:
@@ -89,7 +92,9 @@ async def test_another_broker_is_told_everything_again(broker: RealBroker, start
         await producer.publish(3)
         await notices.wait_for(Reconnected)
         await client.flush()
-        assert [(each.metadata, each.value) for each in await client.producers()] == [({"Room": "410", "Kind": "a"}, 3)]
+        assert [(said_by_producer(each.metadata), each.value) for each in await client.producers()] == [
+            ({"Room": "410", "Kind": "a"}, 3)
+        ]
 
 
 async def test_what_could_not_be_published_is_said_again(broker: RealBroker) -> None:
@@ -103,7 +108,7 @@ async def test_what_could_not_be_published_is_said_again(broker: RealBroker) -> 
         await broker.start()
         await notices.wait_for(Reconnected)
         await producer.publish(2)
-        assert [each.metadata for each in await client.producers()] == [{"Room": "410"}]
+        assert [said_by_producer(each.metadata) for each in await client.producers()] == [{"Room": "410"}]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ async def test_numbers_that_call_themselves_something_else(broker: RealBroker) -
         heard = [await anext(messages) for _ in range(2)]
         assert [message.payload for message in heard] == [b"21.5", b"3"]
         (known,) = await client.producers()
-        assert (known.value, known.metadata) == (3, {"Offset": 0.5, "Level": 3})
+        assert (known.value, said_by_producer(known.metadata)) == (3, {"Offset": 0.5, "Level": 3})
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from fumarole.cluster.metadata import GRAVE_SECONDS, PART, SAID_SECONDS, Metadat
 from fumarole.core.limits import Limits
 from fumarole.core.query.parse import parse
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
+from fumarole.exchange.presence import said_by_producer
 from fumarole.exchange.producers import HEARSAY, Producer
 from fumarole.exchange.readings import Reading
 from fumarole.protocols.cluster_protocol import Frame, Heard, Producers
@@ -87,7 +88,7 @@ class Place:
 
     def known(self) -> dict[str, Any] | None:
         producer = self.producers.get(PRODUCER)
-        return None if producer is None else producer.metadata
+        return None if producer is None else said_by_producer(producer.metadata)
 
 
 def places(*names: str, ttl: float | None = None) -> list[Place]:

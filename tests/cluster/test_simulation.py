@@ -249,7 +249,9 @@ def test_very_much_that_a_node_said_before_it_was_gone_is_told_again_in_time() -
         assert world.now < 20.0
         world.run(0.01)
         most = max(most, hears.cluster.peers["n1"].outbox.size)
-    assert deaf.described() == said
+    world.run(4.0)  # until the grace of those that were connected there is over
+    offline = {identity: {**metadata, "_online": False} for identity, metadata in said.items()}
+    assert deaf.described() == hears.described() == offline
     assert MIB // 2 < most < SAID_AHEAD + SLICE_BYTES + 64 * 1024
     assert hears.cluster.evicted == 1
 
@@ -359,6 +361,15 @@ def a_node_that_comes_hears_of_no_producers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Metadata, "everything", lambda self: iter(()))
 
 
+def a_lost_peer_keeps_producers_online(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Metadata, "lose", lambda self, node: None)
+
+
+def nobody_is_told_that_the_last_has_gone(patch: pytest.MonkeyPatch) -> None:
+    real = Metadata.came
+    patch.setattr(Metadata, "came", lambda *said: real(*said) if said[-1] else None)
+
+
 def all_sit_on_one_node(patch: pytest.MonkeyPatch) -> None:
     """A node takes the seats of others for seats of its own name."""
     patch.setattr("fumarole.cluster.registry.seat_hash", lambda _, seat: stable_hash(str(seat).encode()))
@@ -374,6 +385,8 @@ BUGS: dict[Bug, str] = {
     a_lost_peer_is_remembered: "S7",
     a_node_that_comes_hears_of_no_producers: "C6",
     all_sit_on_one_node: "F8",
+    a_lost_peer_keeps_producers_online: "F5",
+    nobody_is_told_that_the_last_has_gone: "F5",
 }
 
 

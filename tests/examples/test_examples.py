@@ -104,9 +104,10 @@ def test_request_reply(broker: BrokerProcess) -> None:
 
 def test_producer_and_list(broker: BrokerProcess) -> None:
     metadata = "{'Kind': 'temperature', 'Room': '510', 'Floor': 5}"
-    assert run(broker, "producer.py") == f"True {metadata} 19.0\n"
+    assert run(broker, "producer.py") == f"True {metadata[:-1]}, '_online': True}} 19.0\n"
     identity = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
-    assert run(broker, "list_producers.py", "Floor >= 5") == f"{identity} {metadata} 19.0\n"
+    listed = run(broker, "list_producers.py", "Floor >= 5")
+    assert re.sub(r", '_online': (True|False)", "", listed) == f"{identity} {metadata} 19.0\n"
     assert run(broker, "list_producers.py", "Floor < 5") == ""
     out, errors = end(start(broker, "list_producers.py", "Floor ="), code=1)
     assert (out, errors.splitlines()[:2]) == ("", ["Floor =", "       ^"])

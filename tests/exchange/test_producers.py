@@ -102,7 +102,7 @@ def test_metadata_is_merged(exchange: Exchange) -> None:
     read(exchange, A)
     producer = exchange.producers.get(A)
     assert producer is not None
-    assert producer.metadata == {"Room": "411"}
+    assert producer.metadata == {"Room": "411", "_online": False}
     watcher, _ = watch(exchange, "Kind IS NULL")
     assert watcher.set == {A}
 
@@ -180,7 +180,7 @@ def test_described_without_a_reading(exchange: Exchange) -> None:
     watcher, _ = watch(exchange, "Kind = 't'")
     exchange.producers.describe(A, {"Kind": "t", "Room": 4}, 1.0)
     described = exchange.producers.describe(A, {"Room": None}, 2.0)
-    assert (described.metadata, described.value, described.heard) == ({"Kind": "t"}, None, 2.0)
+    assert (described.metadata, described.value, described.heard) == ({"Kind": "t", "_online": False}, None, 2.0)
     assert watcher.story == [((A,), ())]
     assert list(exchange.producers.unsaved) == [A]
 

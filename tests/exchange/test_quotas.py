@@ -100,7 +100,7 @@ def test_producers_and_their_metadata_are_counted_and_given_back() -> None:
     assert ann.used == {"producers": 1, "metadata_bytes": 5}
     with pytest.raises(QuotaError, match="may have 30 metadata"):
         producers.describe(identity(2), {"Room": "x" * 20}, 0.0, account)
-    assert producers.known[identity(2)].metadata == {"Room": "1"}
+    assert producers.known[identity(2)].metadata == {"Room": "1", "_online": False}
     producers.describe(identity(2), {"Room": None}, 0.0, account)
     producers.describe(identity(3), {}, 0.0, account)
     with pytest.raises(QuotaError, match=r"user ann may have 2 producers|namespace lab may have 3"):

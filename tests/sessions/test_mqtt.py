@@ -9,6 +9,7 @@ from fumarole.core.topic import Grammar
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
+from fumarole.exchange.presence import said_by_producer
 from fumarole.fastpath.hot_path import HotPath
 from fumarole.protocols import mqtt_packets as packets
 from fumarole.protocols.mqtt_fields import NONE, Packet, Property
@@ -580,7 +581,7 @@ def test_maximum_packet_size_of_the_client(desk: Desk) -> None:
 
 def producers(desk: Desk) -> dict[str, Any]:
     (exchange,) = (each for each in desk.node.namespaces if each.name == "default")
-    return {producer.identity: producer.metadata for producer in exchange.producers}
+    return {producer.identity: said_by_producer(producer.metadata) for producer in exchange.producers}
 
 
 def test_user_properties_of_connect_are_metadata(desk: Desk) -> None:

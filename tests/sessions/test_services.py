@@ -87,7 +87,7 @@ def test_a_message_with_a_producer_is_a_reading(desk: Desk) -> None:
     assert said.startswith(b"HMSG volcanoes.atka 1 ")
     assert said.endswith(b"\r\n\r\n21.5\r\n")
     answer = ask(client, "producers", "Kind = 'a'")
-    known = {"id": PRODUCER, "metadata": {"Kind": "a"}, "value": 21.5, "age": 0.0}
+    known = {"id": PRODUCER, "metadata": {"Kind": "a", "_online": True}, "value": 21.5, "age": 0.0}
     assert answer == {"total": 1, "next": None, "producers": [known]}
     assert ask(client, "producers", "Kind = 'b'")["producers"] == []
     assert client.asks(reading("volcanoes.atka", "1", "{")).startswith(
@@ -169,7 +169,7 @@ def test_metadata_is_as_long_in_json_as_it_can_be(hot_path: HotPath) -> None:
     old, key, text = (rf"\u{ord(letter):04x}" * 50 for letter in "abc")
     longest = f'{{"{old}": null, "{key}": "{text}"}}'
     assert client.asks(reading("t", "1", '{"' + "a" * 50 + '": 1}') + reading("t", "1", longest)) == b""
-    assert ask(client, "producers")["producers"][0]["metadata"] == {"b" * 50: "c" * 50}
+    assert ask(client, "producers")["producers"][0]["metadata"] == {"b" * 50: "c" * 50, "_online": True}
     refused = client.asks(reading("t", "1", '{"a": 1' + " " * 1600 + "}"))
     assert refused.endswith(b": Invalid Reading: the header `Metadata` is longer than 1600 characters'\r\n")
 
@@ -263,7 +263,7 @@ def test_who_speaks_for_a_producer(
         assert known[0]["value"] == 2
     else:
         assert said.decode() == f"-ERR 'Permissions Violation for Publish to \"readings.{PRODUCER}\"'\r\n"
-        assert (known[0]["metadata"], known[0]["value"]) == ({"Kind": "a"}, 1)
+        assert (known[0]["metadata"], known[0]["value"]) == ({"Kind": "a", "_online": True}, 1)
         assert watcher.hears() == []
         assert desk.counters("lab")["dropped"]["refused"] == 1
     assert other.asks("PING\r\n") == b"PONG\r\n"
@@ -310,7 +310,7 @@ def test_who_may_not_receive_readings_is_not_told_them(
     desk = Desk(hot_path, authentication=True)
     sensor, asking = user(desk, None), user(desk, subscribe)
     sensor.say(reading("open.y", "7", '{"Room": "vault"}') + reading(topic, "42"))
-    told = {"id": PRODUCER, "metadata": {"Room": "vault"}, "value": 42, "age": 0.0}
+    told = {"id": PRODUCER, "metadata": {"Room": "vault", "_online": True}, "value": 42, "age": 0.0}
     total = 1 if subscribe is None else None
     answer = {"total": total, "next": None, "producers": [told] if is_told else []}
     for query in ("", "Room = 'vault'"):

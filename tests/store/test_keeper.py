@@ -12,6 +12,7 @@ import pytest
 from fumarole.core.limits import Limits
 from fumarole.core.query.tree import Value
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
+from fumarole.exchange.presence import said_by_producer
 from fumarole.exchange.readings import Reading, ReadingError
 from fumarole.store import keeper as module
 from fumarole.store.keeper import Keeper
@@ -45,7 +46,7 @@ class World:
 
     def known(self) -> Known:
         return {
-            exchange.name: {producer.identity: producer.metadata for producer in exchange.producers}
+            exchange.name: {producer.identity: said_by_producer(producer.metadata) for producer in exchange.producers}
             for exchange in self.namespaces
             if exchange.producers
         }

@@ -14,7 +14,7 @@ from tests.surface.surface import FILE, surface
 RECORD = json.loads(FILE.read_text())
 PRODUCER = "6a1f0f3c-8a70-4d0e-9c43-2f3a1b5c7d90"
 COUNTERS = (
-    "conflated connections consumers delivered dropped forwarded last namespace node producers quotas received received_bytes"
+    "conflated connections consumers delivered dropped forwarded last left_out namespace node producers quotas received received_bytes"
     " strayed"
 )
 JSON_KEYS = {

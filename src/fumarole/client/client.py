@@ -62,13 +62,14 @@ def connect(
     pending: int = 8 * MIB,
     ping_interval: float = 20.0,
     on_notice: Callable[[Notice], None] = log_notice,
+    presence: bool = True,
 ) -> Opening[Client]:
     """A client: `async with connect(…) as client`, or `client = await connect(…)` and `close` later.
 
     `servers` is one address, several with commas, or a list; they are tried in turn, and again when the connection is
     lost. `docs/how-to/client.md` explains the rest. Raises NoServerError or AuthorizationError when opened.
     """
-    identity = Identity(name, user, password, token, echo, tls)
+    identity = Identity(name, user, password, token, echo, tls, presence)
     options = ReconnectOptions(identity, timeout, reconnect, pending, ping_interval, on_notice)
     parsed = parse_servers(servers)
 

@@ -71,6 +71,7 @@ class Identity:
     token: str | None = None
     echo: bool = True
     tls: ssl.SSLContext | None = None
+    presence: bool = True
 
     def greeting(self, server: Server) -> dict[str, Any]:
         """The options of CONNECT."""
@@ -82,6 +83,7 @@ class Identity:
             "headers": True,
             "no_responders": True,
             "echo": self.echo,
+            "presence": None if self.presence else False,
             "lang": "python",
             "version": __version__,
             "protocol": 1,

@@ -136,7 +136,9 @@ class Cluster:
         self.metadata = Metadata(
             node.namespaces, author(identity.node, identity.incarnation), self._broadcast, node.limits
         )
-        node.namespaces.replicate(self._consumer_changed, self.metadata.described, self.metadata.forgotten)
+        node.namespaces.replicate(
+            self._consumer_changed, self.metadata.described, self.metadata.forgotten, self.metadata.came
+        )
         node.namespaces.clock.node = identity.node
         self.fresh_state = FreshState(node.namespaces, self._broadcast, self.peers.values)
         self.client_ids = ClusterClientIds(node.client_ids, self.peers.values)
@@ -310,6 +312,7 @@ class Cluster:
         peer.close()
         self._past += peer.traffic()
         self.remove_consumers(peer)
+        self.metadata.lose(peer.name)
         self.fresh_state.evict(peer.name)
         self.client_ids.evict(peer.name)
         self._evicted.add(peer.name)

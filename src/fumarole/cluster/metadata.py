@@ -35,6 +35,9 @@ Each node tells all others what it was told itself, and nothing that it has hear
 have been before it could tell everybody, the others tell each other what they have heard from it lately: as much at a
 time as each takes, for it may be very much.
 
+`_online` (F5) is no part of this metadata: each node keeps it of what the others say of their connections
+(`exchange/presence.py`). A description says that too, so that a node takes in both at once.
+
 Readings go only to the nodes that have a consumer for them, like all messages, and on the same ordered connection: so a
 node knows the new metadata before the reading that brought it (M5).
 """
@@ -55,11 +58,13 @@ from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
 from fumarole.core.publication import Publication
 from fumarole.core.topic import check_topic
+from fumarole.core.values import ONLINE
 from fumarole.exchange.exchange import Exchange, NearlyFull
 from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.presence import said_by_producer
 from fumarole.exchange.producers import NEVER, Producer
-from fumarole.exchange.readings import Reading, check_identity, check_metadata
-from fumarole.protocols.cluster_protocol import Described, Frame, Heard, Producers, Spoken, frame, slices
+from fumarole.exchange.readings import Reading, check_identity, check_metadata, is_identity
+from fumarole.protocols.cluster_protocol import Described, Frame, Heard, Online, Producers, Spoken, frame, slices
 
 GRAVES_KEPT = 100_000
 GRAVE_SECONDS = 600.0
@@ -135,6 +140,11 @@ class Metadata:
         grave = self._bury(exchange.name, identity, version, silent)
         self._say(Producers(exchange.name, (grave.describe(identity),)))
 
+    def came(self, exchange: Exchange, identities: Collection[str], is_online: bool) -> None:
+        """Producers are online here now, or not any more."""
+        for some in slices(identities):
+            self._say(Online(exchange.name, some, is_online))
+
     def everything(self) -> Iterator[Producers]:
         """All that is known, for a node that has just come."""
         for exchange in list(self._namespaces):
@@ -144,7 +154,9 @@ class Metadata:
 
     def _describe(self, exchange: Exchange, producer: Producer) -> Described:
         said = self._said_of(exchange, producer.identity)
-        return Described(producer.identity, *producer.version, producer.metadata, said, producer.since)
+        metadata = said_by_producer(producer.metadata)
+        online = producer.here > 0
+        return Described(producer.identity, *producer.version, metadata, said, producer.since, online=online)
 
     def said_by(self, gone: Collection[str]) -> Iterator[Producers | None]:
         """These nodes are gone: all that they have said lately, and that may not have reached everybody.
@@ -207,13 +219,19 @@ class Metadata:
 
     # What this node hears.
 
-    def learn(self, said: Producers) -> None:
+    def learn(self, said: Producers, node: str = "") -> None:
         try:
             exchange = self._namespaces.open(said.namespace)
         except FumaroleError:
             return
+        presence = exchange.producers.presence
         for described in said.producers:
+            is_online = described.online and is_identity(described.identity)
+            if is_online:  # before: both are told of as one change
+                presence.note(node, described.identity)
             self._learn(exchange, described)
+            if is_online:  # and after: it may have been forgotten first, and with it who was online
+                presence.told(node, (described.identity,), True)
         self._namespaces.release(exchange)
 
     def _learn(self, exchange: Exchange, described: Described) -> None:
@@ -222,6 +240,8 @@ class Metadata:
             check_metadata(described.metadata or {})
         except FumaroleError:
             return
+        if described.metadata is not None and ONLINE in described.metadata:
+            described = msgspec.structs.replace(described, metadata=said_by_producer(described.metadata))
         if max(described.version, described.since[0], *(stamp[0] for stamp in described.said.values())) > MOST_CHANGES:
             return
         version = described.version, intern(described.node)
@@ -260,7 +280,7 @@ class Metadata:
         if silent and producer is not None and exchange.producers.is_heard(producer, self.now):
             # As if it had been forgotten then, and had said all of it again.
             producer.since = then
-            self.described(exchange, identity, producer.metadata.keys())
+            self.described(exchange, identity, said_by_producer(producer.metadata).keys())
             return
         if producer is None or producer.version <= then:
             self._bury(exchange.name, identity, then, silent)
@@ -282,7 +302,7 @@ class Metadata:
         )
         if not is_newer and not news:
             return
-        newer, older = described.metadata, producer.metadata
+        newer, older = described.metadata, said_by_producer(producer.metadata)
         kept = {key for key, stamp in here.items() if stamp > there.get(key, NEVER)}
         if not is_newer:
             newer, older = older, newer
@@ -315,6 +335,18 @@ class Metadata:
                 break
             kept[key] = stamp
         return kept
+
+    def online(self, said: Online, node: str) -> None:
+        exchange = self._namespaces.get(said.namespace)
+        if exchange is not None:
+            exchange.producers.presence.told(
+                node, [each for each in said.identities if is_identity(each)], said.is_online
+            )
+
+    def lose(self, node: str) -> None:
+        """This node is gone: who was online there is so for the grace."""
+        for exchange in list(self._namespaces):
+            exchange.producers.presence.lose(node)
 
     def heard(self, said: Heard) -> None:
         exchange = self._namespaces.get(said.namespace)
@@ -382,5 +414,6 @@ def _said_after(then: Version, described: Described) -> Described:
 
 def _is_larger(described: Described, producer: Producer) -> bool:
     """Any order will do: of two of which neither is known to be newer, all nodes have to take the same."""
-    one, other = (msgspec.msgpack.encode(sorted((m or {}).items())) for m in (described.metadata, producer.metadata))
+    known = said_by_producer(producer.metadata)
+    one, other = (msgspec.msgpack.encode(sorted((m or {}).items())) for m in (described.metadata, known))
     return one > other

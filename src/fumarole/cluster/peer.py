@@ -31,6 +31,7 @@ from fumarole.protocols.cluster_protocol import (
     LastAsked,
     Leaving,
     Mark,
+    Online,
     Producers,
     Refusal,
     Rest,
@@ -257,9 +258,11 @@ class Peer:
         """Metadata, readings, retained messages and client ids of that node."""
         match said:
             case Producers():
-                self.cluster.metadata.learn(said)
+                self.cluster.metadata.learn(said, self.name)
             case Heard():
                 self.cluster.metadata.heard(said)
+            case Online():
+                self.cluster.metadata.online(said, self.name)
             case Spoken():
                 lane.deliver_reading(said)
             case RetainedMessages():
@@ -342,7 +345,7 @@ def traffic_report(traffic: Counter[str]) -> dict[str, Any]:
 
 PLACES = {
     (False, DATA): (
-        *(Mark, Changes, Whole, Leaving, Counts, Doors, Producers, Heard, Spoken, Refusal),
+        *(Mark, Changes, Whole, Leaving, Counts, Doors, Producers, Heard, Online, Spoken, Refusal),
         *(RetainedMessages, LastAsked, LastAnswered, ClientsClaimed, ClientsAnswered),
     ),
     (True, DATA): (Known, Rest, Refusal),

@@ -20,6 +20,7 @@ from fumarole.config.values import (
     Collector,
     Endpoint,
     FilePath,
+    Grace,
     LineSize,
     ListenAddress,
     NamespaceName,
@@ -238,7 +239,7 @@ FIELD_KINDS: Final[Mapping[type, Mapping[str, object]]] = {
     },
     Quotas: BYTES_OF_QUOTAS,
     NamespaceQuotas: BYTES_OF_QUOTAS,
-    NamespaceRules: {"outbox": Size},
+    NamespaceRules: {"outbox": Size, "presence_grace": Grace},
     **{
         each.settings: {name: kind for name, kind in DOOR_KINDS.items() if hasattr(each.settings, name)}
         for each in WITH_SETTINGS

@@ -19,6 +19,7 @@ from fumarole.config.mistakes import kind, shown
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import DEEPEST_QUERY, KIB, MIB
 from fumarole.core.nkeys import decode_user_key
+from fumarole.core.periods import PeriodError, parse_period
 from fumarole.exchange.namespaces import check_name
 
 Reader = Callable[[object], object]
@@ -69,7 +70,6 @@ class Address(Struct, frozen=True):
 
 # What `[0-9]` says and `int()` does not: no sign, no underscore, no digits of other scripts.
 _SIZE = re.compile(r"([0-9]{1,13}) ?(B|KiB|MiB|GiB)?")
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|min|h)?")
 _COUNT = re.compile(r"[0-9]{1,12}")
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\[\]]+)\]|(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})?)):(?P<port>[0-9]{1,5})")
 _PASSWORD_HASH = re.compile(
@@ -85,7 +85,6 @@ _COLLECTOR = re.compile(
 )
 COLLECTOR_PATH: Final = "/v1/traces"
 _BYTES_IN = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
-_SECONDS_IN = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _LONGEST_TIME: Final = 24 * 3600.0
 
 
@@ -113,13 +112,22 @@ def size_text(size: int) -> str:
 
 
 def read_seconds(value: object) -> float:
-    """Reads a time: `2`, `0.5`, `"500 ms"`."""
-    seconds = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
-        seconds = float(match[1]) * _SECONDS_IN[match[2] or "s"]
+    """Reads a time: `2`, `0.5`, `"500 ms"`, `"5m"` (F9)."""
+    try:
+        seconds = parse_period(value)
+    except PeriodError:
+        seconds = math.nan
     if not 0.001 <= seconds <= _LONGEST_TIME:  # neither is true of NaN
-        raise RefusedError(shown(value), '1 ms to 24 h, as seconds or as text such as "500 ms" (ms, s, min, h)')
-    return float(seconds)
+        raise RefusedError(shown(value), '1 ms to 24 h, as seconds or as text such as "500 ms" (ms, s, m or min, h)')
+    return seconds
+
+
+def read_grace(value: object) -> float:
+    """Reads a time that may be none: the same, and `0`."""
+    try:
+        return 0.0 if parse_period(value) == 0 else read_seconds(value)
+    except PeriodError:
+        return read_seconds(value)
 
 
 def read_count(value: object) -> int:
@@ -303,6 +311,7 @@ Size = Annotated[int, _of(size_between(1, 512 * MIB))]
 Bytes = Annotated[int, _of(size_between(1, 1024 * GIB))]
 LineSize = Annotated[int, _of(size_between(256, 1 * MIB))]
 Seconds = Annotated[float, _of(read_seconds)]
+Grace = Annotated[float, _of(read_grace)]
 Count = Annotated[int, _of(read_count)]
 QueryDepth = Annotated[int, _of(read_query_depth)]
 Qos = Annotated[int, _of(read_qos)]

@@ -9,6 +9,8 @@ from typing import Final
 
 LOWEST_INTEGER: Final = -(2**63)
 HIGHEST_INTEGER: Final = 2**64 - 1
+ONLINE: Final = "_online"
+"""The key of metadata that the server keeps: is the producer connected (F5)?"""
 
 
 def wrong_value(value: object) -> str:

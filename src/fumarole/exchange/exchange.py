@@ -16,6 +16,7 @@ from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, check_topic, literal_prefix, parse_pattern, parse_wildcards, split
+from fumarole.core.values import ONLINE
 from fumarole.exchange.conflation import Conflation
 from fumarole.exchange.consumer import Consumer, JoiningOutlet, NodeOutlet, Outlet, consumer_report, hand_over
 from fumarole.exchange.counters import Counters
@@ -27,9 +28,10 @@ from fumarole.exchange.last_values import LastValues
 from fumarole.exchange.outbox import Outbox, Overflow
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
+from fumarole.exchange.presence import Speaking, said_by_producer
 from fumarole.exchange.producers import Producer, Producers
 from fumarole.exchange.quotas import Account, Usage
-from fumarole.exchange.readings import reading_topic
+from fumarole.exchange.readings import Reading, reading_topic
 from fumarole.exchange.tracer import Tracer
 from fumarole.exchange.views import PATTERN as VIEW_PATTERN
 from fumarole.exchange.views import LiveView
@@ -337,15 +339,28 @@ class Exchange:
         now: float,
         origin: Outlet | None = None,
         account: Account | None = None,
+        speaking: Speaking | None = None,
     ) -> int:
         """Takes a publication with a reading: metadata merged, diffs told, then forwarded under the new sets (M5).
 
-        How many entities got it. Raises TopicError, Denied, ReadingError or QuotaError, and then nothing has happened.
+        How many entities got it. `speaking` is the connection's, if it puts the producer online (F5). Raises
+        TopicError, Denied, ReadingError or QuotaError, and then nothing has happened.
         """
         topic = publication.topic.encode()
         plans.find(topic)
-        producer = self.producers.hear(publication.reading, now, publication.topic, account)
+        if ONLINE in publication.reading.metadata:
+            self._leave_out(publication)
+        producer = self.producers.hear(publication.reading, now, publication.topic, account, speaking)
         return self.publish(self.plan_for_message(publication, producer, topic, plans), publication, origin)
+
+    def _leave_out(self, publication: Publication) -> None:
+        """Nobody is to take for the server's what a producer says: the message goes on without `_online` (F5)."""
+        reading: Reading = publication.reading
+        metadata = self.producers.leave_out(reading.metadata)
+        publication.reading = reading._replace(metadata=metadata, raw=b"")
+        if headers.last(publication.headers, "Metadata") is not None:
+            block = headers.without(publication.headers, "Metadata")
+            publication.headers = headers.added(block, "Metadata", json.dumps(metadata)) if metadata else block
 
     def plan_for(self, producer: Producer, topic: bytes, plans: Plans) -> Plan:
         """Who gets what this producer publishes on a topic: those who asked for it, and those in whose set it is.
@@ -499,7 +514,7 @@ class Exchange:
         plan = self.plan(FORGOTTEN)
         if reaches_nobody(plan):
             return
-        gone = json.dumps(dict.fromkeys(producer.metadata))
+        gone = json.dumps(dict.fromkeys(said_by_producer(producer.metadata)))
         latest = producer.latest()[0]
         pairs = [("Producer", producer.identity), ("Metadata", gone)]
         if latest != reading_topic(producer.identity):
@@ -587,6 +602,7 @@ class Exchange:
             "connections": self.connections,
             "consumers": len(self),
             "producers": len(self.producers),
+            "left_out": self.producers.left_out,
             **self.counters.report(),
         }
 

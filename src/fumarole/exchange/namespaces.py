@@ -14,6 +14,7 @@ from fumarole.exchange.fresh_state import FreshState
 from fumarole.exchange.gathering import Asking
 from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.outbox import Overflow
+from fumarole.exchange.presence import GRACE
 from fumarole.exchange.producers import Producers
 from fumarole.exchange.quotas import QuotaError, Usage, Watermark
 from fumarole.exchange.retained import Kept, Retained
@@ -24,6 +25,8 @@ from fumarole.exchange.tracer import Tracer
 DEFAULT = "default"
 Described = Callable[[Exchange, str, Collection[str]], None]
 """This producer has said something new of itself, with these keys."""
+Came = Callable[[Exchange, Collection[str], bool], None]
+"""These producers are online here now, or not any more."""
 Forgotten = Callable[[Exchange, str, bool], None]
 """This one is about to be forgotten; is it for its silence?"""
 KUBEMQ = "kubemq"
@@ -43,6 +46,8 @@ class NamespaceRules:
     """Bytes; None: the broker's own limit."""
     producer_ttl: float | None = None
     """Seconds without a reading after which a producer is forgotten (M7); None: never."""
+    presence_grace: float = GRACE
+    """Seconds for which a producer stays online after its last connection has gone (F5)."""
     last: Keeps = "retained"
     """Which messages are kept for those who ask for the last ones: the retained, or of every topic the last (F2)."""
     quota: Quotas = field(default_factory=Quotas)
@@ -98,6 +103,7 @@ class Namespaces:
         self._consumer_changed: ConsumerChanged | None = None
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
+        self._came: Came | None = None
         self._retains: Callable[[Exchange, Kept], None] | None = None
         self._ask: Callable[[Asking], None] | None = None
         self.tracer: Tracer | None = None
@@ -116,6 +122,7 @@ class Namespaces:
             own = self._rules.get(exchange.name) or default_rules(exchange.name, self._grammar)
             exchange.govern(own.overflow, limits.outbox if own.outbox is None else own.outbox)
             exchange.producers.ttl = own.producer_ttl
+            exchange.producers.presence.grace = own.presence_grace
             exchange.usage.quotas = own.quota.or_else(limits.quota)
             self.release(exchange)
 
@@ -131,10 +138,13 @@ class Namespaces:
         """The exchange of a namespace, if it is there."""
         return self._exchanges.get(name)
 
-    def replicate(self, consumer_changed: ConsumerChanged, described: Described, forgotten: Forgotten) -> None:
+    def replicate(
+        self, consumer_changed: ConsumerChanged, described: Described, forgotten: Forgotten, came: Came | None = None
+    ) -> None:
         """From now on the cluster knows of every consumer that comes and goes and of what every producer says of
         itself, in every namespace."""
         self._consumer_changed, self._described, self._forgotten = consumer_changed, described, forgotten
+        self._came = came
         for exchange in self:
             self._let_replicate(exchange)
 
@@ -157,6 +167,8 @@ class Namespaces:
             exchange.retained.changed = partial(self._retains, exchange)
         if self._described is not None:
             exchange.producers.changed = partial(self._described, exchange)
+        if self._came is not None:
+            exchange.producers.presence.changed = partial(self._came, exchange)
         if self._forgotten is not None:
             exchange.producers.forgotten = partial(self._forgotten, exchange)
 
@@ -210,7 +222,14 @@ class Namespaces:
         quota = rules.quota.or_else(limits.quota)
         usage = Usage(f"namespace {name}", quota, self.memory)
         producers = Producers(
-            limits.metadata_keys, limits.metadata_bytes, rules.producer_ttl, self._are_kept, self.slices, usage
+            limits.metadata_keys,
+            limits.metadata_bytes,
+            rules.producer_ttl,
+            self._are_kept,
+            self.slices,
+            usage,
+            self.timers,
+            rules.presence_grace,
         )
         fresh = FreshState(
             self.clock,

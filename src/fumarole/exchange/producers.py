@@ -29,11 +29,14 @@ from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.query.view import View
 from fumarole.core.topic import Pattern, fits, split
+from fumarole.core.values import ONLINE
 from fumarole.exchange.consumer import Consumer, Watcher
 from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.presence import GRACE, Presence, Speaking
 from fumarole.exchange.quotas import Account, Usage
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
+from fumarole.exchange.timers import Timers
 
 NEVER = (-1, "")
 """A version before all others."""
@@ -47,6 +50,7 @@ TEXT_KEPT = 256
 """Characters of a latest reading that is text: to show what it is. Whoever wants all of it subscribes."""
 NUMBER_BYTES = 8
 """What a number or a truth value counts for in the size of metadata."""
+ONLINE_BYTES = len(ONLINE) + NUMBER_BYTES
 
 
 class Elsewhere(NamedTuple):
@@ -71,6 +75,7 @@ class Producer:
     __slots__ = (
         "heard",
         "heard_of",
+        "here",
         "identity",
         "metadata",
         "number",
@@ -88,7 +93,9 @@ class Producer:
         self.number = number
         """Greater than those of all that were known here before it, and never given again."""
         self.metadata: dict[str, Value] = {}
-        """Replaced when it changes, never altered: whoever holds on to it has it as it was."""
+        """Replaced when it changes, never altered: whoever holds on to it has it as it was. With `_online` (F5)."""
+        self.here = 0
+        """Connections of this node that have spoken for it (`exchange/presence.py`)."""
         self.standings: dict[StandingQuery, None] = {}
         """The queries whose set it is in."""
         self.heard = -inf
@@ -182,6 +189,8 @@ class Producers:
         is_kept: bool = True,
         slices: Slices | None = None,
         usage: Usage | None = None,
+        timers: Timers | None = None,
+        presence_grace: float = GRACE,
     ) -> None:
         self.usage = Usage("this namespace", Quotas()) if usage is None else usage
         """What the namespace holds, of its quota (A5)."""
@@ -219,6 +228,11 @@ class Producers:
         """Who else must know what producers here say of themselves; None: nobody, there is no cluster."""
         self.forgotten: Callable[[str, bool], None] | None = None
         """And that one is about to be forgotten, and whether for its silence."""
+        self.left_out = 0
+        """Messages whose metadata had `_online`, which producers cannot write (F5)."""
+        self.presence = Presence(
+            self.known, self._show_online, Timers() if timers is None else timers, self._slices, presence_grace
+        )
         self.publish_forgotten: Callable[[Producer], None] | None = None
         """Tells those who keep a history that one has been forgotten here."""
 
@@ -233,13 +247,20 @@ class Producers:
 
     # Readings.
 
-    def hear(self, reading: Reading, now: float, topic: str | None = None, account: Account | None = None) -> Producer:
+    def hear(
+        self,
+        reading: Reading,
+        now: float,
+        topic: str | None = None,
+        account: Account | None = None,
+        speaking: Speaking | None = None,
+    ) -> Producer:
         """Merges what the reading brings, and tells those whose set changes. The producer as it is then.
 
-        It was published on this topic; None: on the producer's own. Raises ReadingError or QuotaError, and then nothing
-        has changed.
+        It was published on this topic; None: on the producer's own; by this connection; None: by none that puts it
+        online. Raises ReadingError or QuotaError, and then nothing has changed.
         """
-        return self.describe(reading.producer, reading.metadata, now, account, (reading.value, topic))
+        return self.describe(reading.producer, reading.metadata, now, account, (reading.value, topic), speaking)
 
     def describe(
         self,
@@ -248,23 +269,35 @@ class Producers:
         now: float,
         account: Account | None = None,
         said: Said | None = None,
+        speaking: Speaking | None = None,
     ) -> Producer:
         """The same without a value: this is new about the producer."""
+        if ONLINE in metadata:
+            metadata = self.leave_out(metadata)
         producer = self.known.get(identity)
         is_news = producer is None
         if producer is None:
             merged = self._merged({}, metadata)
             self._check_quotas(1, size_of(merged), (self.usage,) if account is None else account.usages)
-            producer = self._appear(identity, merged, now, None if account is None else account.user, said)
+            producer = Producer(identity, self._appeared + 1)
+            is_first_here = self.presence.hold(speaking, producer)
+            self._appear(producer, merged, now, None if account is None else account.user, said)
             self._note(identity)
-        elif metadata:
-            merged = self._merged(producer.metadata, metadata)
-            self._check_quotas(0, size_of(merged) - producer.size(), self._usages(producer))
-            is_news = self._change(producer, merged, metadata, said)
-        elif said is not None:
-            self.take(producer, *said)
+        else:
+            merged = self._merged(producer.metadata, metadata) if metadata else producer.metadata
+            if metadata:
+                self._check_quotas(0, size_of(merged) - producer.size(), self._usages(producer))
+            is_first_here = self.presence.hold(speaking, producer)
+            if is_first_here:  # with the rest: no set is told of what holds in between only
+                merged = {**merged, ONLINE: True}
+            if metadata or is_first_here:
+                is_news = self._change(producer, merged, (*metadata, ONLINE), said)
+            elif said is not None:
+                self.take(producer, *said)
         if is_news and self.changed is not None:
             self.changed(identity, metadata.keys())
+        elif is_first_here and self.presence.changed is not None:
+            self.presence.changed((identity,), True)
         producer.heard = now
         return producer
 
@@ -277,17 +310,27 @@ class Producers:
                 self.settle(producer)
             self._move(producer, producer.standings, before)
 
+    def leave_out(self, metadata: Mapping[str, Value | None]) -> dict[str, Value | None]:
+        """Metadata without `_online`, which producers cannot write; that it was there is counted (F5)."""
+        self.left_out += 1
+        return {key: value for key, value in metadata.items() if key != ONLINE}
+
+    def _show_online(self, producer: Producer, is_online: bool) -> None:
+        if producer.metadata[ONLINE] is not is_online:
+            self._change(producer, {**producer.metadata, ONLINE: is_online}, (ONLINE,))
+
     def restore(self, identity: str, metadata: dict[str, Value], now: float) -> None:
         """A producer known from before the broker was started, and taken as it was: limits may be lower now."""
-        self._appear(identity, metadata, now).heard_of = now
+        self._appear(Producer(identity, self._appeared + 1), metadata, now).heard_of = now
 
     def learn(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
         """Another node knows this of a producer, and that is newer than what is known here (C6)."""
         producer = self.known.get(identity)
         if producer is None:
-            producer = self._appear(identity, metadata, now)
+            producer = self._appear(Producer(identity, self._appeared + 1), metadata, now)
             self._note(identity)
         else:
+            metadata = {**metadata, ONLINE: self.presence.is_online(producer)}
             self._change(producer, metadata, {**producer.metadata, **metadata})
         producer.heard_of = now
         return producer
@@ -313,6 +356,7 @@ class Producers:
         if producer is None:
             return False
         self._note(identity)
+        self.presence.forget(producer)
         self._count(producer, -1, -producer.size())
         for standing in producer.standings:
             del self._members[standing][producer]
@@ -378,15 +422,15 @@ class Producers:
 
     def _appear(
         self,
-        identity: str,
+        producer: Producer,
         metadata: dict[str, Value],
         now: float,
         owner: Usage | None = None,
         said: Said | None = None,
     ) -> Producer:
-        self._appeared += 1
-        producer = Producer(identity, self._appeared)
-        producer.metadata = metadata
+        identity = producer.identity
+        self._appeared = producer.number
+        producer.metadata = metadata = {**metadata, ONLINE: self.presence.is_online(producer)}
         producer.owner = owner
         if said is not None:
             producer.take(*said)
@@ -403,7 +447,8 @@ class Producers:
     def _change(
         self, producer: Producer, after: dict[str, Value], keys: Iterable[str], said: Said | None = None
     ) -> bool:
-        """The metadata is another now, under these keys at most. False: it is the same as before."""
+        """The metadata is another now, under these keys at most. False: what the producer says of itself is the same
+        as before."""
         if self.filling:
             self.settle(producer)
         before = producer.metadata
@@ -416,10 +461,12 @@ class Producers:
         if said is not None:
             producer.take(*said)
         producer.metadata = after
-        self._count(producer, 0, producer.size() - size_of(before))
-        self._note(producer.identity)
+        is_news = changed != [ONLINE]
+        if is_news:
+            self._count(producer, 0, producer.size() - size_of(before))
+            self._note(producer.identity)
         if not self.queries:
-            return True
+            return is_news
         entered, left = self.queries.change(before, after, changed)
         if entered or left:
             producer.plan = None
@@ -432,7 +479,7 @@ class Producers:
             self._move(producer, stayed, was_on)
         if self.views:
             self._show(producer, frozenset(entered), changed)
-        return True
+        return is_news
 
     def _show(self, producer: Producer, entered: Collection[StandingQuery], changed: list[str]) -> None:
         """Views in whose set it was, and that show one of these keys, look at it again."""
@@ -486,7 +533,7 @@ class Producers:
                 after.pop(key, None)
             else:
                 after[key] = value
-        if len(after) > self._most_keys:
+        if len(after) - (ONLINE in after) > self._most_keys:
             raise ReadingError(f"more than {self._most_keys} metadata keys")
         if size_of(after) > self._most_bytes:
             raise ReadingError(f"more than {self._most_bytes} bytes of metadata")
@@ -591,8 +638,9 @@ class Producers:
 
 
 def size_of(metadata: Mapping[str, Value]) -> int:
-    """Bytes of keys and values."""
-    return sum([_size(key) + _size(value) for key, value in metadata.items()])
+    """Bytes of keys and values that the producer has said."""
+    size = sum([_size(key) + _size(value) for key, value in metadata.items()])
+    return size - ONLINE_BYTES if ONLINE in metadata else size
 
 
 def _size(value: Value) -> int:

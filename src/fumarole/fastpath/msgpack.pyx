@@ -14,6 +14,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.ref cimport PyObject
+from cpython.set cimport PySet_Contains
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.math cimport isfinite
@@ -161,6 +162,7 @@ cdef class MsgPackReader:
 
     cdef object session, exchange, producers
     cdef dict known
+    cdef set spoken_for         # of these, what the connection has spoken for
     cdef Plans plans
     cdef Counters counters
     cdef Outbox outbox
@@ -216,6 +218,7 @@ cdef class MsgPackReader:
         session = self.session
         if not session.publishes or session.state is not OPEN or session.wanted() or session.unfinished:
             return False
+        self.spoken_for = session.speaking.producers
         if self.exchange is not session.exchange:
             self.exchange = session.exchange
             self.producers = self.exchange.producers
@@ -290,6 +293,8 @@ cdef class MsgPackReader:
             if found == NULL:
                 break
             producer = <object>found
+            if not PySet_Contains(self.spoken_for, producer):  # its first reading on this connection puts it online (F5)
+                break
             value = number(at + HEAD)
             if value is None or PyTuple_Check(producer.value):  # the last was on another topic: others may receive it now
                 break

@@ -39,6 +39,7 @@ from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
 from fumarole.core.query.message import Message
 from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
+from fumarole.core.values import ONLINE
 from fumarole.exchange.producers import TEXT_KEPT, Elsewhere, kept
 from fumarole.exchange.readings import Reading, reading_value
 from fumarole.protocols.nats import PONG as PURE_PONG
@@ -420,6 +421,8 @@ cdef class NatsReader:
         told = self.producers.told
         try:
             said = metadata_said(text.decode("utf-8", "replace").strip(), self.metadata_bytes)
+            if ONLINE in said:  # left out of the message too
+                return False
             self.producers.describe(self.identity, said, self.now, self.session.account)
         except FumaroleError:
             return False

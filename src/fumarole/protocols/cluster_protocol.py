@@ -183,6 +183,8 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     """The version at which it was last forgotten."""
     silent: bool = False
     """It was forgotten for its silence, and not by a request."""
+    online: bool = False
+    """A connection of the speaker has spoken for it (F5)."""
 
 
 class Producers(Frame, tag="producers"):
@@ -197,6 +199,14 @@ class Heard(Frame, tag="heard"):
 
     namespace: str
     identities: tuple[str, ...]
+
+
+class Online(Frame, tag="online"):
+    """Connections of the speaker have spoken for these producers; or none is left, and the grace is over (F5)."""
+
+    namespace: str
+    identities: tuple[str, ...]
+    is_online: bool
 
 
 class Spoken(Frame, tag="reading"):
@@ -289,6 +299,7 @@ AnyFrame = (
     | Doors
     | Producers
     | Heard
+    | Online
     | Spoken
     | RetainedMessages
     | LastAsked

@@ -297,7 +297,7 @@ class MqttSession(StreamSession):
             assert self.speaker is not None
             assert self.exchange is not None
             try:
-                self.speaker.describe(self.exchange, metadata_of(users), self.now)
+                self.speaker.describe(self.exchange, metadata_of(users), self.now, self.speaking)
             except FumaroleError:
                 self.exchange.counters.refused += 1
 
@@ -370,12 +370,12 @@ class MqttSession(StreamSession):
         exchange, plans, speaker, outlet = self._joined()
         try:
             if event.topic == METADATA_TOPIC:
-                speaker.describe_in_json(exchange, event.payload, self.now)
+                speaker.describe_in_json(exchange, event.payload, self.now, self.speaking)
                 return 0, Reason.SUCCESS, ""
             publication = speaker.publication(event, exchange)
             outlet.own, outlet.skipped = publication, 0
             try:
-                routed = speaker.publish(publication, exchange, plans, self.now, outlet)
+                routed = speaker.publish(publication, exchange, plans, self.now, outlet, self.speaking)
             finally:
                 outlet.own = None
             if publication.reading is not None and publication.reading.producer == speaker.identity:

@@ -24,6 +24,7 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans
+from fumarole.exchange.presence import Speaking
 from fumarole.exchange.quotas import Account
 from fumarole.exchange.readings import (
     Reading,
@@ -105,14 +106,18 @@ class Speaker:
             return False
         return True
 
-    def describe(self, exchange: Exchange, metadata: dict[str, Value | None], now: float) -> None:
+    def describe(
+        self, exchange: Exchange, metadata: dict[str, Value | None], now: float, speaking: Speaking | None = None
+    ) -> None:
         """Says this about itself, and is a producer from then on. Raises ReadingError, Denied or QuotaError."""
         if self._chose_identity:
             check_speaks_for(self.user, self.identity)
-        exchange.producers.describe(self.identity, check_metadata(metadata), now, self.account)
+        exchange.producers.describe(self.identity, check_metadata(metadata), now, self.account, speaking=speaking)
         self.is_producer = True
 
-    def describe_in_json(self, exchange: Exchange, payload: bytes, now: float) -> None:
+    def describe_in_json(
+        self, exchange: Exchange, payload: bytes, now: float, speaking: Speaking | None = None
+    ) -> None:
         """The same, as it was written to `$FUM/metadata`."""
         longest = LONGEST_IN_JSON * self.node.limits.metadata_bytes
         if len(payload) > longest:
@@ -123,7 +128,7 @@ class Speaker:
             raise ReadingError("metadata is not JSON") from None
         if not isinstance(metadata, dict):
             raise ReadingError("metadata is not a JSON object")
-        self.describe(exchange, metadata, now)
+        self.describe(exchange, metadata, now, speaking)
 
     def publication(self, event: Publish | Will, exchange: Exchange) -> Publication:
         """What this PUBLISH is. Raises TopicError, Denied or ReadingError."""
@@ -157,11 +162,17 @@ class Speaker:
         return Reading(identity, check_metadata(metadata_of(users)), value)
 
     def publish(
-        self, publication: Publication, exchange: Exchange, plans: Plans, now: float, origin: Outlet | None = None
+        self,
+        publication: Publication,
+        exchange: Exchange,
+        plans: Plans,
+        now: float,
+        origin: Outlet | None = None,
+        speaking: Speaking | None = None,
     ) -> int:
         """How many entities got it. Raises TopicError, Denied, ReadingError or QuotaError."""
         if publication.reading is not None:
-            return exchange.publish_reading(publication, plans, now, origin, self.account)
+            return exchange.publish_reading(publication, plans, now, origin, self.account, speaking)
         return exchange.publish(plans.find(publication.topic.encode()), publication, origin)
 
 

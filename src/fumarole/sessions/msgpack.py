@@ -326,7 +326,7 @@ class MsgPackSession(StreamSession):
                 if topic.startswith("$"):  # T9
                     raise TopicError("topics that begin with `$` are the server's own", 0)
                 check_speaks_for(self._user, name)
-            routed = self.exchange.publish_reading(publication, self.plans, self.now, self, self.account)
+            routed = self.exchange.publish_reading(publication, self.plans, self.now, self, self.account, self.speaking)
         except (Denied, QuotaError, TopicError):
             self.exchange.counters.refused += 1
             raise

@@ -176,6 +176,8 @@ class NatsSession(StreamSession):
         self.outbox.takes_headers = options.get("headers") is True
         self._no_responders = self.outbox.takes_headers and options.get("no_responders") is True
         self.label = f"{self.client_id} {str(options.get('name', ''))[:SHOWN_NAME]}".strip()
+        if self.state is State.START and options.get("presence") is False:
+            self.speaking = None  # what it publishes is others', and they are not here (F5)
         if self.state is not State.START:
             self.okay()
             return
@@ -314,7 +316,7 @@ class NatsSession(StreamSession):
         publication.reading = reading_of(publication, self.node.limits.metadata_bytes)
         identity = publication.reading.producer
         check_speaks_for(self._user, identity)
-        routed = exchange.publish_reading(publication, plans, self.now, self, self.account)
+        routed = exchange.publish_reading(publication, plans, self.now, self, self.account, self.speaking)
         if len(self.speaks_for) >= SPOKEN_FOR_KEPT:
             self.speaks_for.clear()
         self.speaks_for[identity] = exchange.producers.known[identity]
@@ -364,7 +366,16 @@ class NatsSession(StreamSession):
         asker = _Asker(self, event.reply.decode())
         topic = _shown(event.topic)
         request = services.Request(
-            self.node, self.exchange, self._user, payload, self.now, self.client_id, self.account, self.is_admin, asker
+            self.node,
+            self.exchange,
+            self._user,
+            payload,
+            self.now,
+            self.client_id,
+            self.account,
+            self.is_admin,
+            asker,
+            self.speaking,
         )
         reply, confirmations = event.reply.decode(), self.node.confirmations
 

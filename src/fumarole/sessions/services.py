@@ -41,6 +41,7 @@ from fumarole.exchange.groups import has_room
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import reaches_nobody
+from fumarole.exchange.presence import Speaking
 from fumarole.exchange.producers import Producer, may_receive
 from fumarole.exchange.quotas import Account
 from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for, reading_block
@@ -87,6 +88,8 @@ class Request(NamedTuple):
     """May the one who asks see what others do (A4)?"""
     asker: Asker | None = None
     """Where messages go that are an answer besides JSON; None: nowhere."""
+    speaking: Speaking | None = None
+    """The connection's that asks, if it puts producers online (F5)."""
 
 
 Say = Callable[[dict[str, Any]], None]
@@ -205,16 +208,17 @@ def _describe(request: Request) -> dict[str, Any]:
     """What is said is merged, as with a reading (M3); all of it, or up to the first that cannot be."""
     wanted = RequestError("expected a JSON object with `producers`, a list of objects with `id` and `metadata`")
     try:
-        said = [(each["id"], each["metadata"]) for each in _parsed(request.payload)["producers"]]
+        described = [(each["id"], each["metadata"]) for each in _parsed(request.payload)["producers"]]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise wanted from None
-    if len(said) > PRODUCERS_DESCRIBED:
-        raise RequestError(f"expected at most {PRODUCERS_DESCRIBED} producers in one request, found {len(said)}")
-    for identity, metadata in said:
+    if len(described) > PRODUCERS_DESCRIBED:
+        raise RequestError(f"expected at most {PRODUCERS_DESCRIBED} producers in one request, found {len(described)}")
+    for identity, metadata in described:
         producer = check_identity(identity)
         check_speaks_for(request.user, producer)
-        request.exchange.producers.describe(producer, check_metadata(metadata), request.now, request.account)
-    return {"described": len(said)}
+        said = check_metadata(metadata)
+        request.exchange.producers.describe(producer, said, request.now, request.account, speaking=request.speaking)
+    return {"described": len(described)}
 
 
 def _forget(request: Request) -> dict[str, Any]:

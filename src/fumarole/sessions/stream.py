@@ -18,6 +18,7 @@ from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Plans
+from fumarole.exchange.presence import Speaking
 from fumarole.exchange.quotas import Account, QuotaError
 from fumarole.protocols.stream import Data, StreamProtocol
 
@@ -114,6 +115,8 @@ class StreamSession(ABC):
         self._ticket = 0
         """Of the latest change that this client has made."""
         self._consumers: dict[bytes, Consumer] = {}
+        self.speaking: Speaking | None = Speaking()
+        """The producers that it puts online (F5); None: none."""
         self._deadline = now + (node.limits.tls_handshake if remote.secure else node.limits.handshake)
         self.outbox = node.parts.outbox(BEFORE_JOINING, Overflow.DISCONNECT, node.parts.counters(), node.ready, owner)
 
@@ -217,6 +220,8 @@ class StreamSession(ABC):
         self.plans = None
         self.claim = None
         if self.exchange is not None:
+            if self.speaking is not None:
+                self.exchange.producers.presence.leave(self.speaking)
             self.outbox.govern(0, Overflow.DROP_NEWEST, self.exchange.counters)
         self.remove_consumers()
         self.node.ready.append(self.outbox.owner)

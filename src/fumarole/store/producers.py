@@ -22,6 +22,7 @@ import msgspec
 from fumarole.core.errors import FumaroleError
 from fumarole.core.query.tree import Value
 from fumarole.exchange.namespaces import check_name
+from fumarole.exchange.presence import said_by_producer
 from fumarole.exchange.readings import check_identity, check_metadata
 
 FILE = "producers.sqlite"
@@ -103,7 +104,10 @@ class ProducerStore:
             if not database.in_transaction:
                 database.execute("BEGIN IMMEDIATE")
             for lot in _lots([each for each in changes if each.metadata is not None]):
-                rows = [(namespace, identity, msgspec.json.encode(metadata)) for namespace, identity, metadata in lot]
+                rows = [
+                    (namespace, identity, msgspec.json.encode(said_by_producer(metadata or {})))
+                    for namespace, identity, metadata in lot
+                ]
                 _execute(database, _PUT, rows)
             for lot in _lots([each for each in changes if each.metadata is None]):
                 _execute(database, _DELETE, [each[:2] for each in lot])

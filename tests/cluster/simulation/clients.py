@@ -17,7 +17,7 @@ PRODUCERS = [f"2f1c0a52-6d0f-4c8e-9a5e-{number:012}" for number in range(3)]
 KEYS = ["Room", "Floor", "Kind"]
 MOST_CONSUMERS = 12
 """Of one node."""
-DESCRIBE, FORGET = 0.03, 0.005
+DESCRIBE, HANG_UP, FORGET = 0.03, 0.01, 0.005
 """How often it is a producer of which something is said."""
 
 
@@ -59,7 +59,9 @@ def do_something(world: World) -> None:
     chance = random.random()
     if chance < DESCRIBE:
         host.describe(random.choice(PRODUCERS), {key: random.choice([None, 1, 2]) for key in random.sample(KEYS, 2)})
-    elif chance < DESCRIBE + FORGET:
+    elif chance < DESCRIBE + HANG_UP:
+        host.hang_up()
+    elif chance < DESCRIBE + HANG_UP + FORGET:
         host.forget(random.choice(PRODUCERS))
     elif chance < 1 - world.churn:
         host.publish(random.choice(TOPICS))

@@ -14,6 +14,7 @@ from fumarole.doors.flushing import flush
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
+from fumarole.exchange.presence import Speaking
 from fumarole.exchange.readings import Reading
 from fumarole.fastpath.hot_path import HotPath
 from tests.cluster.simulation.clients import Ear
@@ -111,6 +112,7 @@ class Host:
         self.put_off: list[Callable[[], None]] = []
         self.ends: dict[End, None] = {}
         self.ears: list[Ear] = []
+        self.speaking = Speaking()
         self.cluster: Cluster
         self.node: Node
 
@@ -134,6 +136,8 @@ class Host:
             link_limit=self.world.link_limit,
         )
         self.cluster.node.namespaces.join("default")
+        self.cluster.node.namespaces.timers.run(self.now())
+        self.speaking = Speaking()
         for peer in peers:
             self.cluster.contact(peer, given=True)
         self._tick(self.life)
@@ -171,6 +175,7 @@ class Host:
 
         def tick() -> None:
             self.cluster.tick(self.now())
+            self.node.namespaces.timers.run(self.now())
             for end in list(self.ends):
                 if end.closed:
                     del self.ends[end]
@@ -240,7 +245,16 @@ class Host:
     def describe(self, producer: str, metadata: dict[str, Any]) -> None:
         exchange = self.node.namespaces.get("default")
         assert exchange is not None
-        exchange.producers.hear(Reading(producer, metadata, 1), self.now())
+        if not self.speaking.is_open:
+            self.speaking = Speaking()
+        exchange.producers.hear(Reading(producer, metadata, 1), self.now(), speaking=self.speaking)
+        self.flush()
+
+    def hang_up(self) -> None:
+        """The connection that speaks for producers is closed; the next description comes by another."""
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        exchange.producers.presence.leave(self.speaking)
         self.flush()
 
     def forget(self, producer: str) -> None:
@@ -248,6 +262,13 @@ class Host:
         assert exchange is not None
         exchange.producers.forget(producer)
         self.flush()
+
+    def spoken_for(self) -> set[str]:
+        """Producers that are online by a connection of this node."""
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        known = exchange.producers.known
+        return {each.identity for each in self.speaking.producers if known.get(each.identity) is each}
 
     def described(self) -> dict[str, dict[str, Any]]:
         """All producers that this node knows of."""

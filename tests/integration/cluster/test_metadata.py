@@ -13,6 +13,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from fumarole.exchange.presence import said_by_producer
 from fumarole.exchange.producers import HEARSAY
 from tests.integration.cluster.clients import Client
 from tests.integration.cluster.nodes import Nodes, running
@@ -172,7 +173,9 @@ def test_producers_are_known_on_every_node(nodes: Nodes) -> None:
     asking.say(b"PUB $FUM.producers inbox %d\r\n%b\r\n" % (len(query), query))
     asking.hear_until(b"MSG inbox 1 ")
     answer = json.loads(asking.hear_until(b"}\r\n").partition(b"\r\n")[2])
-    assert [(each["id"], each["metadata"]) for each in answer["producers"]] == [(identity, {"Site": identity})]
+    assert [(each["id"], said_by_producer(each["metadata"])) for each in answer["producers"]] == [
+        (identity, {"Site": identity})
+    ]
     for client in (publisher, asking):
         client.close()
 

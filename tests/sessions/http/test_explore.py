@@ -110,7 +110,7 @@ def test_a_preview_counts_and_changes_nothing(web: Web, desk: Desk) -> None:
         web.connect().sends("GET", f"/v1/stream?where={quote(where)}")
     told = web.asks("POST", f"/v1/preview/{ATKA}", '{"Region": "italy"}').json()
     assert told == {"enters": 2, "leaves": 1}
-    assert web.asks("GET", f"/v1/producers/{ATKA}").json()["metadata"] == {"Region": "usa"}
+    assert web.asks("GET", f"/v1/producers/{ATKA}").json()["metadata"] == {"Region": "usa", "_online": False}
 
 
 def test_producers_by_their_ids(web: Web) -> None:

@@ -74,7 +74,11 @@ READINGS: dict[str, tuple[str, dict[str, str], Any]] = {
 def test_a_reading(web: Web, body: str, fields: dict[str, str], value: Any) -> None:
     assert web.asks("POST", "/v1/topics/volcanoes/atka", body, **fields).status == 202
     told = web.asks("GET", f"/v1/producers/{ATKA}").json()
-    assert (told["metadata"], told["value"], told["topic"]) == ({"Region": "usa"}, value, "volcanoes.atka")
+    assert (told["metadata"], told["value"], told["topic"]) == (
+        {"Region": "usa", "_online": False},
+        value,
+        "volcanoes.atka",
+    )
 
 
 BAD_PUBLISHES: dict[str, tuple[int, str, str, dict[str, str], str]] = {
@@ -603,8 +607,11 @@ def test_producers_page_by_page(web: Web) -> None:
 
 def test_a_producer_is_described_and_forgotten(web: Web) -> None:
     said = web.asks("PATCH", f"/v1/producers/{ATKA}", '{"Room":"410","Floor":4}')
-    assert said.json()["metadata"] == {"Room": "410", "Floor": 4}
-    assert web.asks("PATCH", f"/v1/producers/{ATKA}", '{"Room":null}').json()["metadata"] == {"Floor": 4}
+    assert said.json()["metadata"] == {"Room": "410", "Floor": 4, "_online": False}
+    assert web.asks("PATCH", f"/v1/producers/{ATKA}", '{"Room":null}').json()["metadata"] == {
+        "Floor": 4,
+        "_online": False,
+    }
     assert web.asks("DELETE", f"/v1/producers/{ATKA}").status == 204
     assert web.asks("DELETE", f"/v1/producers/{ATKA}").status == 404
     assert web.asks("GET", f"/v1/producers/{ATKA}").status == 404

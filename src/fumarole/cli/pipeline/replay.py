@@ -69,7 +69,7 @@ async def replay_archive(access: Access, archive: str, namespace: str, wanted: R
             sys.stderr.write(f"\r{reached} UTC, {count_text(count, 'message')} ")
             sys.stderr.flush()
 
-    async with access.connect("replay") as client:
+    async with access.connect("replay", presence=False) as client:
         done = await replay(client, archive, namespace, wanted, speed, progress)
         try:
             await client.flush(FLUSH_SECONDS)

@@ -38,7 +38,7 @@ def publish(batches: Iterator[pa.RecordBatch], servers: str, options: Mapping[st
 
 async def _publish(batches: Iterator[pa.RecordBatch], servers: str, options: Mapping[str, str], job: str) -> int:
     # What a lost connection had taken is gone, and the next one could not tell: so there is no next one.
-    async with connect(servers, name="fumarole spark sink", echo=False, reconnect=False) as client:
+    async with connect(servers, name="fumarole spark sink", echo=False, reconnect=False, presence=False) as client:
         try:
             return await _publish_all(client, batches, options, job)
         except (ClosedError, DisconnectedError, FlushTimeoutError) as error:

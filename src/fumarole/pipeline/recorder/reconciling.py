@@ -20,12 +20,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
 from fumarole.client import Client, ClientError
 from fumarole.client.capture import Columns, microseconds
 from fumarole.client.producer import ProducerInfo
+from fumarole.core.values import ONLINE
 from fumarole.pipeline.capturing import INTERVAL
 from fumarole.pipeline.recorder.writer import Writer
 from fumarole.pipeline.rows import snapshot_table, told_of
@@ -102,7 +104,7 @@ class Reconciling:
                 news = [each for mark, each in marks.items() if mark not in self._written or each.id in heard]
                 if news:
                     await self._room()
-                    table = snapshot_table(((producer.id, producer.metadata) for producer in news), now)
+                    table = snapshot_table(((producer.id, _said(producer)) for producer in news), now)
                     if not self._writer.add_changes(table):
                         return False
                 written.update(marks)
@@ -114,7 +116,12 @@ class Reconciling:
 
 
 def _mark(producer: ProducerInfo) -> int:
-    return hash((producer.id, msgspec.json.encode(producer.metadata)))
+    return hash((producer.id, msgspec.json.encode(_said(producer))))
+
+
+def _said(producer: ProducerInfo) -> dict[str, Any]:
+    """Whether it was online is not recorded: only the live broker knows that."""
+    return {key: value for key, value in producer.metadata.items() if key != ONLINE}
 
 
 class SetBack:

@@ -22,6 +22,7 @@ from fumarole.core.query.holds import Truth, could_hold, holds
 from fumarole.core.query.parse import parse, parse_without_message
 from fumarole.core.query.tree import And, Metadata, Not, Or, Query, Value, cost, fields, keys, show, show_key
 from fumarole.core.topic import parse_pattern
+from fumarole.core.values import ONLINE
 from fumarole.exchange.producers import may_receive
 from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
 from fumarole.sessions.http import forms
@@ -200,6 +201,7 @@ def _previewed(call: Call, identity: str, patch: Mapping[str, Value | None]) -> 
     producer = exchange.producers.get(identity)
     before: Metadata = {} if producer is None else producer.metadata
     after = {key: value for key, value in {**before, **patch}.items() if value is not None}
+    after[ONLINE] = before.get(ONLINE, False)  # which nobody can write
     enters = leaves = 0
     for looked_at, (standing, many) in enumerate(exchange.producers.standing_queries(), 1):
         was, will = producer is not None and standing.selects(before), standing.selects(after)
