@@ -298,4 +298,4 @@ def test_what_makes_no_sense_here_is_passed_over(hot_path: Any, name: str) -> No
     for each in (node, odd):
         each.describe(SENSOR, {"Kind": each.name})
         world.run(0.1)
-    assert node.described() == odd.described() == {SENSOR: {"Kind": odd.name, "_online": False}}
+    assert node.described() == odd.described() == {SENSOR: {"Kind": odd.name, "_online": True}}

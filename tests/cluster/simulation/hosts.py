@@ -11,6 +11,7 @@ from fumarole.cluster.identity import NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.core.publication import Publication
 from fumarole.doors.flushing import flush
+from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tests.cluster.simulation.world import World
 
 TICK = 0.05
+WALL = 1.7e9
+"""Seconds of the clock on the wall when the simulation begins."""
 WINDOW = 64 * 1024
 """Bytes on the way in one direction of a connection; then the sender waits."""
 
@@ -123,7 +126,8 @@ class Host:
         self.is_up, self.paused = True, False
         self.life += 1
         parts = self.hot_path.parts
-        self.node = Node(self.called, "0", namespaces=Namespaces(parts=parts), parts=parts)
+        clock = HybridClock(lambda: WALL + self.world.now)
+        self.node = Node(self.called, "0", namespaces=Namespaces(parts=parts, clock=clock), parts=parts)
         random = self.world.random
         identity = Identity(self.called, "test", "0", self.life, self.name)
         self.cluster = Cluster(
