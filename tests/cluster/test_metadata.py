@@ -16,7 +16,8 @@ from fumarole.core.limits import Limits
 from fumarole.core.query.parse import parse
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.presence import said_by_producer
-from fumarole.exchange.producers import HEARSAY, Producer
+from fumarole.exchange.producer import Producer
+from fumarole.exchange.producers import HEARSAY
 from fumarole.exchange.readings import Reading
 from fumarole.protocols.cluster_protocol import Frame, Heard, Producers
 from tests.exchange.test_producers import Watcher

@@ -62,7 +62,7 @@ from fumarole.core.values import ONLINE
 from fumarole.exchange.exchange import Exchange, NearlyFull
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.presence import said_by_producer
-from fumarole.exchange.producers import NEVER, Producer
+from fumarole.exchange.producer import NEVER, Producer
 from fumarole.exchange.readings import Reading, check_identity, check_metadata, is_identity
 from fumarole.protocols.cluster_protocol import Described, Frame, Heard, Online, Producers, Spoken, frame, slices
 

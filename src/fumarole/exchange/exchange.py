@@ -2,61 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from heapq import nlargest
-from itertools import islice
 from typing import Any, cast
 
-from fumarole.core import headers
-from fumarole.core.index import Index
 from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication, finds, inbox_of
 from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.tree import Query
 from fumarole.core.topic import Grammar, Pattern, check_topic, literal_prefix, parse_pattern, parse_wildcards, split
 from fumarole.core.values import ONLINE
+from fumarole.exchange import forgotten
 from fumarole.exchange.conflation import Conflation
-from fumarole.exchange.consumer import Consumer, JoiningOutlet, NodeOutlet, Outlet, consumer_report, hand_over
-from fumarole.exchange.counters import Counters
+from fumarole.exchange.consumer import Consumer, NodeOutlet, Outlet, hand_over
 from fumarole.exchange.filters import Filters
 from fumarole.exchange.fresh_state import FreshState
 from fumarole.exchange.gathering import Asking, Gathering, Last
 from fumarole.exchange.groups import Group, seat_hash
-from fumarole.exchange.last_values import LastValues
-from fumarole.exchange.outbox import Outbox, Overflow
+from fumarole.exchange.outbox import Overflow
+from fumarole.exchange.parts import PURE, Parts
 from fumarole.exchange.permissions import Permissions
-from fumarole.exchange.plans import Plan, Plans, Share, reaches_nobody
-from fumarole.exchange.presence import Speaking, said_by_producer
-from fumarole.exchange.producers import Producer, Producers
-from fumarole.exchange.quotas import Account, Usage
-from fumarole.exchange.readings import Reading, reading_topic
+from fumarole.exchange.plans import Plan, Plans, reaches_nobody
+from fumarole.exchange.presence import Speaking
+from fumarole.exchange.producer import Producer
+from fumarole.exchange.producers import Producers
+from fumarole.exchange.quotas import Account
+from fumarole.exchange.readings import leave_out_online
+from fumarole.exchange.recipients import Recipients
 from fumarole.exchange.tracer import Tracer
 from fumarole.exchange.views import PATTERN as VIEW_PATTERN
 from fumarole.exchange.views import LiveView
 
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The classes that the hot path is made of: these, or their compiled twins."""
-
-    index: Callable[[], Index] = Index
-    consumer: type[Consumer] = Consumer
-    counters: type[Counters] = Counters
-    group: type[Group] = Group
-    last_values: type[LastValues] = LastValues
-    outbox: type[Outbox] = Outbox
-    plan: type[Plan] = Plan
-    plans: type[Plans] = Plans
-
-
-PURE = Parts()
 SHARED_PLANS_KEPT = 4_096
 OWN = "own"
 """In place of permissions: those of the server."""
-CONSUMERS_LOOKED_AT = 10_000
-"""A report must not hold everybody up."""
 BEFORE_GROUP = b"\x01"
 """In the key of a forwarded message, before each group that its node is to serve; no group name has it."""
 
@@ -349,18 +327,10 @@ class Exchange:
         topic = publication.topic.encode()
         plans.find(topic)
         if ONLINE in publication.reading.metadata:
-            self._leave_out(publication)
+            self.producers.left_out += 1
+            leave_out_online(publication)
         producer = self.producers.hear(publication.reading, now, publication.topic, account, speaking)
         return self.publish(self.plan_for_message(publication, producer, topic, plans), publication, origin)
-
-    def _leave_out(self, publication: Publication) -> None:
-        """Nobody is to take for the server's what a producer says: the message goes on without `_online` (F5)."""
-        reading: Reading = publication.reading
-        metadata = self.producers.leave_out(reading.metadata)
-        publication.reading = reading._replace(metadata=metadata, raw=b"")
-        if headers.last(publication.headers, "Metadata") is not None:
-            block = headers.without(publication.headers, "Metadata")
-            publication.headers = headers.added(block, "Metadata", json.dumps(metadata)) if metadata else block
 
     def plan_for(self, producer: Producer, topic: bytes, plans: Plans) -> Plan:
         """Who gets what this producer publishes on a topic: those who asked for it, and those in whose set it is.
@@ -406,9 +376,9 @@ class Exchange:
 
     def _joined(self, plan: Plan, consumers: Iterable[Consumer], topic: str) -> Plan:
         """A plan of those of this one and these, but for those who may not see the topic."""
-        sorted_in = Sorted(self._groups, plan)
-        sorted_in.add(consumers, topic)
-        return self._parts.plan(sorted_in.entities(), sorted_in.shares(), (), tuple(sorted_in.couriers))
+        recipients = Recipients(self._groups, plan)
+        recipients.add(consumers, topic)
+        return self._parts.plan(*recipients.plan())
 
     def end(self) -> None:
         """Nobody is left. Plans know their exchange as it knows them; without this they would stay for a while."""
@@ -510,34 +480,14 @@ class Exchange:
         return routed
 
     def _publish_forgotten(self, producer: Producer) -> None:
-        """A producer was forgotten (M7): a message like a reading with which it takes back all it said of itself."""
+        """A producer was forgotten (M7): consumers of `_FORGOTTEN` get a message like a reading."""
         plan = self.plan(FORGOTTEN)
-        if reaches_nobody(plan):
-            return
-        gone = json.dumps(dict.fromkeys(said_by_producer(producer.metadata)))
-        latest = producer.latest()[0]
-        pairs = [("Producer", producer.identity), ("Metadata", gone)]
-        if latest != reading_topic(producer.identity):
-            pairs.append(("Topic", latest))
-        publication = Publication(FORGOTTEN, producer.identity.encode(), "", headers.build(pairs))
-        self.say(self._shown_forgotten(plan, publication), publication)
+        if not reaches_nobody(plan):
+            publication = forgotten.message(producer)
+            self.say(self._shown_forgotten(plan, publication), publication)
 
     def _shown_forgotten(self, plan: Plan, publication: Publication) -> Plan:
-        """Those of the plan who may receive the producer that was forgotten (A3)."""
-        everybody = [*plan.consumers, *[member for _, members, _ in plan.groups for member in members]]
-        if all(consumer.sees is None for consumer in everybody):
-            return plan
-        own = reading_topic(publication.payload.decode("utf-8", "replace"))
-        latest = headers.last(publication.headers, "Topic") or own
-        sorted_in = Sorted(self._groups)
-        sorted_in.couriers.update(dict.fromkeys(plan.couriers))
-        for consumer in everybody:
-            if consumer.sees is None or consumer.sees.shows(own, latest):
-                if consumer.group:
-                    sorted_in.shared.setdefault(consumer.group, []).append(consumer)
-                else:
-                    sorted_in.alone.append(consumer)
-        return self._parts.plan(sorted_in.entities(), sorted_in.shares(), (), tuple(sorted_in.couriers))
+        return self._parts.plan(*shown) if (shown := forgotten.shown(plan, publication, self._groups)) else plan
 
     def count_unheard(self, size: int) -> None:
         """A publication of this size reached nobody (D3)."""
@@ -548,7 +498,7 @@ class Exchange:
 
     def _fill(self, plan: Plan, topic: str | None) -> bool:
         """Puts the consumers at its levels of the index into the plan. False: they depend on a topic, which is None."""
-        sorted_in = Sorted(self._groups)
+        recipients = Recipients(self._groups)
         is_private = topic is not None and topic.startswith(PRIVATE)
         plan.topic = topic if is_private else None
         for level in plan.levels:
@@ -557,12 +507,12 @@ class Exchange:
             if is_private or plan.inbox:
                 hidden = topic if is_private and topic is not None else plan.inbox
                 consumers = [consumer for consumer in consumers if finds(consumer.pattern, hidden)]
-            if sorted_in.add(consumers, topic):
+            if recipients.add(consumers, topic):
                 if topic is None:
                     return False
                 plan.topic = topic
-        plan.consumers, plan.groups = sorted_in.entities(), sorted_in.shares()
-        plan.couriers = tuple(sorted_in.couriers)
+        plan.consumers, plan.groups = recipients.entities(), recipients.shares()
+        plan.couriers = tuple(recipients.couriers)
         plan.version = plan.filled = self.index.version
         return True
 
@@ -575,26 +525,6 @@ class Exchange:
         for plans in self._plans.values():
             plans.age()
 
-    def some_consumers(self) -> list[Consumer]:
-        """All of them, unless there are very many."""
-        return [consumer for consumer in islice(self.index, CONSUMERS_LOOKED_AT) if consumer.courier is None]
-
-    def worst_consumers(self, most: int = 100, of: Usage | None = None) -> dict[str, Any]:
-        """Those who lost most, for people and scripts (L3). Where there are very many, only a part is looked at.
-
-        With `of`, only those of one user, which counts them there.
-        """
-        some = self.some_consumers()
-        if of is not None:
-            some = [each for each in some if each.account is not None and each.account.user is of]
-        worst = nlargest(most, some, key=lambda consumer: (consumer.dropped, consumer.accepted))
-        return {
-            "namespace": self.name,
-            "consumers": len(self) if of is None else len(some),
-            "looked_at": len(some),
-            "worst": [consumer_report(consumer) for consumer in worst],
-        }
-
     def report(self) -> dict[str, Any]:
         """For people and scripts."""
         return {
@@ -605,51 +535,3 @@ class Exchange:
             "left_out": self.producers.left_out,
             **self.counters.report(),
         }
-
-
-class Sorted:
-    """Those who match a topic, each with its kind: what a plan is made of."""
-
-    def __init__(self, groups: dict[str, Group], plan: Plan | None = None) -> None:
-        self._groups = groups
-        self.alone: list[Consumer] = []
-        self.shared: dict[str, list[Consumer]] = {}
-        self.couriers: dict[Consumer, None] = {}
-        self._joined: dict[JoiningOutlet, list[Consumer]] = {}
-        """Consumers that are one entity with the others of their outlet."""
-        if plan is not None:
-            self.alone += plan.consumers
-            self.shared.update((group.name, list(members)) for group, members, _ in plan.groups)
-            self.couriers.update(dict.fromkeys(plan.couriers))
-
-    def add(self, consumers: Iterable[Consumer], topic: str | None) -> bool:
-        """Adds these, but for those who may not see the topic. True: there may be such."""
-        depends_on_topic = False
-        for consumer in consumers:
-            if consumer.sees is not None:
-                depends_on_topic = True
-                if topic is None or not consumer.sees.allows(topic):
-                    continue
-            if consumer.group:
-                # Whoever stands for several is there several times: the choice is balanced over members, not nodes.
-                self.shared.setdefault(consumer.group, []).extend([consumer] * consumer.count)
-            elif consumer.courier is not None:
-                self.couriers[consumer.courier] = None
-            elif consumer.conflation is None and getattr(consumer.outlet, "joined", None) is not None:
-                self._joined.setdefault(cast(JoiningOutlet, consumer.outlet), []).append(consumer)
-            else:
-                self.alone.append(consumer)
-        return depends_on_topic
-
-    def entities(self) -> tuple[Consumer, ...]:
-        """Those without a group, one for each entity (D2)."""
-        if not self._joined:
-            return tuple(self.alone)
-        return *self.alone, *(outlet.joined(consumers) for outlet, consumers in self._joined.items())
-
-    def shares(self) -> tuple[Share, ...]:
-        return tuple([self._share(self._groups[name], tuple(members)) for name, members in self.shared.items()])
-
-    def _share(self, group: Group, members: tuple[Consumer, ...]) -> Share:
-        here = tuple([member for member in members if member.courier is None])
-        return group, members, members if len(here) == len(members) else here

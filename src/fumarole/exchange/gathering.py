@@ -32,7 +32,7 @@ from fumarole.core.topic import Pattern, fits, literal_prefix, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.hybrid_clock import MICROSECONDS
 from fumarole.exchange.permissions import Permissions
-from fumarole.exchange.producers import Producer, may_receive
+from fumarole.exchange.producer import Producer, may_receive
 from fumarole.exchange.readings import Reading, reading_block, reading_topic
 from fumarole.exchange.retained import Kept
 

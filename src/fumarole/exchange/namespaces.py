@@ -9,11 +9,12 @@ from typing import Literal
 from fumarole.core.errors import NamespaceError
 from fumarole.core.limits import Limits, Quotas
 from fumarole.core.topic import Grammar
-from fumarole.exchange.exchange import PURE, ConsumerChanged, Exchange, Parts
+from fumarole.exchange.exchange import ConsumerChanged, Exchange
 from fumarole.exchange.fresh_state import FreshState
 from fumarole.exchange.gathering import Asking
 from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.outbox import Overflow
+from fumarole.exchange.parts import PURE, Parts
 from fumarole.exchange.presence import GRACE
 from fumarole.exchange.producers import Producers
 from fumarole.exchange.quotas import QuotaError, Usage, Watermark

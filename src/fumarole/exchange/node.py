@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from fumarole.core.limits import Limits, Quotas
 from fumarole.exchange.client_ids import ClientIds
 from fumarole.exchange.confirmations import AtOnce, Confirmations
-from fumarole.exchange.exchange import PURE, Exchange, Parts
+from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.journal import Journal
 from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.parts import PURE, Parts
 from fumarole.exchange.permissions import User, is_loopback
 from fumarole.exchange.quotas import Account, Usage
 

@@ -24,7 +24,7 @@ from fumarole.exchange.slices import Slices
 from fumarole.exchange.timers import Timers
 
 if TYPE_CHECKING:
-    from fumarole.exchange.producers import Producer
+    from fumarole.exchange.producer import Producer
 
 GRACE: Final = 3.0
 """Seconds, where a namespace says nothing else."""

@@ -5,13 +5,7 @@ readings that bring some; each change is put to the query index, which knows the
 comes out is for each query whether the producer entered its set or left it, and the consumers that stand on the query
 are told before the reading is forwarded (M5).
 
-A new query has to be put to everybody. Where that takes long it is done bit by bit, in the order in which producers
-became known, and others have their turn in between:
-
-    looked at: 1 2 3      not yet: 4 5 6      known only since: 7
-
-Who says something before it was looked at is looked at first: so what it says goes to whom it should, and its metadata
-never changes unseen. Who stands on the query is told nothing until the set is whole, and then all of it.
+A new query is put to all producers in slices: `exchange/filling.py`.
 """
 
 from __future__ import annotations
@@ -19,9 +13,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
-from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from fumarole.core.limits import Quotas
 from fumarole.core.publication import finds
@@ -31,118 +24,20 @@ from fumarole.core.query.view import View
 from fumarole.core.topic import Pattern, fits, split
 from fumarole.core.values import ONLINE
 from fumarole.exchange.consumer import Consumer, Watcher
-from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.filling import Filling
 from fumarole.exchange.presence import GRACE, Presence, Speaking
+from fumarole.exchange.producer import Producer, Said, is_same, may_receive, merged, size_of
 from fumarole.exchange.quotas import Account, Usage
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
 from fumarole.exchange.timers import Timers
 
-NEVER = (-1, "")
-"""A version before all others."""
 HEARSAY = 3.0
 """Seconds until all nodes know that a producer has published to one of them, though that one be slow (C4)."""
 EXPIRE_AT_ONCE = 1_000
 """Ten milliseconds or so, in producers looked at for their silence and consumers told of it."""
 LOOKED_AT_ONCE = 200
 """About a tenth of a millisecond, in producers to which a query of one simple test is put."""
-TEXT_KEPT = 256
-"""Characters of a latest reading that is text: to show what it is. Whoever wants all of it subscribes."""
-NUMBER_BYTES = 8
-"""What a number or a truth value counts for in the size of metadata."""
-ONLINE_BYTES = len(ONLINE) + NUMBER_BYTES
-
-
-class Elsewhere(NamedTuple):
-    """The value of a reading that was published on another topic than the producer's own."""
-
-    topic: str
-    value: int | float | str
-
-
-Said = tuple[float | str, str | None]
-"""The value of a reading, and the topic it was published on; None: the producer's own."""
-
-
-def kept(value: float | str) -> int | float | str:
-    """What is remembered of a value."""
-    return f"{value[:TEXT_KEPT]}…" if isinstance(value, str) and len(value) > TEXT_KEPT else value
-
-
-class Producer:
-    """One source of readings."""
-
-    __slots__ = (
-        "heard",
-        "heard_of",
-        "here",
-        "identity",
-        "metadata",
-        "number",
-        "owner",
-        "plan",
-        "said",
-        "since",
-        "standings",
-        "value",
-        "version",
-    )
-
-    def __init__(self, identity: str, number: int) -> None:
-        self.identity = identity
-        self.number = number
-        """Greater than those of all that were known here before it, and never given again."""
-        self.metadata: dict[str, Value] = {}
-        """Replaced when it changes, never altered: whoever holds on to it has it as it was. With `_online` (F5)."""
-        self.here = 0
-        """Connections of this node that have spoken for it (`exchange/presence.py`)."""
-        self.standings: dict[StandingQuery, None] = {}
-        """The queries whose set it is in."""
-        self.heard = -inf
-        """When it last published here."""
-        self.heard_of = -inf
-        """When another node last said that it has published there, or when it was read from a disk."""
-        self.value: int | float | str | Elsewhere | None = None
-        """Its latest reading; a number alone, as the compiled reader writes it, was published on its own topic."""
-        self.plan: Any = None
-        """Who gets its readings, as last worked out; the exchange's own."""
-        self.said: tuple[bytes, dict[str, Value]] | None = None
-        """What was merged into the metadata last, as it was written, and the metadata that came of it. While it has
-        that metadata, the same again is nothing new. Only the compiled reader uses it."""
-        self.version: tuple[int, str] = 0, ""
-        """How often the metadata has changed, and on which node last (C6)."""
-        self.owner: Usage | None = None
-        """What the user holds who published as it first (A5); None: no user, or it came from a disk or another node."""
-        self.since: tuple[int, str] = NEVER
-        """The version at which it was last forgotten: all that it says of itself was said after that."""
-
-    def size(self) -> int:
-        """Bytes of its metadata."""
-        return size_of(self.metadata)
-
-    def take(self, value: float | str, topic: str | None) -> None:
-        """This is its latest reading, on this topic; None: on its own. Of a long text only the beginning is kept."""
-        value = kept(value)
-        self.value = value if topic is None or topic == reading_topic(self.identity) else Elsewhere(topic, value)
-
-    def last_heard(self) -> float:
-        """Here or elsewhere, as far as is known here."""
-        return max(self.heard, self.heard_of)
-
-    def latest(self) -> tuple[str, int | float | str | None]:
-        """The topic and the value of its latest reading; of one that has said nothing here, where it would."""
-        return self.value if isinstance(self.value, Elsewhere) else (reading_topic(self.identity), self.value)
-
-
-def may_receive(permissions: Permissions | None, producer: Producer, latest: str | None = None) -> bool:
-    """May a user with these permissions to subscribe receive this producer (A3)? Only then a set, a diff, a view, a
-    list or a count shows it: the rules allow its own topic or that of its last reading, and deny neither.
-
-    `latest` is the topic of that reading; None: as it is now.
-    """
-    if permissions is None:
-        return True
-    return permissions.shows(reading_topic(producer.identity), producer.latest()[0] if latest is None else latest)
 
 
 class Shows(Protocol):
@@ -152,30 +47,6 @@ class Shows(Protocol):
 
     def look_at(self, producer: Producer) -> None:
         """A producer in its set has other metadata now."""
-
-
-class Filling:
-    """The set of a query that has just begun to stand, until all are in it who should be."""
-
-    __slots__ = ("_early", "_last", "reached", "standing", "whole")
-
-    def __init__(self, standing: StandingQuery, last: int) -> None:
-        self.standing = standing
-        self.reached = 0
-        """The number of the last producer that was looked at in its turn."""
-        self._last = last
-        """Who has a greater number was not there when it began, and is found as it comes."""
-        self._early: set[Producer] = set()
-        """Who was looked at before its turn."""
-        self.whole: list[Callable[[], None]] = []
-        """To be called when it is."""
-
-    def take_early(self, producer: Producer) -> bool:
-        """Is it to be looked at now? That is once, and only before its turn."""
-        if not self.reached < producer.number <= self._last or producer in self._early:
-            return False
-        self._early.add(producer)
-        return True
 
 
 class Producers:
@@ -452,7 +323,7 @@ class Producers:
         if self.filling:
             self.settle(producer)
         before = producer.metadata
-        changed = [key for key in keys if not _same(before.get(key), after.get(key))]
+        changed = [key for key in keys if not is_same(before.get(key), after.get(key))]
         if not changed:
             if said is not None:
                 self.take(producer, *said)
@@ -527,12 +398,8 @@ class Producers:
                 self.told += 1
 
     def _merged(self, before: Mapping[str, Value], metadata: Mapping[str, Value | None]) -> dict[str, Value]:
-        after = dict(before)
-        for key, value in metadata.items():
-            if value is None:
-                after.pop(key, None)
-            else:
-                after[key] = value
+        """Raises ReadingError where that would be too much for one producer."""
+        after = merged(before, metadata)
         if len(after) - (ONLINE in after) > self._most_keys:
             raise ReadingError(f"more than {self._most_keys} metadata keys")
         if size_of(after) > self._most_bytes:
@@ -635,20 +502,3 @@ class Producers:
                     continue  # A3
                 if (consumer.pattern == ">" or fits(pattern, words)) and finds(consumer.pattern, topic):
                     yield consumer
-
-
-def size_of(metadata: Mapping[str, Value]) -> int:
-    """Bytes of keys and values that the producer has said."""
-    size = sum([_size(key) + _size(value) for key, value in metadata.items()])
-    return size - ONLINE_BYTES if ONLINE in metadata else size
-
-
-def _size(value: Value) -> int:
-    if not isinstance(value, str):
-        return NUMBER_BYTES
-    return len(value) if value.isascii() else len(value.encode())
-
-
-def _same(one: Value | None, other: Value | None) -> bool:
-    """1, 1.0 and true are equal to Python; as metadata the last is another kind."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)

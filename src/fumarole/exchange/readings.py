@@ -11,7 +11,7 @@ from fumarole.core import headers
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import Publication
 from fumarole.core.query.tree import Value
-from fumarole.core.values import wrong_number, wrong_text, wrong_value
+from fumarole.core.values import ONLINE, wrong_number, wrong_text, wrong_value
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied
 
@@ -110,6 +110,16 @@ def with_reading(block: bytes, reading: Reading) -> bytes:
     """A header block that other doors brought with a reading: it says whose reading it is, and what is new (M8)."""
     said = headers.without(headers.without(block, "Producer"), "Metadata")
     return headers.build(headers.parse(reading_block(reading)) + headers.parse(said))
+
+
+def leave_out_online(publication: Publication) -> None:
+    """Takes `_online` out of a reading and of its headers. Only the server says what is online (F5)."""
+    reading: Reading = publication.reading
+    metadata = {key: value for key, value in reading.metadata.items() if key != ONLINE}
+    publication.reading = reading._replace(metadata=metadata, raw=b"")
+    if headers.last(publication.headers, "Metadata") is not None:
+        block = headers.without(publication.headers, "Metadata")
+        publication.headers = headers.added(block, "Metadata", json.dumps(metadata)) if metadata else block
 
 
 def reading_value(payload: bytes) -> int | float | str:

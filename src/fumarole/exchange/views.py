@@ -24,7 +24,7 @@ from fumarole.core.publication import Publication
 from fumarole.core.query.tree import constant
 from fumarole.core.query.view import Diff, Entry, View, arrays, entry_of
 from fumarole.exchange.consumer import Consumer
-from fumarole.exchange.producers import Producer, may_receive
+from fumarole.exchange.producer import Producer, may_receive
 
 if TYPE_CHECKING:
     from fumarole.exchange.exchange import Exchange

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fumarole.exchange.exchange import PURE, Parts
+from fumarole.exchange.parts import PURE, Parts
 from fumarole.protocols.websocket import FrameReader, Frames
 
 if TYPE_CHECKING:

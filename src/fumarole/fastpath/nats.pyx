@@ -40,7 +40,7 @@ from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
 from fumarole.core.query.message import Message
 from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
 from fumarole.core.values import ONLINE
-from fumarole.exchange.producers import TEXT_KEPT, Elsewhere, kept
+from fumarole.exchange.producer import TEXT_KEPT, Elsewhere, kept
 from fumarole.exchange.readings import Reading, reading_value
 from fumarole.protocols.nats import PONG as PURE_PONG
 from fumarole.sessions.nats_forms import metadata_said, reading_of

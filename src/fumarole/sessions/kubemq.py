@@ -30,6 +30,7 @@ from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.exchange.plans import Denied
 from fumarole.exchange.quotas import Account, QuotaError
+from fumarole.exchange.worst_consumers import some_consumers
 from fumarole.protocols import kubemq
 from fumarole.protocols.kubemq import Fault, Kind, NameOf
 from fumarole.protocols.kubemq_pb2 import Event, PingResult, Request, Response, Result, Subscribe
@@ -323,7 +324,7 @@ class KubemqSession:
             return []
         prefix = CHANNEL_KINDS[kind]
         delivered: Counter[str] = Counter()
-        for consumer in self._exchange.some_consumers():
+        for consumer in some_consumers(self._exchange):
             pattern = consumer.pattern
             of_this_kind = pattern.startswith(prefix) if prefix else not pattern.startswith(kubemq.RESERVED)
             if of_this_kind and self._may_see(pattern):

@@ -20,7 +20,7 @@ from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans
-from fumarole.exchange.producers import Producer
+from fumarole.exchange.producer import Producer
 from fumarole.exchange.quotas import QuotaError
 from fumarole.protocols import mqtt_packets as packets
 from fumarole.protocols.mqtt import ServerProtocol

@@ -19,7 +19,7 @@ from fumarole.exchange.namespaces import DEFAULT, namespace_of
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.exchange.plans import Denied, Plans, decode_topic
-from fumarole.exchange.producers import Producer
+from fumarole.exchange.producer import Producer
 from fumarole.exchange.quotas import QuotaError
 from fumarole.exchange.readings import ReadingError, check_speaks_for, is_identity
 from fumarole.protocols import nats
@@ -28,6 +28,7 @@ from fumarole.protocols.stream import End
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
 from fumarole.sessions.nats_forms import EMPTY, FORM, USER_INFO, form_of, reading_of, user_info
+from fumarole.sessions.service_request import Request
 from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, KeyProof, RemoteAddress, State, StreamSession
 
 PRODUCER = b"\r\nProducer:"
@@ -365,7 +366,7 @@ class NatsSession(StreamSession):
         payload = event.payload.decode("utf-8", "replace")
         asker = _Asker(self, event.reply.decode())
         topic = _shown(event.topic)
-        request = services.Request(
+        request = Request(
             self.node,
             self.exchange,
             self._user,

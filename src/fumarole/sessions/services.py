@@ -18,34 +18,25 @@ place.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable
-from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
-from fumarole.core import headers
 from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
 from fumarole.core.pattern_options import parse_with_options
-from fumarole.core.publication import PRIVATE, Publication
 from fumarole.core.query.compile import Selects, compiled
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse, parse_without_message
 from fumarole.core.query.tree import cost
 from fumarole.core.query.view import parse_view
 from fumarole.core.topic import Grammar, check_length, check_topic, parse_pattern
-from fumarole.exchange.consumer import Consumer
-from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
-from fumarole.exchange.groups import has_room
-from fumarole.exchange.node import Node
-from fumarole.exchange.permissions import User
-from fumarole.exchange.plans import reaches_nobody
-from fumarole.exchange.presence import Speaking
-from fumarole.exchange.producers import Producer, may_receive
-from fumarole.exchange.quotas import Account
-from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for, reading_block
+from fumarole.exchange.producer import Producer, may_receive
+from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
 from fumarole.exchange.views import LiveView
+from fumarole.exchange.worst_consumers import worst_consumers
+from fumarole.sessions.relays import LastAnswer, Relay, ViewRelay
+from fumarole.sessions.service_request import Request, RequestError, Say
 
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000
@@ -59,46 +50,7 @@ PRODUCERS_LOOKED_AT = 20_000
 """For one answer, with a query of one simple test: then `next` is where looking goes on, whoever was found or not."""
 LONGEST_REQUEST = 256 * 1024
 """Characters of JSON: parsing a megabyte of brackets takes long, and others wait meanwhile."""
-FIRST_LISTENER = 10.0
-"""Seconds in which somebody must subscribe to such a topic."""
-
-
-class Asker(Protocol):
-    """Where messages go that are an answer besides JSON."""
-
-    def has_room(self, weight: int) -> bool: ...
-
-    def hear(self, publication: Publication) -> bool:
-        """Takes one, on the reply topic. False: it does not listen there."""
-
-
-class Request(NamedTuple):
-    """A question to the node, and on whose behalf it is asked."""
-
-    node: Node
-    exchange: Exchange
-    user: User | None
-    payload: str
-    now: float
-    client: int
-    """The id of the one who asks."""
-    account: Account | None = None
-    """What the one who asks may hold (A5)."""
-    is_admin: bool = False
-    """May the one who asks see what others do (A4)?"""
-    asker: Asker | None = None
-    """Where messages go that are an answer besides JSON; None: nowhere."""
-    speaking: Speaking | None = None
-    """The connection's that asks, if it puts producers online (F5)."""
-
-
-Say = Callable[[dict[str, Any]], None]
-"""Takes the answer."""
 Serve = Callable[[Request, Say], None]
-
-
-class RequestError(FumaroleError):
-    """A request that cannot be answered as asked."""
 
 
 def answer(service: str, request: Request, say: Say) -> bool:
@@ -133,7 +85,7 @@ def _stats(request: Request) -> dict[str, Any]:
 
 
 def _consumers(request: Request) -> dict[str, Any]:
-    return request.exchange.worst_consumers()
+    return worst_consumers(request.exchange)
 
 
 def _cluster(request: Request) -> dict[str, Any]:
@@ -239,9 +191,6 @@ def _where(request: Request, say: Say) -> None:
     sees = request.user.subscribe if request.user else None
     if sees is not None and not sees.allows_pattern(parsed):
         raise RequestError(f"you may not subscribe to {pattern[:64]}")
-    most = request.node.limits.consumers_per_connection
-    if request.node.relays_of[request.client] >= most:
-        raise RequestError(f"this connection has {most} such topics, and may have no more until one of them has ended")
     relay = Relay(request)
     consumer = exchange.consumer(relay, pattern, group, b"", sees, request.account)
     exchange.subscribe(
@@ -253,60 +202,10 @@ def _where(request: Request, say: Say) -> None:
 
 def _view(request: Request, say: Say) -> None:
     view = parse_view(request.payload, request.node.limits)
-    most = request.node.limits.consumers_per_connection
-    if request.node.relays_of[request.client] >= most:
-        raise RequestError(f"this connection has {most} such topics, and may have no more until one of them has ended")
     relay = ViewRelay(request)
     live = LiveView(request.exchange, view, relay.topic, relay.say)
     sees = request.user.subscribe if request.user else None
     relay.begin(live, request.exchange.subscribe_view(live, sees, request.account), say)
-
-
-class ViewRelay:
-    """Publishes the changes of a view on a topic of its own, while somebody listens."""
-
-    def __init__(self, request: Request) -> None:
-        self.topic = PRIVATE + secrets.token_hex(16)
-        self._node = request.node
-        self._exchange = request.exchange
-        self._plans = request.exchange.own_plans()
-        self._client = request.client
-        self._end = request.now + FIRST_LISTENER
-        self._live: LiveView | None = None
-        self._consumer: Consumer | None = None
-
-    def begin(self, live: LiveView, consumer: Consumer, say: Say) -> None:
-        self._live, self._consumer = live, consumer
-        self._node.relays.append(self)
-        self._node.relays_of[self._client] += 1
-        live.begin(consumer, lambda content: say({"topic": self.topic, **content}))
-
-    def say(self, change: dict[str, Any]) -> bool:
-        """False: nobody listens yet."""
-        plan = self._plans.find(self.topic.encode())
-        if reaches_nobody(plan):
-            return False
-        publication = Publication(self.topic, json.dumps(change).encode())
-        publication.vital = True
-        self._exchange.say(plan, publication)
-        return True
-
-    def tick(self, now: float) -> bool:
-        """Time passes. False: nobody listens any more, and this is over."""
-        assert self._live is not None
-        assert self._consumer is not None
-        if not self._exchange.producers.is_whole(self._consumer):
-            self._end = now + FIRST_LISTENER
-        elif not reaches_nobody(self._plans.find(self.topic.encode())):
-            self._end = 0.0
-            self._live.flush()
-        elif now > self._end:
-            self._exchange.unsubscribe(self._consumer)
-            self._node.relays_of[self._client] -= 1
-            if not self._node.relays_of[self._client]:
-                del self._node.relays_of[self._client]
-            return False
-        return True
 
 
 def _last(request: Request, _say: Say) -> None:
@@ -334,35 +233,6 @@ def _last(request: Request, _say: Say) -> None:
         answer.end()
 
     exchange.producers.when_whole(consumer, lambda: exchange.send_last(consumer, finish))
-
-
-class LastAnswer:
-    """The outlet of `$FUM.last`: passes on values, and none of what is published meanwhile."""
-
-    echo = False
-    label = f"{PREFIX}last"
-
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
-        self._values = 0
-
-    def has_room(self, weight: int) -> bool:
-        return self._asker.has_room(weight)
-
-    def accept(self, consumer: Consumer, publication: Publication) -> None:
-        consumer.accepted += 1
-        if publication.age is not None:
-            block = publication.headers or reading_block(publication.reading)
-            block = headers.added(headers.added(block, "Topic", publication.topic), "Last", f"{publication.age:g}")
-            self._asker.hear(Publication("", publication.payload, "", block))
-            self._values += 1
-
-    def tell(self, consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
-        """The set of the query is of no interest here."""
-
-    def end(self) -> None:
-        """That was all."""
-        self._asker.hear(Publication("", b"", "", headers.build([("Values", str(self._values))], status="204")))
 
 
 def _subscription(payload: str) -> tuple[str, str, str]:
@@ -404,114 +274,3 @@ SERVICES: dict[str, Serve] = {
 
 FOR_ADMINS: Final = frozenset({f"{PREFIX}stats", f"{PREFIX}consumers", f"{PREFIX}cluster"})
 """What shows others' patterns, groups or addresses (A4)."""
-
-
-class Relay:
-    """The outlet of `$FUM.where`: publishes what it gets as JSON on a topic of its own, while somebody listens.
-
-    The topic is a secret, and no wildcard finds it: who asked has it, and whom it was passed on to.
-    """
-
-    def __init__(self, request: Request) -> None:
-        self.topic = PRIVATE + secrets.token_hex(16)
-        self.diffs = f"{self.topic}.diff"
-        self.label = self.topic
-        self.echo = True
-        self._node = request.node
-        self._exchange = request.exchange
-        self._plans = request.exchange.own_plans()
-        self.client = request.client
-        self._consumer: Consumer | None = None
-        self._end = request.now + FIRST_LISTENER
-        self._has_sent_last = False
-        self._untold: dict[str, bool] = {}
-        """Changes that nobody could hear yet: is this producer in the set, or no more?"""
-
-    def begin(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-        self._node.relays.append(self)
-        self._node.relays_of[self.client] += 1
-
-    def introduction(self) -> dict[str, Any]:
-        """What whoever asked for it is answered, once the set is whole; every change since is told on `diffs`."""
-        assert self._consumer is not None
-        members = list(self._exchange.producers.members(self._consumer))
-        return {"topic": self.topic, "diffs": self.diffs, "New": members, "Del": []}
-
-    def has_room(self, weight: int) -> bool:
-        """Has somebody who listens? While nobody does, as before the first and after the last, others of the group are
-        chosen (G3). As JSON a reading is longer than its weight: that is what the reserve is for here."""
-        plan = self._plans.find(self.topic.encode())
-        listeners = chain(plan.consumers, plan.couriers, *[members for _, members, _ in plan.groups])
-        room = weight + self._exchange.reserve
-        return any(has_room(listener, room) for listener in listeners)
-
-    def accept(self, consumer: Consumer, publication: Publication) -> None:
-        consumer.accepted += 1
-        self._tell()
-        reading, counters = publication.reading, self._exchange.counters
-        said = {"id": reading.producer, "metadata": dict(reading.metadata), "value": reading.value}
-        if publication.age is not None:
-            said["age"] = publication.age
-        counters.routed -= 1  # it is those who listen that get it, and they are counted
-        if not self._say(self.topic, {**said, "topic": publication.topic}):
-            consumer.dropped += 1
-            counters.unheard += 1
-
-    def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
-        for ids, is_member in ((gone, False), (new, True)):
-            for each in ids:
-                if self._untold.get(each, is_member) is not is_member:
-                    del self._untold[each]
-                else:
-                    self._untold[each] = is_member
-        self._tell()
-
-    def _tell(self) -> None:
-        """The set was told when it was asked for, and what has changed since waits for the first listener."""
-        if self._untold and self._is_heard_on(self.diffs):
-            told, self._untold = self._untold, {}
-            new = [each for each, is_member in told.items() if is_member]
-            self._say(self.diffs, {"New": new, "Del": [each for each in told if not told[each]]}, vital=True)
-
-    def tick(self, now: float) -> bool:
-        """Time passes. False: nobody listens any more, and this is over."""
-        if self._consumer is not None and not self._exchange.producers.is_whole(self._consumer):
-            self._end = now + FIRST_LISTENER  # nobody has been told of this topic yet
-        elif self._is_heard():
-            self._end = 0.0
-            self._tell()
-            self._send_last()
-        elif now > self._end:
-            self.finish()
-            return False
-        return True
-
-    def _send_last(self) -> None:
-        """Last values wait for the first listener too."""
-        if self._consumer is not None and not self._has_sent_last:
-            self._has_sent_last = True
-            self._exchange.send_last(self._consumer)
-
-    def finish(self) -> None:
-        if self._consumer is not None:
-            self._exchange.unsubscribe(self._consumer)
-        self._node.relays_of[self.client] -= 1
-        if not self._node.relays_of[self.client]:
-            del self._node.relays_of[self.client]
-
-    def _is_heard(self) -> bool:
-        return self._is_heard_on(self.topic) or self._is_heard_on(self.diffs)
-
-    def _is_heard_on(self, topic: str) -> bool:
-        return not reaches_nobody(self._plans.find(topic.encode()))
-
-    def _say(self, topic: str, what: dict[str, Any], *, vital: bool = False) -> bool:
-        """False: nobody listens."""
-        plan = self._plans.find(topic.encode())
-        if reaches_nobody(plan):
-            return False
-        publication = Publication(topic, json.dumps(what).encode())
-        publication.vital = vital
-        self._exchange.say(plan, publication)
-        return True

@@ -23,7 +23,7 @@ from fumarole.core.query.parse import parse, parse_without_message
 from fumarole.core.query.tree import And, Metadata, Not, Or, Query, Value, cost, fields, keys, show, show_key
 from fumarole.core.topic import parse_pattern
 from fumarole.core.values import ONLINE
-from fumarole.exchange.producers import may_receive
+from fumarole.exchange.producer import may_receive
 from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
 from fumarole.sessions.http import forms
 from fumarole.sessions.http.call import JSON, Call

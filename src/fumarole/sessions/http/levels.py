@@ -19,7 +19,7 @@ from fumarole.core.pattern_options import parse_with_options
 from fumarole.core.publication import Publication
 from fumarole.core.topic import check_length, check_topic
 from fumarole.exchange.gathering import may_see
-from fumarole.exchange.producers import Producer
+from fumarole.exchange.producer import Producer
 from fumarole.sessions.http import forms, producers
 from fumarole.sessions.http.call import JSON, Call
 from fumarole.sessions.http.last_values import FIELDS, LastValues, as_array

@@ -10,7 +10,7 @@ from fumarole.core.query.parse import parse_without_message
 from fumarole.core.query.tree import cost
 from fumarole.exchange.latest_readings import LatestReadings
 from fumarole.exchange.permissions import Permissions
-from fumarole.exchange.producers import Producer, may_receive
+from fumarole.exchange.producer import Producer, may_receive
 from fumarole.exchange.readings import Reading, check_identity, check_metadata, check_speaks_for
 from fumarole.exchange.retained import Kept
 from fumarole.sessions.http import forms

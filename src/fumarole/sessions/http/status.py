@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from fumarole.exchange.worst_consumers import worst_consumers
 from fumarole.sessions import services
 from fumarole.sessions.http.call import Call
 from fumarole.sessions.http.routes import word_of
+from fumarole.sessions.service_request import Request
 
 KNOWN_EVERYWHERE: Final = ("namespace", "producers")
 """What is the same on every node, and not added up."""
@@ -34,7 +36,7 @@ def service(name: str) -> Callable[[Call], None]:
         exchange, _ = call.here()
         node, session = call.service.node, call.session
         now, client, account = session.now, session.client_id, session.account
-        asked = services.Request(node, exchange, call.user, "", now, client, account, session.is_admin)
+        asked = Request(node, exchange, call.user, "", now, client, account, session.is_admin)
         said: list[dict[str, Any]] = []
         services.answer(f"{services.PREFIX}{name}", asked, said.append)
         call.json(200, said[0])
@@ -82,7 +84,7 @@ def consumers(call: Call) -> None:
     if usage is None and not call.session.is_admin:
         call.problem(403, "consumers of others are for users with the role admin")
     else:
-        call.json(200, exchange.worst_consumers(of=usage))
+        call.json(200, worst_consumers(exchange, of=usage))
 
 
 def journal(call: Call) -> None:

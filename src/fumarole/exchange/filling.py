@@ -1,0 +1,41 @@
+"""The set of a query that has just begun to stand, while it is being filled.
+
+A new query has to be put to all producers. Where that takes long it is done in slices, in the order in which producers
+became known, and other work is done in between:
+
+    looked at: 1 2 3      not yet: 4 5 6      known only since: 7
+
+A producer that publishes before it was looked at is looked at first. So its reading reaches the right consumers, and
+its metadata never changes unseen. The consumers of the query get no diff until the set is whole, and then all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fumarole.core.query.index import StandingQuery
+from fumarole.exchange.producer import Producer
+
+
+class Filling:
+    """The set of a query that has just begun to stand, until all are in it who should be."""
+
+    __slots__ = ("_early", "_last", "reached", "standing", "whole")
+
+    def __init__(self, standing: StandingQuery, last: int) -> None:
+        self.standing = standing
+        self.reached = 0
+        """The number of the last producer that was looked at in its turn."""
+        self._last = last
+        """Who has a greater number was not there when it began, and is found as it comes."""
+        self._early: set[Producer] = set()
+        """Who was looked at before its turn."""
+        self.whole: list[Callable[[], None]] = []
+        """To be called when it is."""
+
+    def take_early(self, producer: Producer) -> bool:
+        """Is it to be looked at now? That is once, and only before its turn."""
+        if not self.reached < producer.number <= self._last or producer in self._early:
+            return False
+        self._early.add(producer)
+        return True

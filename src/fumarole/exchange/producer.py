@@ -1,0 +1,142 @@
+"""A producer: one source of readings, and what it says of itself (M3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any, NamedTuple
+
+from fumarole.core.query.index import StandingQuery
+from fumarole.core.query.tree import Value
+from fumarole.core.values import ONLINE
+from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.quotas import Usage
+from fumarole.exchange.readings import reading_topic
+
+NEVER = (-1, "")
+"""A version before all others."""
+TEXT_KEPT = 256
+"""Characters of a latest reading that is text: to show what it is. Whoever wants all of it subscribes."""
+NUMBER_BYTES = 8
+"""What a number or a truth value counts for in the size of metadata."""
+ONLINE_BYTES = len(ONLINE) + NUMBER_BYTES
+
+
+class Elsewhere(NamedTuple):
+    """The value of a reading that was published on another topic than the producer's own."""
+
+    topic: str
+    value: int | float | str
+
+
+Said = tuple[float | str, str | None]
+"""The value of a reading, and the topic it was published on; None: the producer's own."""
+
+
+def kept(value: float | str) -> int | float | str:
+    """What is remembered of a value."""
+    return f"{value[:TEXT_KEPT]}…" if isinstance(value, str) and len(value) > TEXT_KEPT else value
+
+
+class Producer:
+    """One source of readings."""
+
+    __slots__ = (
+        "heard",
+        "heard_of",
+        "here",
+        "identity",
+        "metadata",
+        "number",
+        "owner",
+        "plan",
+        "said",
+        "since",
+        "standings",
+        "value",
+        "version",
+    )
+
+    def __init__(self, identity: str, number: int) -> None:
+        self.identity = identity
+        self.number = number
+        """Greater than those of all that were known here before it, and never given again."""
+        self.metadata: dict[str, Value] = {}
+        """Replaced when it changes, never altered: whoever holds on to it has it as it was. With `_online` (F5)."""
+        self.here = 0
+        """Connections of this node that have spoken for it (`exchange/presence.py`)."""
+        self.standings: dict[StandingQuery, None] = {}
+        """The queries whose set it is in."""
+        self.heard = -inf
+        """When it last published here."""
+        self.heard_of = -inf
+        """When another node last said that it has published there, or when it was read from a disk."""
+        self.value: int | float | str | Elsewhere | None = None
+        """Its latest reading; a number alone, as the compiled reader writes it, was published on its own topic."""
+        self.plan: Any = None
+        """Who gets its readings, as last worked out; the exchange's own."""
+        self.said: tuple[bytes, dict[str, Value]] | None = None
+        """What was merged into the metadata last, as it was written, and the metadata that came of it. While it has
+        that metadata, the same again is nothing new. Only the compiled reader uses it."""
+        self.version: tuple[int, str] = 0, ""
+        """How often the metadata has changed, and on which node last (C6)."""
+        self.owner: Usage | None = None
+        """What the user holds who published as it first (A5); None: no user, or it came from a disk or another node."""
+        self.since: tuple[int, str] = NEVER
+        """The version at which it was last forgotten: all that it says of itself was said after that."""
+
+    def size(self) -> int:
+        """Bytes of its metadata."""
+        return size_of(self.metadata)
+
+    def take(self, value: float | str, topic: str | None) -> None:
+        """This is its latest reading, on this topic; None: on its own. Of a long text only the beginning is kept."""
+        value = kept(value)
+        self.value = value if topic is None or topic == reading_topic(self.identity) else Elsewhere(topic, value)
+
+    def last_heard(self) -> float:
+        """Here or elsewhere, as far as is known here."""
+        return max(self.heard, self.heard_of)
+
+    def latest(self) -> tuple[str, int | float | str | None]:
+        """The topic and the value of its latest reading; of one that has said nothing here, where it would."""
+        return self.value if isinstance(self.value, Elsewhere) else (reading_topic(self.identity), self.value)
+
+
+def may_receive(permissions: Permissions | None, producer: Producer, latest: str | None = None) -> bool:
+    """May a user with these permissions to subscribe receive this producer (A3)? Only then a set, a diff, a view, a
+    list or a count shows it: the rules allow its own topic or that of its last reading, and deny neither.
+
+    `latest` is the topic of that reading; None: as it is now.
+    """
+    if permissions is None:
+        return True
+    return permissions.shows(reading_topic(producer.identity), producer.latest()[0] if latest is None else latest)
+
+
+def merged(before: Mapping[str, Value], metadata: Mapping[str, Value | None]) -> dict[str, Value]:
+    """What a producer says of itself after a reading with this metadata: None deletes a key (M3)."""
+    after = dict(before)
+    for key, value in metadata.items():
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = value
+    return after
+
+
+def size_of(metadata: Mapping[str, Value]) -> int:
+    """Bytes of keys and values that the producer has said."""
+    size = sum([_size(key) + _size(value) for key, value in metadata.items()])
+    return size - ONLINE_BYTES if ONLINE in metadata else size
+
+
+def _size(value: Value) -> int:
+    if not isinstance(value, str):
+        return NUMBER_BYTES
+    return len(value) if value.isascii() else len(value.encode())
+
+
+def is_same(one: Value | None, other: Value | None) -> bool:
+    """Is it the same metadata? To Python 1, 1.0 and true are equal; as metadata true is of another kind."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
