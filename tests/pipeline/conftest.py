@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from fumarole.cli.pipeline import spark as sessions
 from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.spark import session
+from fumarole.pipeline.sharding import STORE
 from tests.pipeline.archives import FOR_LITTLE_DATA, as_they_are
 
 
@@ -18,6 +19,43 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     started = session("fumarole tests", "local[2]", {**FOR_LITTLE_DATA, "spark.local.dir": str(folder)})
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def known_settings() -> dict[str, dict[str, str]]:
+    """Settings of the session by their text: one call of Java says whether they are still the same."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def settings_stay(request: pytest.FixtureRequest, known_settings: dict[str, dict[str, str]]) -> Iterator[None]:
+    """A setting that one test leaves behind decides what all tests after it see. (`noDataMicroBatches` did.)"""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    spark: SparkSession = request.getfixturevalue("spark")
+    text = settings_text(spark)
+    before = known_settings.get(text) or settings_of_plans(spark)
+    known_settings[text] = before
+    yield
+    if settings_text(spark) == text:
+        return
+    after = settings_of_plans(spark)
+    for key in after.keys() - before.keys():
+        spark.conf.unset(key)
+    for key, value in before.items():
+        if after.get(key) != value:
+            spark.conf.set(key, value)
+    assert {**after, STORE: None} == {**before, STORE: None}
+
+
+def settings_text(spark: SparkSession) -> str:
+    return str(spark._jsparkSession.conf().getAll().toString())
+
+
+def settings_of_plans(spark: SparkSession) -> dict[str, str]:
+    """Those that a session can change; the others are for the start of Java."""
+    return {key: value for key, value in spark.conf.getAll.items() if spark.conf.isModifiable(key)}
 
 
 @pytest.fixture

@@ -21,15 +21,14 @@ def test_a_session_answers_one_command_after_the_other(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "fumarole", "pipeline", *arguments]
         ran = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
         assert ran.returncode == code, ran.stderr
+        assert "no warm session" not in ran.stderr, ran.stderr
         return ran
 
     question = ["rollup", "--archive", "archive", "--json", *FOR_COMMANDS]
     assert "no duration" in fumarole(*question, "--every", "1 fortnight", code=2).stderr
     assert fumarole("server", "status").stderr == "no session is running\n"
     try:
-        asked = fumarole(*question)
-        assert "no warm session" not in asked.stderr, asked.stderr
-        first = asked.stdout
+        first = fumarole(*question).stdout
         assert [json.loads(line)["count"] for line in first.splitlines()] == [60, 30]
         assert fumarole(*question).stdout == first
         assert "SYNTAX_ERROR" in fumarole("sql", "--archive", "archive", *FOR_COMMANDS, "is no SQL", code=1).stderr
