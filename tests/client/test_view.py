@@ -48,6 +48,8 @@ async def test_last_values_come_first_and_as_an_answer(broker: RealBroker) -> No
         assert [(message.topic, message.payload) for message in found] == [("a.b", b"1")]
         found = [message async for message in client.last(where="Kind = 'thermostat'")]
         assert [message.payload for message in found] == [b"21"]
+        found = [message async for message in client.last(where="Kind = 'thermostat' and $value > 21")]
+        assert found == []
         async with client.where("Kind = 'thermostat'", last=True) as readings, asyncio.timeout(10):
             await anext(readings)  # the set
             reading = await anext(readings)

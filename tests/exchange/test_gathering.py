@@ -9,12 +9,16 @@ import pytest
 
 from fumarole.core.pattern_options import LAST
 from fumarole.core.publication import Publication
+from fumarole.core.query.holds import holds
+from fumarole.core.query.message import Message
+from fumarole.core.query.parse import parse
 from fumarole.core.topic import matches, parse_wildcards, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.readings import Reading, reading_value
 from fumarole.fastpath.hot_path import HotPath
 
 assert LAST
@@ -37,6 +41,9 @@ class Ear:
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1
         self.heard.append((publication.topic, publication.payload, publication.age is not None))
+
+    def tell(self, consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+        """Sets are of no interest here."""
 
 
 def make(hot_path: HotPath, last: bool) -> Exchange:
@@ -153,3 +160,75 @@ def test_topics_of_inboxes_are_not_kept(hot_path: HotPath) -> None:
     ear = Ear()
     exchange.send_last(subscribe(exchange, ear, ">", Last.ALL))
     assert ear.heard == [("a", b"1", True)]
+
+
+# By query: the last reading of each producer for which the whole query holds.
+
+KINDS = ["so2", "co2", None]
+PAYLOADS = [b"79", b"81", b"x", b'{"air": {"hpa": 950}}', b'{"air": {"hpa": 1200}, "by": "a"}']
+QUERIES = [
+    "Kind = 'so2'",
+    "$value > 80",
+    "Kind = 'so2' and $value > 80",
+    "Kind = 'so2' or $.air.hpa between 900 and 1000",
+    "not (Kind = 'so2' and $value > 80)",
+    "$topic like 'a.%' and $size > 2",
+]
+
+
+def producer_of(number: int) -> str:
+    return f"0000000{number}-0000-4000-8000-000000000000"
+
+
+def read(exchange: Exchange, producer: str, topic: str, payload: bytes, **news: str | None) -> None:
+    reading = Reading(producer, news, reading_value(payload))
+    exchange.publish_reading(Publication(topic, payload, reading=reading), exchange.plans(), 0.0)
+
+
+def subscribe_where(exchange: Exchange, ear: Ear, query: str, sees: Permissions | None = None) -> Consumer:
+    consumer = exchange.consumer(ear, ">", "", b"1", sees)
+    exchange.subscribe(consumer, parse(query), last=Last.ALL)
+    exchange.send_last(consumer)
+    return consumer
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("seed", range(5))
+def test_the_last_readings_for_which_the_whole_query_holds(hot_path: HotPath, seed: int, query: str) -> None:
+    """F6: tests on messages are put to the last reading."""
+    chance = random.Random(seed)
+    exchange = make(hot_path, last=False)
+    latest: dict[str, tuple[str, bytes, dict[str, str]]] = {}
+    for _ in range(30):
+        producer, payload, kind = producer_of(chance.randrange(8)), chance.choice(PAYLOADS), chance.choice(KINDS)
+        topic = chance.choice(["a.x", "b.x"])
+        read(exchange, producer, topic, payload, Kind=kind)
+        latest[producer] = topic, payload, {} if kind is None else {"Kind": kind}
+    expected = [
+        (topic, payload, True)
+        for topic, payload, metadata in latest.values()
+        if holds(parse(query), Message(Publication(topic, payload), metadata)) is True
+    ]
+    ear = Ear()
+    subscribe_where(exchange, ear, query)
+    assert sorted(ear.heard) == sorted(expected)
+
+
+def test_last_readings_that_the_user_may_receive(hot_path: HotPath) -> None:
+    """A3: the topic of the reading, and the producer."""
+    exchange = make(hot_path, last=False)
+    for number, topic in enumerate(["a.x", "a.y", "b.x"]):
+        read(exchange, producer_of(number), topic, b"81", Kind="so2")
+    ear = Ear()
+    subscribe_where(exchange, ear, "$value > 80", Permissions(("a.>",), ("a.y",)))
+    assert ear.heard == [("a.x", b"81", True)]
+
+
+def test_a_long_text_is_whole_where_last_messages_are_kept(hot_path: HotPath) -> None:
+    document = b'{"hpa": 950, "text": "' + b"x" * 1_000 + b'"}'
+    for keeps_all, expected in ((True, [("a.x", document, True)]), (False, [])):
+        exchange = make(hot_path, keeps_all)
+        read(exchange, producer_of(1), "a.x", document)
+        ear = Ear()
+        subscribe_where(exchange, ear, "$.hpa > 900")
+        assert ear.heard == expected

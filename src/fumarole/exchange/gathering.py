@@ -25,14 +25,17 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
+from fumarole.core import headers
 from fumarole.core.publication import Publication, finds
-from fumarole.core.query.compile import Selects, compiled
-from fumarole.core.query.tree import Query, cost, show
+from fumarole.core.query.compile import closure, compiled
+from fumarole.core.query.message import Message
+from fumarole.core.query.parts import set_query
+from fumarole.core.query.tree import Query, cost, fields, show
 from fumarole.core.topic import Pattern, fits, literal_prefix, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.hybrid_clock import MICROSECONDS
 from fumarole.exchange.permissions import Permissions
-from fumarole.exchange.producer import Producer, may_receive
+from fumarole.exchange.producer import TEXT_KEPT, Producer, may_receive
 from fumarole.exchange.readings import Reading, reading_block, reading_topic
 from fumarole.exchange.retained import Kept
 
@@ -65,7 +68,7 @@ def values(
 ) -> Iterator[Kept | None]:
     """What this node has for such a consumer, each topic or producer once; None: a good place to stop for a while."""
     if query is not None:
-        yield from _of_producers(exchange, pattern, text, compiled(query), cost(query), sees)
+        yield from _of_producers(exchange, pattern, text, query, sees)
         return
     literal = text if all(isinstance(word, str) for word in pattern) else None
     last = exchange.last_values if kind is Last.ALL else None
@@ -83,9 +86,9 @@ def values(
 
     if last is not None:
         for begin in range(0, len(last), LOOKED_AT_ONCE):
-            for topic, time, headers, payload in last.some(begin, LOOKED_AT_ONCE, prefix):
+            for topic, time, block, payload in last.some(begin, LOOKED_AT_ONCE, prefix):
                 if taken(topic):
-                    kept = Kept(topic, time, exchange.clock.node, payload, headers)
+                    kept = Kept(topic, time, exchange.clock.node, payload, block)
                     retained = exchange.retained.get(topic)
                     yield retained if retained is not None and retained.payload and retained.is_newer(kept) else kept
             yield None
@@ -115,8 +118,8 @@ def newest_of(exchange: Exchange, topic: str, kind: Last) -> Kept | None:
     if kind is Last.ALL and exchange.last_values is not None:
         found = exchange.last_values.get(topic)
         if found is not None:
-            _, time, headers, payload = found
-            kept = Kept(topic, time, exchange.clock.node, payload, headers)
+            _, time, block, payload = found
+            kept = Kept(topic, time, exchange.clock.node, payload, block)
             newest = kept if kept.is_newer(newest) else newest
         producer = exchange.producers.get(topic.removeprefix(READINGS)) if topic.startswith(READINGS) else None
         if producer is not None and found is None and producer.latest()[0] == topic:
@@ -126,14 +129,21 @@ def newest_of(exchange: Exchange, topic: str, kind: Last) -> Kept | None:
 
 
 def _of_producers(
-    exchange: Exchange, pattern: Pattern, text: str, selects: Selects, price: int, sees: Permissions | None
+    exchange: Exchange, pattern: Pattern, text: str, query: Query, sees: Permissions | None
 ) -> Iterator[Kept | None]:
-    few = max(1, PRODUCERS_AT_ONCE // price)
+    """Of each producer the last reading, where the whole query holds for it, tests on messages included (F6)."""
+    decides = set_query(query)
+    selects = None if decides is None else closure(decides)
+    holds = compiled(query) if fields(query) else None
+    few = max(1, PRODUCERS_AT_ONCE // cost(query))
     for number, producer in enumerate(list(exchange.producers)):
         topic, value = producer.latest()
         is_asked = value is not None and fits(pattern, split(topic)) and finds(text, topic)
-        if is_asked and may_see(sees, topic) and may_receive(sees, producer) and selects(producer.metadata):
-            yield reading_kept(exchange, producer, producer.metadata)
+        is_shown = is_asked and (sees is None or (sees.allows(topic) and may_receive(sees, producer)))
+        if is_shown and (selects is None or selects(producer.metadata)):
+            kept = reading_kept(exchange, producer, producer.metadata)
+            if kept is not None and (holds is None or holds(Message(kept.publication(0.0), producer.metadata))):
+                yield kept
         if number % few == few - 1:
             yield None
 
@@ -145,10 +155,17 @@ def reading_kept(exchange: Exchange, producer: Producer, metadata: dict[str, int
         return None
     age = exchange.timers.now() - producer.heard
     time = exchange.clock.wall() - int(max(0.0, min(age, 1e9)) * MICROSECONDS)
-    reading = Reading(producer.identity, {}, value)
-    return Kept(
-        topic, time, exchange.clock.node, str(value).encode(), reading_block(reading._replace(metadata=metadata))
-    )
+    block = reading_block(Reading(producer.identity, metadata, value))
+    return Kept(topic, time, exchange.clock.node, _payload(exchange, producer, topic, value), block)
+
+
+def _payload(exchange: Exchange, producer: Producer, topic: str, value: float | str) -> bytes:
+    """Of a long text a producer keeps the beginning; all of it is here where the namespace keeps last messages."""
+    if isinstance(value, str) and len(value) > TEXT_KEPT and exchange.last_values is not None:
+        found = exchange.last_values.get(topic)
+        if found is not None and headers.last(found[2], "Producer") == producer.identity:
+            return found[3]
+    return str(value).encode()
 
 
 def may_see(sees: Permissions | None, topic: str) -> bool:
@@ -301,9 +318,11 @@ class Gathering:
             key = kept.topic if self.query is None else self._key(kept.publication(0.0))
             other = self._elsewhere.pop(key, None)
             yield other if other is not None and other.is_newer(kept) else kept
-        for kept in list(self._elsewhere.values()):
+        for number, kept in enumerate(list(self._elsewhere.values())):
             if may_see(consumer.sees, kept.topic):
                 yield kept
+            if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                yield None
 
     def _steps(self) -> Iterator[None]:
         """Each step is a slice. It ends when all is done, or where the outbox has no room, and begins again later."""

@@ -218,7 +218,7 @@ def _last(request: Request, _say: Say) -> None:
     exchange = request.exchange
     check_length(pattern, request.node.limits.control_line)
     parsed = parse_pattern(pattern, exchange.grammar)
-    query = parse_without_message(where, request.node.limits) if where.strip() else None
+    query = parse(where, request.node.limits) if where.strip() else None
     sees = request.user.subscribe if request.user else None
     if sees is not None and not sees.allows_pattern(parsed):
         raise RequestError(f"you may not subscribe to {pattern[:64]}")
