@@ -122,7 +122,7 @@ class Cluster:
         self._ticket = 0
         self._reached = 0
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
-        """A heap by ticket, since those of different clients may cross; of one ticket, who came first goes first."""
+        """A heap by ticket, since those of different clients may cross. Of one ticket the first to come is first."""
         self._arrivals = count()
         self._last_tick = now
         self._next_beat = now
@@ -159,7 +159,7 @@ class Cluster:
             heappush(self._waiting, (ticket, next(self._arrivals), call))
 
     def advance(self) -> None:
-        """The last who had not has confirmed something, or is not waited for any more."""
+        """A peer has confirmed a ticket, or is not waited for any more."""
         known = [peer.known for peer in self.peers.values() if peer.known is not None]
         self._reached = max(self._reached, min(known, default=self._ticket))
         while self._waiting and self._waiting[0][0] <= self._reached:
@@ -228,7 +228,7 @@ class Cluster:
         self._strangers.add(lane)
         self._strangers_from[host] += 1
         if len(self._strangers) > MOST_STRANGERS or self._strangers_from[host] > MOST_OF_A_HOST:
-            lane.refuse("there are too many who have proved nothing yet")
+            lane.refuse("there are too many connections that have proved nothing yet")
         return lane
 
     def _no_stranger(self, lane: Lane) -> None:
@@ -408,7 +408,7 @@ class Cluster:
         self.stood_still(late)
 
     def meets(self, lane: Lane, node: str) -> None:
-        """This is who we have dialed. Where that was not needed, the lane is closed."""
+        """The node that was dialed. The lane is closed where it is not needed."""
         if not self._contacts.is_wanted(lane.address, lane.name, node):
             lane.close()
 

@@ -1,6 +1,6 @@
-"""Who belongs to the cluster: what nodes say of themselves, and how they prove it.
+"""Identity of nodes: what they say of themselves, and how they prove that they belong to the cluster.
 
-Both ends of a new connection say hello, each with a number that was never used before. Then the one who dialed proves
+Both ends of a new connection say hello, each with a number that was never used before. Then the dialing node proves
 that it knows the secret: by a digest, keyed with the secret, over both hellos. If that is right, the other does the
 same, with another word in front. The secret itself is never sent; a proof is good for these two hellos only, so to have
 overheard one is of no use; and an eavesdropper sees nothing of the dialed node.
@@ -66,7 +66,7 @@ def check_hello(own: Hello, other: Hello) -> None:
 
 
 def prove(secret: bytes, role: str, dialed: Hello, accepted: Hello) -> bytes:
-    """The digest that shows who dialed (or who was) to know the secret."""
+    """The digest with which the dialing or the dialed node proves that it knows the secret."""
     said = b"fumarole link " + role.encode() + b"\0" + body(dialed) + b"\0" + body(accepted)
     return hmac.digest(secret, said, "sha256")
 

@@ -4,7 +4,7 @@ Each node dials each other twice, once for each lane, and is dialed twice: what 
 the data lane that it dialed itself, and the answers (how much the peer knows by now) come back on it. So there is never
 a question which of two connections counts.
 
-    who dialed                      who was dialed
+    dialing node                    dialed node
     hello  ──────────────────────▶
            ◀──────────────────────  hello
     proof  ──────────────────────▶
@@ -77,7 +77,7 @@ class Lane:
         self.state = State.START
         self.peer: Peer | None = None
         self.address = dialed
-        """Where we dialed; empty: it was the other who did."""
+        """The address that this node dialed; empty: the other node dialed."""
         self.dialed = bool(dialed)
         self.name = lane
         self.heard = False
@@ -124,7 +124,7 @@ class Lane:
                 else:
                     self._shake_hands(event)
         except ClusterProtocolError as error:
-            # Who answers a call with what is none of our frames is no node, or it is another door of one.
+            # Bytes that are no frame: the other end is no node, or another door of a node.
             doubt = "; is it the `cluster` address of the other node?" if self.dialed and self.other is None else ""
             self.refuse(error.kind + doubt, *error.details)
 

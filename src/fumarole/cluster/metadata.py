@@ -20,11 +20,11 @@ back. If it speaks again, that version stays with it: of what nodes tell of it, 
     node c   {"Floor": 2}                version 8 c, said: Floor 8 c, since 7 b; c had heard of b's
     all      {"Floor": 2}, version 8 c   in whatever order they hear of these
 
-Where the silent are forgotten (M7), each node says once a second who has published to it. Each measures silence by its
-own clock, from when it heard a producer or was told that another did, and waits a little longer than was set for what
-others have to say. The one that heard it last forgets it, and so do all others then; by themselves they do only when
-that one must be gone. A node that was cut off, or has slept, may forget one that goes on speaking to another: that one
-knows better, and says all that the producer has said of itself once more.
+Where silent producers are forgotten (M7), each node tells the others once a second which producers have published to
+it. Each measures silence by its own clock, from when it heard a producer or was told that another did, and waits a
+little longer than was set for the others' news. The node that heard the producer last forgets it first, and the others
+follow. They do so by themselves only when that node must be gone. A node that was cut off, or has slept, may forget a
+producer that still publishes at another node. The other node knows better, and sends all its metadata once more.
 
     node a   {"Room": "kitchen"}         version 7 a, heard just now
     node b   forgotten for its silence   version 8 b
@@ -32,7 +32,7 @@ knows better, and says all that the producer has said of itself once more.
     all      {"Room": "kitchen"}         had b been asked to forget it, it would be forgotten
 
 Each node tells all others what it was told itself, and nothing that it has heard. Only when a node is gone, which may
-have been before it could tell everybody, the others tell each other what they have heard from it lately: as much at a
+have been before it could tell every node, the others tell each other what they have heard from it lately: as much at a
 time as each takes, for it may be very much.
 
 `_online` (F5) is no part of this metadata: each node keeps it of what the others say of their connections
@@ -110,7 +110,7 @@ class Metadata:
         # Twice what a producer can have: those that it has, and as many that it has taken back.
         self._most_stamps, self._most_stamped = 2 * limits.metadata_keys, 2 * limits.metadata_bytes
         self._author = author
-        """Who gives versions here: a node, in one of its lives. Should it live again, it has other ones to give."""
+        """The author of versions here: a node and its incarnation. After a restart it is another author."""
         self._say = say
         self._graves: dict[Key, Grave] = {}
         self._said: dict[Key, tuple[dict[str, Version], float]] = {}
@@ -159,9 +159,9 @@ class Metadata:
         return Described(producer.identity, *producer.version, metadata, said, producer.since, online=online)
 
     def said_by(self, gone: Collection[str]) -> Iterator[Producers | None]:
-        """These nodes are gone: all that they have said lately, and that may not have reached everybody.
+        """These nodes are gone: all that they have said lately, and that may not have reached every node.
 
-        It is looked for among all that anybody has said, a part at a time; None comes at the end of each part.
+        It is found among all that any node has said, a part at a time. None comes at the end of each part.
         """
         is_gone = cache(lambda author: _giver(author) in gone)
         lately = self.now - SAID_SECONDS
@@ -186,7 +186,7 @@ class Metadata:
                 yield self._describe(exchange, producer)
 
     def tick(self, now: float) -> None:
-        """Now and then says who has published here: others must not forget them for their silence."""
+        """Tells other nodes now and then which producers have published here, so that they do not forget them."""
         self.now = now
         if now - self._told_heard < HEARD_EVERY:
             return
@@ -230,7 +230,7 @@ class Metadata:
             if is_online:  # before: both are told of as one change
                 presence.note(node, described.identity)
             self._learn(exchange, described)
-            if is_online:  # and after: it may have been forgotten first, and with it who was online
+            if is_online:  # again: it may have been forgotten first, and its presence with it
                 presence.told(node, (described.identity,), True)
         self._namespaces.release(exchange)
 
@@ -344,7 +344,7 @@ class Metadata:
             )
 
     def lose(self, node: str) -> None:
-        """This node is gone: who was online there is so for the grace."""
+        """This node is gone. Producers that were online there stay so for the grace."""
         for exchange in list(self._namespaces):
             exchange.producers.presence.lose(node)
 
@@ -358,7 +358,7 @@ class Metadata:
     def deliver(
         self, said: Spoken, exchange: Exchange, groups: tuple[str, ...], nearly_full: NearlyFull, node: str = ""
     ) -> None:
-        """A reading that was heard at this node, to those who are here. Raises FumaroleError."""
+        """Delivers a reading of another node to consumers of this one. Raises FumaroleError."""
         if said.reply:
             check_topic(said.reply, exchange.grammar)
         reading = Reading(said.producer, said.metadata, said.value, said.raw)

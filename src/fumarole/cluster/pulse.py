@@ -66,7 +66,7 @@ class Pulse:
         return now - self._echoed
 
     def forgive(self, seconds: float) -> None:
-        """It was us who were away."""
+        """This node itself stood still for so long."""
         self._echoed += seconds
 
 

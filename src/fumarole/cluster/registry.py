@@ -1,4 +1,4 @@
-"""Who the consumers of a cluster are, as one node knows them (C1).
+"""The consumers of a cluster, as one node knows them (C1).
 
 `Own` counts the consumers of this node. Those that are alike (namespace, pattern, group, query, permissions) are one
 entry with a number, and it is entries that are replicated: always with the number as it is now, never as a difference,

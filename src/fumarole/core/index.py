@@ -22,9 +22,9 @@ the word, not a scan.
 Of a million patterns most stand alone: a level with one child, a value on its own. So an only child is kept without
 a dict, and few values in a tuple.
 
-Who keeps the answer to a match can tell whether it is still right. Other levels may be found only after an `add` that
-says so; what a level stands for has changed if its `version` is newer. A pattern that comes and goes, again and
-again, should not be new each time: the last few that lost their last value keep their levels, empty.
+A kept answer to a match can be checked later. Other levels may be found only after an `add` that returns True; what a
+level stands for has changed if its `version` is newer. A pattern that comes and goes again and again is not new each
+time: the last few that lost their last value keep their levels, empty.
 
 This file is also compiled, with C types from fastpath/index.pxd, where there is a compiler: same source, same
 meaning.
@@ -226,7 +226,7 @@ class Index:
         return True
 
     def _prune(self, pattern: Pattern) -> None:
-        """Takes away the levels of this pattern that nothing needs. Who had found one finds it empty for ever."""
+        """Removes the levels of this pattern that nothing needs. A kept reference to one finds it empty for ever."""
         path = [self._root]
         for word in pattern:
             child = _child(path[-1], word)

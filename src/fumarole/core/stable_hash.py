@@ -1,8 +1,8 @@
 """A hash of bytes that is the same in every process, on every machine and in every release, and the choice by it.
 
 Rendezvous hashing (Thaler and Ravishankar, 1996): each member of a group draws a score for the key, and the highest
-score gets it. All who know the same members choose alike without having agreed upon anything, and when a member comes
-or goes only the keys move that it gets or had.
+score gets it. All nodes that know the same members choose alike, with no message between them. When a member comes or
+goes, only the keys move that it gets or had.
 
     key kilimanjaro     scores of members 1, 2, 3: 0.91 0.13 0.55    1 gets it; without 3 too; without 1, 3 does
     key atka            scores of members 1, 2, 3: 0.20 0.47 0.88    3 gets it; without 3, 2 does

@@ -1,8 +1,8 @@
 """The trace context of a message, as W3C writes it, and the spans that are made of it (O3).
 
     traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 |  trace                            span of who       flags; 01: it is sampled
-                 version                             published
+                 |  trace                            span of the       flags; 01: it is sampled
+                 version                             publisher
 
 The header belongs to its publisher and leaves as it came. Only sampled messages become spans.
 """

@@ -87,7 +87,7 @@ def picture(scene: Scene, width: int, height: int) -> RenderableType:
 
 
 def flows(scene: Scene, width: int) -> RenderableType:
-    """Who sends and receives how much."""
+    """How much each part sends and receives."""
     table = Table(box=None, header_style="dim", pad_edge=False, expand=True)
     table.add_column("", style="cyan", no_wrap=True)
     table.add_column("", style="dim", no_wrap=True)

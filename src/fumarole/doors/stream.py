@@ -49,7 +49,7 @@ def keep_alive(listening: Any, idle: float) -> None:
     """Connections that are accepted here end when their peer has lost its power or its network.
 
     Not every protocol can ask for a sign of life, so the kernel does: after so many seconds of silence, and as long
-    after each question. Who is there answers without knowing, and may say nothing for ever. Connections inherit this.
+    after each probe. The peer's kernel answers, so a live client may be silent for ever. Connections inherit this.
     """
     seconds = min(max(1, round(idle)), LONGEST_KEEPALIVE)
     wanted = {

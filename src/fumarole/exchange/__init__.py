@@ -1,4 +1,4 @@
-"""Who gets a message: consumers, groups, outboxes, namespaces, producers. Pure: no I/O, no clock.
+"""Routing: consumers, groups, outboxes, namespaces, producers. Pure: no I/O, no clock.
 
 `Exchange` and `Collector` are here too, for the prompt; they are loaded when first used. collector.py has an example.
 """

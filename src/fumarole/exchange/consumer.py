@@ -126,8 +126,8 @@ class Consumer:
         self.limit = 0
         """Unsubscribed after so many; 0: never."""
         self.courier: Consumer | None = None
-        """Set where this stands for consumers of another node: who takes there, once, what any of them gets (C3). The
-        key of such a one is that of a message which is for no other group."""
+        """Set where this stands for consumers of another node: their courier, which takes each message once for all of
+        them (C3). Its key is that of a message for no group."""
         self.count = 1
         """How many it stands for."""
         self.account: Account | None = None

@@ -1,4 +1,4 @@
-"""The exchange of one namespace: who is there, and who gets a publication."""
+"""The exchange of one namespace: its consumers, and which of them get a publication."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from fumarole.exchange.views import LiveView
 
 SHARED_PLANS_KEPT = 4_096
 OWN = "own"
-"""In place of permissions: those of the server."""
+"""In place of permissions: the server's own."""
 BEFORE_GROUP = b"\x01"
 """In the key of a forwarded message, before each group that its node is to serve; no group name has it."""
 
 NearlyFull = Callable[["Exchange", str, tuple[Consumer, ...]], None]
-"""Of this group, these members are here, and the one just chosen has little room left."""
+"""Called with a group and its members of this node, when the member just chosen has little room left."""
 ConsumerChanged = Callable[["Exchange", Consumer, int], None]
 """A consumer of this node came (1) or is about to go (-1)."""
 
@@ -62,7 +62,7 @@ class Exchange:
         self.overflow = overflow
         self.outbox_limit = outbox_limit
         self.reserve = outbox_limit // 4
-        """Bytes for what is on its way from other nodes while they are told that a group here has no more room."""
+        """Bytes for messages under way from other nodes while these learn that a group here has no more room."""
         self.connections = 0
         self.is_alive = True
         """Until the namespace ends."""
@@ -77,9 +77,9 @@ class Exchange:
         self.last_values = fresh.last_values
         """Of every topic; None: the namespace keeps none (F2)."""
         self.gatherings: dict[Gathering, None] = {}
-        """Those of consumers that have not got all their last values yet."""
+        """Of consumers that have not got all their last values yet."""
         self.ask: Callable[[Asking], None] | None = None
-        """Asks the other nodes for theirs; None: there are none."""
+        """Asks the other nodes for their last values; None when the node is not clustered."""
         self.tracer: Tracer | None = None
         """Makes spans of sampled messages (O3); None: `[traces]` is not set."""
         self._parts = parts
@@ -94,7 +94,7 @@ class Exchange:
         """Since the shared plans were last forgotten."""
         self._plans: dict[Permissions | str | None, Plans] = {}
         self.consumer_changed: ConsumerChanged | None = None
-        """Who else must know of every consumer here; None: nobody, there is no cluster."""
+        """Replicates every consumer of this node; None when the node is not clustered."""
         self.elsewhere = 0
         """Entries of the index that stand for consumers of other nodes."""
         self.queried_elsewhere = 0
@@ -105,7 +105,7 @@ class Exchange:
         return len(self.index) - self.elsewhere
 
     def keeps(self) -> bool:
-        """Has it messages that somebody may still ask for?"""
+        """Has it retained messages or last values?"""
         return not self.retained.is_empty() or bool(self.last_values)
 
     def is_used_elsewhere(self) -> bool:
@@ -211,7 +211,7 @@ class Exchange:
         self.producers.unsubscribe(consumer)
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """From here on it gets nothing. Unsubscribing twice is harmless."""
+        """From here on the consumer gets nothing. Unsubscribing twice is harmless."""
         if consumer.stage is not None:
             consumer.stage.end()
         if consumer.conflation is not None:
@@ -242,7 +242,7 @@ class Exchange:
                 del self._groups[consumer.group]  # G5
 
     def recount(self, consumer: Consumer, count: int) -> None:
-        """It stands for so many now. Plans are made anew: the choice is balanced by that."""
+        """The consumer stands for so many now. Plans are made anew, since the choice is balanced by that."""
         if consumer.standing is not None:
             consumer.count = count
             self.producers.generation += 1
@@ -275,14 +275,14 @@ class Exchange:
         return plans
 
     def own_plans(self) -> Plans:
-        """Those of the server itself and of other nodes, who publish on reserved topics too (T9)."""
+        """The plans for the server itself and other nodes, which publish on reserved topics too (T9)."""
         plans = self._plans.get(OWN)
         if plans is None:
             plans = self._plans[OWN] = self._parts.plans(self, None, True)
         return plans
 
     def plan(self, topic: str) -> Plan:
-        """Works out who gets a topic. `plans` remembers it."""
+        """Makes the plan of a topic. `plans` keeps it."""
         levels = self.index.match(split(topic))
         if not levels:
             return self.nobody
@@ -301,7 +301,7 @@ class Exchange:
         return plan
 
     def renew(self, plan: Plan) -> bool:
-        """Makes a plan right again after somebody came or went. False: it cannot be, and `plan` makes another."""
+        """Makes a plan valid again after a consumer came or went. False: `plan` has to make a new one."""
         version = self.index.version
         if plan.version != version:
             self.index.looked_at += len(plan.levels)
@@ -319,9 +319,9 @@ class Exchange:
         account: Account | None = None,
         speaking: Speaking | None = None,
     ) -> int:
-        """Takes a publication with a reading: metadata merged, diffs told, then forwarded under the new sets (M5).
+        """Publishes a reading: merges its metadata, sends diffs, then forwards it under the new sets (M5).
 
-        How many entities got it. `speaking` is the connection's, if it puts the producer online (F5). Raises
+        Returns how many entities got it. `speaking` is of the connection, if that puts the producer online (F5). Raises
         TopicError, Denied, ReadingError or QuotaError, and then nothing has happened.
         """
         topic = publication.topic.encode()
@@ -333,9 +333,9 @@ class Exchange:
         return self.publish(self.plan_for_message(publication, producer, topic, plans), publication, origin)
 
     def plan_for(self, producer: Producer, topic: bytes, plans: Plans) -> Plan:
-        """Who gets what this producer publishes on a topic: those who asked for it, and those in whose set it is.
+        """The plan for what this producer publishes on a topic: consumers by pattern, and consumers by query.
 
-        Kept with the producer, which mostly publishes on one topic, until either may have changed.
+        It is kept with the producer, which mostly publishes on one topic, until either may have changed.
         """
         plan = plans.find(topic)
         if self.producers.filling:
@@ -349,7 +349,7 @@ class Exchange:
         return made
 
     def plan_for_message(self, publication: Publication, producer: Producer, topic: bytes, plans: Plans) -> Plan:
-        """The same for one message: of those that ask something of it, only who gets the answer asked for (F6)."""
+        """The same for one message: without consumers whose query has a test that it does not pass (F6)."""
         plan = self.plan_for(producer, topic, plans)
         filters = plan.filters
         if filters is None:
@@ -375,20 +375,20 @@ class Exchange:
         return joined
 
     def _joined(self, plan: Plan, consumers: Iterable[Consumer], topic: str) -> Plan:
-        """A plan of those of this one and these, but for those who may not see the topic."""
+        """A plan of the consumers of this one and of these, without those that may not see the topic."""
         recipients = Recipients(self._groups, plan)
         recipients.add(consumers, topic)
         return self._parts.plan(*recipients.plan())
 
     def end(self) -> None:
-        """Nobody is left. Plans know their exchange as it knows them; without this they would stay for a while."""
+        """The namespace ends. Plans and their exchange refer to each other; this breaks the cycle."""
         self.is_alive = False
         self.producers.publish_forgotten = None
         self._plans.clear()
         self.shared.clear()
 
     def publish(self, plan: Plan, publication: Publication, origin: Outlet | None = None) -> int:
-        """Hands the message to every entity of the plan; how many there were. Never waits (D6)."""
+        """Hands the message to every entity of the plan. Returns how many there were. Never waits (D6)."""
         routed = 0
         if publication.retain:
             self.retained.check_room(publication)
@@ -433,13 +433,16 @@ class Exchange:
         return routed + len(far)
 
     def publish_to(self, topic: str, payload: bytes = b"", reply: str = "", headers: bytes = b"") -> int:
-        """Publishes one message, with no connection and no permissions. How many entities got it. Raises TopicError."""
+        """Publishes one message, with no connection and no permissions. Returns how many entities got it.
+
+        Raises TopicError.
+        """
         check_topic(topic, self.grammar)
         return self.publish(self.plans().find(topic.encode()), Publication(topic, payload, reply, headers))
 
     def say(self, plan: Plan, publication: Publication) -> None:
-        """The same for what the node says by itself, to somebody: nobody has published it, so it was not received. What
-        cannot be dropped is not counted as delivered either."""
+        """Publishes a message of the node itself. It does not count as received, and as delivered only if it may be
+        dropped."""
         counters = self.counters
         routed = counters.routed
         self.publish(plan, publication)
@@ -451,10 +454,10 @@ class Exchange:
     def deliver(
         self, plan: Plan, publication: Publication, groups: Collection[str], nearly_full: NearlyFull = lambda *_: None
     ) -> int:
-        """Hands a message that another node forwarded to those who are here: consumers without a group, and a member of
-        each of these groups, which that node has chosen us for (G2). It goes nowhere else (C3). How many got it.
+        """Hands a message that another node forwarded to consumers of this node: those without a group, and one member
+        of each of these groups, for which that node has chosen this one (G2). It goes to no other node (C3).
 
-        `nearly_full` hears of groups whose members here will soon have no room for more (G3).
+        Returns how many got it. `nearly_full` is called for groups whose members here will soon have no room (G3).
         """
         routed = 0
         trace = None if self.tracer is None else self.tracer.arrived(self.name, publication)
@@ -490,7 +493,7 @@ class Exchange:
         return self._parts.plan(*shown) if (shown := forgotten.shown(plan, publication, self._groups)) else plan
 
     def count_unheard(self, size: int) -> None:
-        """A publication of this size reached nobody (D3)."""
+        """A publication of this size reached no entity (D3)."""
         counters = self.counters
         counters.received += 1
         counters.received_bytes += size
@@ -517,7 +520,7 @@ class Exchange:
         return True
 
     def _age(self) -> None:
-        """Somebody came or went. Plans must not hold on to those who have left for ever."""
+        """A consumer came or went. Plans must not refer to those that have left for ever."""
         self._changes += 1
         if self._changes >= len(self.shared):
             self._changes = 0

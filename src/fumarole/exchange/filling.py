@@ -18,23 +18,23 @@ from fumarole.exchange.producer import Producer
 
 
 class Filling:
-    """The set of a query that has just begun to stand, until all are in it who should be."""
+    """How far the set of a new query is filled."""
 
     __slots__ = ("_early", "_last", "reached", "standing", "whole")
 
     def __init__(self, standing: StandingQuery, last: int) -> None:
         self.standing = standing
         self.reached = 0
-        """The number of the last producer that was looked at in its turn."""
+        """The number of the last producer that was looked at in order."""
         self._last = last
-        """Who has a greater number was not there when it began, and is found as it comes."""
+        """Producers with a greater number came after the query, and were put to it when they came."""
         self._early: set[Producer] = set()
-        """Who was looked at before its turn."""
+        """Producers that were looked at before their turn."""
         self.whole: list[Callable[[], None]] = []
-        """To be called when it is."""
+        """To be called when the set is whole."""
 
     def take_early(self, producer: Producer) -> bool:
-        """Is it to be looked at now? That is once, and only before its turn."""
+        """Is the producer to be looked at before its turn? True once."""
         if not self.reached < producer.number <= self._last or producer in self._early:
             return False
         self._early.add(producer)

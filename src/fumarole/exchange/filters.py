@@ -1,4 +1,4 @@
-"""Consumers that ask something of each message (F6), and who gets the ones that pass.
+"""Consumers whose query tests each message (F6), and which of them get it.
 
 A producer is in the set of `Kind = 'so2' AND $value > 80` because of its metadata, so the plan for its messages is made
 once. What is left, `$value > 80`, is asked of each message, and there are few answers:
@@ -7,8 +7,8 @@ once. What is left, `$value > 80`, is asked of each message, and there are few a
     filters     $value > 80   M, N              $size < 9   O of group g
     answers     neither       K, g of L         the first     K, M, N, g of L        and so on
 
-Each answer is a plan of its own, made when it first comes and kept. So a message costs the tests, whoever shares them
-once, and one look into a dictionary. Where very many ask, the query index finds those that pass.
+Each answer is a plan of its own, made when it first comes and kept. So a message costs each different test once, and
+one look into a dictionary. Where there are very many tests, the query index finds those that pass.
 
 Where they ask for nothing but `$value`, the numbers in their tests cut the line of numbers into pieces, and within a
 piece the answer is the same. So a reading costs a search for its piece, however many ask:
@@ -42,7 +42,7 @@ Join = Callable[[Iterable[Consumer]], Plan]
 
 
 class Filters:
-    """Those consumers of a plan that ask something of each message, by what they ask."""
+    """The consumers of a plan whose queries test each message, by test."""
 
     __slots__ = (
         "_consumers",
@@ -73,7 +73,7 @@ class Filters:
         """The piece in which a value last was between two numbers, and its plan: the next one is mostly there too."""
 
     def passed(self, message: Values) -> Plan:
-        """Who gets this message."""
+        """The plan of this message."""
         if len(self._consumers) <= FEW:
             passed = tuple([each for each in self._consumers if each.asks is not None and each.asks.holds(message)])
         else:
@@ -88,7 +88,7 @@ class Filters:
         return plan
 
     def passed_by_value(self, value: float) -> Plan:
-        """Who gets a message with this value, where it is enough to know that."""
+        """The plan of a message with this value, where no test needs more than the value."""
         low, high, plan = self._latest
         if low < value < high:
             return plan

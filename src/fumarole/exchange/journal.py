@@ -1,4 +1,4 @@
-"""The last events of a node, for people: who joined, who left, who was refused and why, whose will was published.
+"""The last events of a node, for people: clients that joined, left or were refused, and wills that were published.
 
 Memory is bounded: the newest events stay, whatever clients do. Numbers go on, so a reader sees how many it has missed.
 """

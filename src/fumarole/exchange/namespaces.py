@@ -50,7 +50,7 @@ class NamespaceRules:
     presence_grace: float = GRACE
     """Seconds for which a producer stays online after its last connection has gone (F5)."""
     last: Keeps = "retained"
-    """Which messages are kept for those who ask for the last ones: the retained, or of every topic the last (F2)."""
+    """Which messages are kept for consumers that ask for `last`: the retained, or of every topic the last (F2)."""
     quota: Quotas = field(default_factory=Quotas)
     """What it may hold (A5), where that is not `limits.quota`."""
 
@@ -91,7 +91,7 @@ class Namespaces:
         self._allowed = allowed
         self._parts = parts
         self._are_kept = are_kept
-        """Does somebody write down what producers say of themselves?"""
+        """Is the metadata of producers written to disk?"""
         self.memory = Watermark()
         """Is memory short (A10)?"""
         self.refused = 0
@@ -114,7 +114,7 @@ class Namespaces:
             self._exchanges[name] = self._make(name)
 
     def renew(self, limits: Limits, rules: Mapping[str, NamespaceRules], allowed: frozenset[str] | None) -> None:
-        """The configuration was loaded again (A7). Namespaces that are no longer allowed let nobody in."""
+        """The configuration was loaded again (A7). Namespaces that are no longer allowed refuse new connections."""
         self._limits, self._rules, self._allowed = limits, dict(rules), allowed
         for name in self._rules:
             if name not in self._exchanges:

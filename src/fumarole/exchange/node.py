@@ -60,20 +60,20 @@ class Node:
     ready: list[Any] = field(default_factory=list)
     """Owners of outboxes that something has entered since the last flush."""
     journal: Journal = field(default_factory=Journal)
-    """Who came and went, and who was refused."""
+    """Clients that came, went or were refused."""
     connections: int = 0
     connections_by_door: Counter[str] = field(default_factory=Counter)
     refused_connections: int = 0
     slow_consumers: int = 0
     """Connections cut off because they did not take what they had asked for."""
     relays: list[Any] = field(default_factory=list)
-    """What the node publishes by itself while it has consumers; each is asked now and then whether it has."""
+    """The relays of clients (`sessions/relays.py`). Each ends when its topic has no subscriber any more."""
     relays_of: Counter[int] = field(default_factory=Counter)
-    """How many of them a client has asked for, by its id."""
+    """How many relays each client has, by its id."""
     timers: list[Callable[[float], None]] = field(default_factory=list)
     """Called with the time, twice a second."""
     shared: dict[str, Any] = field(default_factory=dict)
-    """What all sessions of a protocol share, by its name, whatever listener they came in by."""
+    """What all sessions of a protocol share, by the name of the protocol."""
     users: dict[str, Usage] = field(default_factory=dict)
     """What each user holds, by name, while the user is connected or holds anything."""
     next_client: int = 0
@@ -82,28 +82,28 @@ class Node:
     wake: Callable[[float], None] = field(default=lambda _: None)
     """Called then."""
     look: Callable[[], None] = field(default=lambda: None)
-    """Called before something is taken in that may have waited: has another node hung up meanwhile?"""
+    """Called before input is processed that may have waited. It notices another node that has hung up."""
     unready: Callable[[], list[str]] = list
-    """Why this node should get no clients: nothing, where it may."""
+    """Why this node should get no clients. Empty: it is ready."""
     batch_done: Callable[[], None] = field(default=lambda: None)
     """Called when what was read, of a client or of another node, has been taken in and answered."""
 
     def tick(self, now: float) -> None:
-        """Time passes: relays are listened to no more."""
+        """Time passes. Relays without a subscriber end."""
         for timer in self.timers:
             timer(now)
         if self.relays:
             self.relays[:] = [relay for relay in self.relays if relay.tick(now)]
 
     def end_relays(self, client: int) -> None:
-        """What a client may receive has changed: what was relayed to it under the old rules ends."""
+        """What a client may receive has changed: its relays end, since they follow the old rules."""
         ended = [relay for relay in self.relays if relay.client == client]
         self.relays[:] = [relay for relay in self.relays if relay.client != client]
         for relay in ended:
             relay.finish()
 
     def expire(self, now: float) -> Iterator[None]:
-        """Time passes: producers fall silent. Very many may do so together; each step is a part of that work."""
+        """Time passes: silent producers are forgotten, a part of them at each step."""
         for exchange in list(self.namespaces):
             while exchange.producers.is_due(now):
                 exchange.producers.expire(now)

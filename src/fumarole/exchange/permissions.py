@@ -66,7 +66,7 @@ def _index(patterns: list[Pattern]) -> Index:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who a connection speaks for, once its credentials were found right."""
+    """The user of a connection, once its credentials were verified."""
 
     name: str
     namespace: str

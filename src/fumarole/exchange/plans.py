@@ -1,7 +1,7 @@
-"""Ready-made answers to "who gets this topic?", kept until a change can touch them.
+"""Plans: for each topic the entities that get it, kept until a change can touch them.
 
-Working out who gets a topic (index, groups, permissions) costs far more than looking it up, and the same topics come
-again and again. So the answer, a `Plan`, is kept per topic, with the generation of the exchange at which it was made.
+To find them (index, groups, permissions) costs far more than to look them up, and the same topics come again and again.
+So the answer, a `Plan`, is kept per topic, with the generation of the exchange at which it was made.
 
 Two things can make it wrong. A pattern that was not there before may be one that the topic matches: that begins a
 new generation. It would be a waste to throw every plan away for it: a pattern `volcanoes.usa.atka.*` can only touch
@@ -11,14 +11,14 @@ and an older plan is still that of its topic if no prefix of the topic has a new
     plan of `a.b.c` made at 7; then `a.x.>` is new (8), then `q` (9)
     stamps: {`a.x`: 8, `q`: 9}; prefixes of the topic: ``, `a`, `a.b`, `a.b.c`: none newer than 7, so the plan holds
 
-Or somebody came or went under a pattern that was there. Then the plan is still that of its topic, but has to be renewed
-from the levels of the index that it was made from: once for all the topics that share it (`Exchange.renew`).
+Or a consumer came or went under a known pattern. Then the plan is still that of its topic, but is renewed from the
+levels of the index that it was made from: once for all the topics that share it (`Exchange.renew`).
 
-Plans hold on to the consumers in them, those who have left included. So after as many changes as there are plans, all
-are forgotten: that is less work than the changes were.
+Plans refer to their consumers, also to those that have left. So after as many changes as there are plans, all plans are
+dropped. That is less work than the changes were.
 
 A plan that has to be worked out or renewed may be one of very many patterns or consumers. The index counts what is
-looked at, and whoever asks for plan after plan stops where that has become too much.
+looked at, and a reader that needs plan after plan stops where that has become too much.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Plan:
         self.version = self.filled = -1
         """That of the index when it was last found to be right, and when it last changed."""
         self.topic: str | None = None
-        """Set where somebody may not be shown every topic, or this one is private: then it is the plan of no other."""
+        """Set where a consumer may not see every topic, or this one is private. Then no other topic shares the plan."""
         self.inbox = ""
         """Set where the topics are in an inbox: then only patterns with its word literally are found (A4)."""
         self.filters: Filters | None = None
@@ -95,7 +95,7 @@ def reaches_nobody(plan: Plan) -> bool:
 
 
 class Plans:
-    """Topic, as bytes, to plan, for publishers of one exchange who share permissions.
+    """Topic, as bytes, to plan, for publishers of one exchange that share permissions.
 
     The compiled form is fastpath/plans.pyx.
     """
@@ -113,7 +113,7 @@ class Plans:
         self._changes = 0
 
     def age(self) -> None:
-        """Somebody came or went."""
+        """A consumer came or went."""
         self._changes += 1
         if self._changes >= len(self._known):
             self._known.clear()

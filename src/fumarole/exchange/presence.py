@@ -1,14 +1,14 @@
-"""Who is there: the metadata `_online` of each producer, which the server keeps (F5).
+"""Presence: the metadata `_online` of each producer, which the server keeps (F5).
 
-A producer is online while a connection that has spoken for it is open, on any live node, and for a grace after that:
-a client that reconnects, here or at another node, is not told of.
+A producer is online while a connection that has published as it is open, on any live node, and for a grace after that.
+So a client that reconnects, here or at another node, changes nothing.
 
     here        connections of this node that have spoken for it, those included that ended within the grace
     elsewhere   nodes that say that they have such connections, those included that were lost within the grace
 
 A node tells the others when the first comes and when the last has been gone for the grace. So the grace counts once,
-wherever the client was, and for a node that dies it counts from when it is missed. After a restart nobody is online
-until somebody speaks.
+wherever the client was, and for a node that dies it counts from when it is missed. After a restart a producer is
+online from its first message on.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 GRACE: Final = 3.0
 """Seconds, where a namespace says nothing else."""
 AT_ONCE = 100
-"""Producers that go offline in one slice: each may be told to many subscribers."""
+"""Producers that go offline in one slice. Each may send a diff to many subscribers."""
 FIRST_PRUNED = 1_000
-"""Producers of one connection, after which those that were forgotten are looked for."""
+"""Producers of one connection, after which forgotten ones are removed."""
 
 
 def said_by_producer(metadata: Mapping[str, Value]) -> dict[str, Value]:
@@ -40,7 +40,7 @@ def said_by_producer(metadata: Mapping[str, Value]) -> dict[str, Value]:
 
 
 class Speaking:
-    """The producers that one connection has spoken for."""
+    """The producers as which one connection has published."""
 
     __slots__ = ("_prune_at", "is_open", "producers")
 
@@ -62,7 +62,7 @@ class Speaking:
 
 
 class Presence:
-    """Of the producers of one namespace."""
+    """The presence of the producers of one namespace."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Presence:
     ) -> None:
         self._known = known
         self._show = show
-        """Puts it into the metadata, and tells those whose set changes."""
+        """Puts it into the metadata, and sends diffs to consumers whose set changes."""
         self._timers = timers
         self._slices = slices
         self.grace = grace
@@ -82,10 +82,10 @@ class Presence:
         """The identities of producers that are online at other nodes, by node; lost nodes have made-up names."""
         self._lost = 0
         self._ending: deque[tuple[float, Collection[Producer] | str]] = deque()
-        """By when their grace ends: what a closed connection has spoken for, or the made-up name of a lost node."""
+        """By the end of their grace: the producers of a closed connection, or the made-up name of a lost node."""
         self._is_awaited = False
         self.changed: Callable[[Collection[str], bool], None] | None = None
-        """Who else must know that these are online here, or not any more; None: nobody, there is no cluster."""
+        """Replicates that these are online here, or not any more; None when the node is not clustered."""
 
     def is_online(self, producer: Producer) -> bool:
         """As far as is known here."""
@@ -96,7 +96,7 @@ class Presence:
         return any(identity in online for online in self._elsewhere.values())
 
     def hold(self, speaking: Speaking | None, producer: Producer) -> bool:
-        """This connection has spoken for it. True: it is the first of this node."""
+        """This connection has published as the producer. True: it is the first of this node."""
         if speaking is None or not speaking.add(producer, self._known):
             return False
         producer.here += 1

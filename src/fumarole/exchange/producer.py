@@ -16,9 +16,9 @@ from fumarole.exchange.readings import reading_topic
 NEVER = (-1, "")
 """A version before all others."""
 TEXT_KEPT = 256
-"""Characters of a latest reading that is text: to show what it is. Whoever wants all of it subscribes."""
+"""Characters of a latest reading that is text. It is for display; a subscriber gets all of it."""
 NUMBER_BYTES = 8
-"""What a number or a truth value counts for in the size of metadata."""
+"""The size of a number or a truth value in metadata."""
 ONLINE_BYTES = len(ONLINE) + NUMBER_BYTES
 
 
@@ -60,11 +60,11 @@ class Producer:
     def __init__(self, identity: str, number: int) -> None:
         self.identity = identity
         self.number = number
-        """Greater than those of all that were known here before it, and never given again."""
+        """Greater than those of all earlier producers of this node, and never given again."""
         self.metadata: dict[str, Value] = {}
-        """Replaced when it changes, never altered: whoever holds on to it has it as it was. With `_online` (F5)."""
+        """Never altered: a change makes a new dictionary, so earlier references stay valid. With `_online` (F5)."""
         self.here = 0
-        """Connections of this node that have spoken for it (`exchange/presence.py`)."""
+        """Connections of this node that have published as it (`exchange/presence.py`)."""
         self.standings: dict[StandingQuery, None] = {}
         """The queries whose set it is in."""
         self.heard = -inf
@@ -72,25 +72,25 @@ class Producer:
         self.heard_of = -inf
         """When another node last said that it has published there, or when it was read from a disk."""
         self.value: int | float | str | Elsewhere | None = None
-        """Its latest reading; a number alone, as the compiled reader writes it, was published on its own topic."""
+        """Its latest reading. A number alone, as the compiled reader writes it, was on the producer's own topic."""
         self.plan: Any = None
-        """Who gets its readings, as last worked out; the exchange's own."""
+        """The exchange's last plan for its readings."""
         self.said: tuple[bytes, dict[str, Value]] | None = None
-        """What was merged into the metadata last, as it was written, and the metadata that came of it. While it has
-        that metadata, the same again is nothing new. Only the compiled reader uses it."""
+        """The bytes that were merged into the metadata last, and the metadata that resulted. While the producer has
+        that metadata, the same bytes change nothing. Only the compiled reader uses it."""
         self.version: tuple[int, str] = 0, ""
         """How often the metadata has changed, and on which node last (C6)."""
         self.owner: Usage | None = None
-        """What the user holds who published as it first (A5); None: no user, or it came from a disk or another node."""
+        """The usage of its first user (A5); None: no user, or it came from disk or another node."""
         self.since: tuple[int, str] = NEVER
-        """The version at which it was last forgotten: all that it says of itself was said after that."""
+        """The version at which it was last forgotten. Its metadata is newer than that."""
 
     def size(self) -> int:
         """Bytes of its metadata."""
         return size_of(self.metadata)
 
     def take(self, value: float | str, topic: str | None) -> None:
-        """This is its latest reading, on this topic; None: on its own. Of a long text only the beginning is kept."""
+        """This is its latest reading, on this topic; None: on its own. Only the beginning of a long text is kept."""
         value = kept(value)
         self.value = value if topic is None or topic == reading_topic(self.identity) else Elsewhere(topic, value)
 
@@ -99,13 +99,13 @@ class Producer:
         return max(self.heard, self.heard_of)
 
     def latest(self) -> tuple[str, int | float | str | None]:
-        """The topic and the value of its latest reading; of one that has said nothing here, where it would."""
+        """The topic and the value of its latest reading. Without a reading here: its own topic and None."""
         return self.value if isinstance(self.value, Elsewhere) else (reading_topic(self.identity), self.value)
 
 
 def may_receive(permissions: Permissions | None, producer: Producer, latest: str | None = None) -> bool:
-    """May a user with these permissions to subscribe receive this producer (A3)? Only then a set, a diff, a view, a
-    list or a count shows it: the rules allow its own topic or that of its last reading, and deny neither.
+    """May a user with these permissions to subscribe receive this producer (A3)? Only then it is in the user's sets,
+    diffs, views, lists and counts. The rules must allow its own topic or that of its last reading, and deny neither.
 
     `latest` is the topic of that reading; None: as it is now.
     """
@@ -115,7 +115,7 @@ def may_receive(permissions: Permissions | None, producer: Producer, latest: str
 
 
 def merged(before: Mapping[str, Value], metadata: Mapping[str, Value | None]) -> dict[str, Value]:
-    """What a producer says of itself after a reading with this metadata: None deletes a key (M3)."""
+    """The metadata of a producer after a reading with this metadata. None deletes a key (M3)."""
     after = dict(before)
     for key, value in metadata.items():
         if value is None:
@@ -126,7 +126,7 @@ def merged(before: Mapping[str, Value], metadata: Mapping[str, Value | None]) ->
 
 
 def size_of(metadata: Mapping[str, Value]) -> int:
-    """Bytes of keys and values that the producer has said."""
+    """Bytes of keys and values, without `_online`."""
     size = sum([_size(key) + _size(value) for key, value in metadata.items()])
     return size - ONLINE_BYTES if ONLINE in metadata else size
 

@@ -1,9 +1,8 @@
-"""Producers: who publishes readings, what they say of themselves, and which standing queries that satisfies (M3–M7).
+"""The producers of a namespace, their metadata, and the standing queries that select them (M3–M7).
 
-A producer is there from its first reading until it is forgotten, connected or not. Its metadata changes with the
-readings that bring some; each change is put to the query index, which knows the few queries it can matter to. What
-comes out is for each query whether the producer entered its set or left it, and the consumers that stand on the query
-are told before the reading is forwarded (M5).
+A producer is known from its first reading until it is forgotten, connected or not. A reading may change its metadata.
+The query index knows the few queries that such a change can matter to. For each of them it finds whether the producer
+enters its set or leaves it. The query's consumers get that diff before the reading is forwarded (M5).
 
 A new query is put to all producers in slices: `exchange/filling.py`.
 """
@@ -50,7 +49,7 @@ class Shows(Protocol):
 
 
 class Producers:
-    """The producers of one namespace, the queries that stand there, and who stands on them."""
+    """The producers of one namespace, its standing queries, and the consumers of each query."""
 
     def __init__(
         self,
@@ -66,46 +65,45 @@ class Producers:
         self.usage = Usage("this namespace", Quotas()) if usage is None else usage
         """What the namespace holds, of its quota (A5)."""
         self.known: dict[str, Producer] = {}
-        """By identity, in the order of their numbers. Others only look."""
+        """By identity, in the order of their numbers. Read-only for others."""
         self._appeared = 0
-        """How many have been known."""
+        """How many producers have been known so far."""
         self.queries = QueryIndex()
-        """Those that stand. Others only look."""
+        """The standing queries. Read-only for others."""
         self._members: dict[StandingQuery, dict[Producer, None]] = {}
         self._subscribed: dict[StandingQuery, dict[Consumer, Pattern]] = {}
         self._slices = Slices() if slices is None else slices
         self.filling: dict[StandingQuery, Filling] = {}
-        """Queries whose sets are not whole yet. While there are any, a producer has to `settle` before it is asked in
-        which sets it is."""
+        """Queries whose sets are not whole yet. While there are any, `settle` is called before `standings` is read."""
         self._most_keys = most_keys
         self._most_bytes = most_bytes
         self.ttl = ttl
         self._due: list[tuple[float, str]] = []
-        """When to look whether a producer has been silent for too long. The times are those or earlier ones."""
+        """A heap: when to check whether a producer has been silent for too long. A check may be early, never late."""
         self._awaited: set[str] = set()
-        """Who is in it: each once, though some are forgotten and speak again before their time."""
+        """The producers in it: each once, also one that is forgotten and publishes again before its time."""
         self.guarded = 0
         """Consumers on queries that may not receive everything (A3)."""
         self.views: dict[StandingQuery, dict[Shows, None]] = {}
         """Views by their query (F7): what they show may change while their sets do not."""
         self.generation = 0
-        """Moves on when somebody begins or ends to stand on a query."""
+        """Increases when a consumer of a query comes or goes."""
         self.told = 0
-        """How often a consumer was told that its set has changed."""
+        """How many diffs consumers got."""
         self._is_kept = is_kept
         self.unsaved: dict[str, None] = {}
-        """Those whose metadata changed since it was last written down; none where nobody writes it down."""
+        """Producers whose metadata changed since it was last written to disk; empty where none is written."""
         self.changed: Callable[[str, Collection[str]], None] | None = None
-        """Who else must know what producers here say of themselves; None: nobody, there is no cluster."""
+        """Replicates the metadata of a producer, changed under these keys; None when the node is not clustered."""
         self.forgotten: Callable[[str, bool], None] | None = None
-        """And that one is about to be forgotten, and whether for its silence."""
+        """The same for a producer that is about to be forgotten. True: for its silence."""
         self.left_out = 0
         """Messages whose metadata had `_online`, which producers cannot write (F5)."""
         self.presence = Presence(
             self.known, self._show_online, Timers() if timers is None else timers, self._slices, presence_grace
         )
         self.publish_forgotten: Callable[[Producer], None] | None = None
-        """Tells those who keep a history that one has been forgotten here."""
+        """Publishes to `_FORGOTTEN`, for consumers that keep a history."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -126,10 +124,11 @@ class Producers:
         account: Account | None = None,
         speaking: Speaking | None = None,
     ) -> Producer:
-        """Merges what the reading brings, and tells those whose set changes. The producer as it is then.
+        """Merges the metadata of a reading, and sends diffs to consumers whose set changes. Returns the producer.
 
-        It was published on this topic; None: on the producer's own; by this connection; None: by none that puts it
-        online. Raises ReadingError or QuotaError, and then nothing has changed.
+        `topic` is where the reading was published; None: on the producer's own topic. `speaking` is of the connection
+        that published it, if that puts the producer online. Raises ReadingError or QuotaError, and then nothing has
+        changed.
         """
         return self.describe(reading.producer, reading.metadata, now, account, (reading.value, topic), speaking)
 
@@ -142,7 +141,7 @@ class Producers:
         said: Said | None = None,
         speaking: Speaking | None = None,
     ) -> Producer:
-        """The same without a value: this is new about the producer."""
+        """The same for metadata without a value."""
         if ONLINE in metadata:
             metadata = self.leave_out(metadata)
         producer = self.known.get(identity)
@@ -182,7 +181,7 @@ class Producers:
             self._move(producer, producer.standings, before)
 
     def leave_out(self, metadata: Mapping[str, Value | None]) -> dict[str, Value | None]:
-        """Metadata without `_online`, which producers cannot write; that it was there is counted (F5)."""
+        """Metadata without `_online`, which producers cannot write. Such messages are counted (F5)."""
         self.left_out += 1
         return {key: value for key, value in metadata.items() if key != ONLINE}
 
@@ -191,11 +190,11 @@ class Producers:
             self._change(producer, {**producer.metadata, ONLINE: is_online}, (ONLINE,))
 
     def restore(self, identity: str, metadata: dict[str, Value], now: float) -> None:
-        """A producer known from before the broker was started, and taken as it was: limits may be lower now."""
+        """A producer from the disk. It is taken as it is, though limits may be lower now."""
         self._appear(Producer(identity, self._appeared + 1), metadata, now).heard_of = now
 
     def learn(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
-        """Another node knows this of a producer, and that is newer than what is known here (C6)."""
+        """Another node has newer metadata of a producer (C6)."""
         producer = self.known.get(identity)
         if producer is None:
             producer = self._appear(Producer(identity, self._appeared + 1), metadata, now)
@@ -207,7 +206,7 @@ class Producers:
         return producer
 
     def forget(self, identity: str) -> bool:
-        """The producer is gone, and leaves every set (M7). False: there is none such."""
+        """The producer leaves every set (M7). False: it is not known."""
         return self._forget(identity, is_silent=False)
 
     def _forget(self, identity: str, is_silent: bool) -> bool:
@@ -235,7 +234,7 @@ class Producers:
         return True
 
     def heard_since(self, then: float) -> list[str] | None:
-        """Those that have published here since; None: nobody is ever forgotten for silence here."""
+        """Producers that have published here since then; None: no producer is ever forgotten for silence here."""
         if self.ttl is None:
             return None
         return [producer.identity for producer in self if producer.heard > then]
@@ -245,12 +244,12 @@ class Producers:
         return self.ttl is not None and producer.heard + self.ttl > now
 
     def is_due(self, now: float) -> bool:
-        """Is there anybody to look at for its silence?"""
+        """Is a producer to be checked for its silence?"""
         return bool(self._due) and self._due[0][0] <= now
 
     def expire(self, now: float, most: int = EXPIRE_AT_ONCE) -> int:
-        """Forgets those that have been silent for longer than the namespace allows. How many. Where that is more work
-        than this, the rest stays due."""
+        """Forgets producers that have been silent for longer than the namespace allows. Returns how many. Work beyond
+        `most` stays due."""
         forgotten, looked, told = 0, 0, self.told
         while self.ttl is not None and self.is_due(now) and looked + self.told - told < most:
             looked += 1
@@ -264,18 +263,19 @@ class Producers:
         return forgotten
 
     def _until(self, producer: Producer, ttl: float) -> float:
-        """When it is forgotten, unless it speaks. In a cluster that is later: others may have heard it since. And later
-        still by those who only heard of it: one forgets it, and the others only if that one is gone."""
+        """When it is forgotten, unless it publishes. In a cluster that is later, because another node may have heard it
+        since. It is later still where this node only heard of it: the node that heard the producer itself forgets it
+        first, and the others only if that node is gone."""
         hearsay = 0.0 if self.forgotten is None else HEARSAY
         return max(producer.heard, producer.heard_of + hearsay) + hearsay + ttl
 
     def _note(self, identity: str) -> None:
-        """What is on disk of it is not what is known."""
+        """Its metadata has to be written to disk."""
         if self._is_kept:
             self.unsaved[identity] = None
 
     def _usages(self, producer: Producer) -> tuple[Usage, ...]:
-        """What the producer counts against: its namespace, and the user who published as it first."""
+        """The quotas that the producer counts against: of its namespace, and of its first user."""
         return (self.usage,) if producer.owner is None else (self.usage, producer.owner)
 
     def _check_quotas(self, producers: int, size: int, usages: tuple[Usage, ...]) -> None:
@@ -318,8 +318,7 @@ class Producers:
     def _change(
         self, producer: Producer, after: dict[str, Value], keys: Iterable[str], said: Said | None = None
     ) -> bool:
-        """The metadata is another now, under these keys at most. False: what the producer says of itself is the same
-        as before."""
+        """The metadata may have changed under these keys. False: it is the same as before, but for `_online`."""
         if self.filling:
             self.settle(producer)
         before = producer.metadata
@@ -369,21 +368,21 @@ class Producers:
     def _tell(
         self, entered: Iterable[StandingQuery], left: Iterable[StandingQuery], producer: Producer, was_on: str
     ) -> None:
-        """Tells those who may receive the producer (A3). Before, its last reading was on the topic `was_on`."""
+        """Sends diffs to consumers that may receive the producer (A3). Its last reading before was on `was_on`."""
         is_on = producer.latest()[0]
         one = (producer.identity,)
         for standings, new, gone, topic in ((entered, one, (), is_on), (left, (), one, was_on)):
             for standing in standings:
                 if standing in self.filling:
                     continue
-                # Whoever is told may be found too slow and be gone.
+                # A consumer that gets a diff may be cut off as too slow.
                 for consumer in list(self._subscribed.get(standing, ())):
                     if consumer.sees is None or may_receive(consumer.sees, producer, topic):
                         cast(Watcher, consumer.outlet).tell(consumer, new, gone)
                     self.told += 1
 
     def _move(self, producer: Producer, standings: Iterable[StandingQuery], was_on: str) -> None:
-        """Its last reading is on another topic than the one before: users may receive it now, or no more (A3)."""
+        """Its last reading is on another topic than the one before. That decides which users may receive it (A3)."""
         one = (producer.identity,)
         for standing in list(standings):
             if standing in self.filling:
@@ -407,14 +406,14 @@ class Producers:
         return after
 
     def after(self, number: int) -> list[Producer]:
-        """Those with greater numbers, in their order."""
-        everybody = list(self)
-        return everybody[bisect_right(everybody, number, key=attrgetter("number")) :]
+        """Producers with greater numbers, in their order."""
+        producers = list(self)
+        return producers[bisect_right(producers, number, key=attrgetter("number")) :]
 
     # Queries.
 
     def subscribe(self, consumer: Consumer, pattern: Pattern, query: Query) -> None:
-        """The consumer stands on the query from now on. When its set is whole, `when_whole` says."""
+        """From now on the consumer gets readings and diffs by the query. `when_whole` tells when its set is whole."""
         standing = self.queries.add(query)
         is_new = standing not in self._members
         if is_new:
@@ -432,13 +431,13 @@ class Producers:
         """Puts a new query to all producers, a few at each step."""
         standing = filling.standing
         few = max(1, LOOKED_AT_ONCE // cost(standing.query))
-        everybody = list(self)
-        for begin in range(0, len(everybody), few):
+        producers = list(self)
+        for begin in range(0, len(producers), few):
             if begin:
                 yield
             if self.filling.get(standing) is not filling:
-                return  # nobody stands on it any more
-            for producer in everybody[begin : begin + few]:
+                return  # the query has no consumer any more
+            for producer in producers[begin : begin + few]:
                 if self.known.get(producer.identity) is producer:
                     self._look_at(producer, standing)
                 filling.reached = producer.number
@@ -447,7 +446,7 @@ class Producers:
             call()
 
     def settle(self, producer: Producer) -> None:
-        """The producer is about to say something: queries that were not put to it yet are, now."""
+        """The producer is about to publish. It is put to each query that has not reached it yet."""
         for filling in self.filling.values():
             if filling.take_early(producer):
                 self._look_at(producer, filling.standing)
@@ -458,11 +457,11 @@ class Producers:
             self._enter(producer, (standing,))
 
     def is_whole(self, consumer: Consumer) -> bool:
-        """Are all in the set of its query who should be?"""
+        """Is the set of its query whole?"""
         return consumer.standing not in self.filling
 
     def when_whole(self, consumer: Consumer, call: Callable[[], None]) -> None:
-        """Calls back once they are: at once, if they are already, or if it has no query."""
+        """Calls back when it is: at once, if it is already, or if the consumer has no query."""
         standing = consumer.standing
         if standing is None or standing not in self.filling:
             call()
@@ -470,7 +469,7 @@ class Producers:
             self.filling[standing].whole.append(call)
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """The consumer stands on its query no more."""
+        """Undoes `subscribe`."""
         standing = consumer.standing
         assert standing is not None
         consumer.standing = None
@@ -484,7 +483,7 @@ class Producers:
                 del producer.standings[standing]
 
     def members(self, consumer: Consumer) -> Iterator[str]:
-        """The set of a consumer's query as it is now, as far as it may receive the producers in it (A3)."""
+        """The set of a consumer's query now, without producers that the consumer may not receive (A3)."""
         assert consumer.standing is not None
         members, sees = self._members[consumer.standing], consumer.sees
         return (each.identity for each in members if sees is None or may_receive(sees, each))

@@ -1,4 +1,4 @@
-"""Readings: what a producer says in one message, and what is wrong with it (M3, M8, M10)."""
+"""Readings: their checks, and their form as headers (M3, M8, M10)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IDENTITY = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[45][0-9a-f]{3}-[89ab][0-9a-f]{
 
 
 class ReadingError(FumaroleError):
-    """A reading that cannot be taken; the text says what is wrong with it."""
+    """A reading that is refused. The text says what is wrong with it."""
 
 
 def reading_topic(identity: str) -> str:
@@ -28,7 +28,7 @@ def reading_topic(identity: str) -> str:
 
 
 def check_speaks_for(user: User | None, identity: str) -> None:
-    """Who may publish to the topic of a producer may publish its readings elsewhere too, describe it and forget it.
+    """A user who may publish to the topic of a producer may publish its readings elsewhere too, describe and forget it.
 
     Raises Denied where this user may not.
     """
@@ -40,7 +40,7 @@ def check_speaks_for(user: User | None, identity: str) -> None:
 
 
 class Reading(NamedTuple):
-    """What a producer says: who it is, what is new about it (None: a key no longer holds), and a value."""
+    """A producer's identity, changes of its metadata (None deletes a key), and a value."""
 
     producer: str
     metadata: Mapping[str, Value | None]
@@ -89,15 +89,15 @@ def check_metadata(metadata: object) -> Mapping[str, Value | None]:
     return metadata
 
 
-# Readings as headers: how NATS clients say them, and how a reading is kept.
+# Readings as headers: from NATS clients, and in retained messages.
 
 PRODUCER: Final = b"\r\nProducer:"
-"""In a header block: who the message is from (M8)."""
+"""In a header block: the producer of the message (M8)."""
 NUMBER_BEGINS: Final = tuple("-0123456789")
 
 
 def reading_block(reading: Reading | None) -> bytes:
-    """What a NATS client would have said of a reading that came in through another door."""
+    """The headers of a reading, as a NATS client would have written them."""
     if reading is None:
         return b""
     pairs = [("Producer", reading.producer)]

@@ -28,7 +28,7 @@ class Recipients:
             self.couriers.update(dict.fromkeys(plan.couriers))
 
     def add(self, consumers: Iterable[Consumer], topic: str | None) -> bool:
-        """Adds these, but for those who may not see the topic. True: there may be such."""
+        """Adds those of these that may see the topic. True: not every consumer may see every topic."""
         depends_on_topic = False
         for consumer in consumers:
             if consumer.sees is not None:
@@ -36,7 +36,7 @@ class Recipients:
                 if topic is None or not consumer.sees.allows(topic):
                     continue
             if consumer.group:
-                # Whoever stands for several is there several times: the choice is balanced over members, not nodes.
+                # An entry for several members of another node counts several times: the choice is over members.
                 self.shared.setdefault(consumer.group, []).extend([consumer] * consumer.count)
             elif consumer.courier is not None:
                 self.couriers[consumer.courier] = None
@@ -47,7 +47,7 @@ class Recipients:
         return depends_on_topic
 
     def entities(self) -> tuple[Consumer, ...]:
-        """Those without a group, one for each entity (D2)."""
+        """Consumers without a group, one for each entity (D2)."""
         if not self._joined:
             return tuple(self.alone)
         return *self.alone, *(outlet.joined(consumers) for outlet, consumers in self._joined.items())

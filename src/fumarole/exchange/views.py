@@ -1,6 +1,6 @@
 """Live views (F7): the distinct values of some keys over the producers that a query selects, kept up to date.
 
-A view stands on its query like a consumer, gets no readings, and is told who comes into its set and who leaves it. For
+A view has a query like a consumer. It gets no readings, only the producers that come into its set or leave it. For
 each producer it remembers the entry, and of each entry the count. Entries that were touched wait, with the count that
 was last told, until the client has room; so several changes become one, and what came and went again is in none:
 

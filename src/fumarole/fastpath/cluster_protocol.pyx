@@ -124,7 +124,7 @@ cdef class PeerLinkReader(NatsReader):
         return publication
 
     cdef Py_ssize_t publish(self, Plan plan, Operation* operation) except -1:
-        """To those who are here, and nowhere else (C3)."""
+        """To consumers of this node only (C3)."""
         cdef Py_ssize_t routed = 0, each, weight
         cdef tuple share
         cdef Consumer consumer
@@ -172,7 +172,7 @@ cdef Py_ssize_t parse_message(
     if word == NULL or word == p or p[0] == c"$":
         return ODD
     if word - p == 10 and memcmp(p, b"_FORGOTTEN", 10) == 0:
-        return ODD  # not everybody may be told of every producer (A3)
+        return ODD  # not every consumer may receive every producer (A3)
     operation.topic = p
     operation.topic_length = word - p
     p = word + 1

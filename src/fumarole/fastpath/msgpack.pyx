@@ -313,7 +313,7 @@ cdef class MsgPackReader:
         return at - data
 
     cdef Plan passed(self, filters, producer, identity, value, const char* raw, Py_ssize_t length):
-        """Who gets this reading, where somebody asks for its value or for more."""
+        """The plan of this reading, where a query tests its value or more."""
         if filters.by_value:
             self.work += 1
             return filters.passed_by_value(value)

@@ -392,7 +392,7 @@ cdef class NatsReader:
             if is_news and not self.merge(producer, operation.metadata):
                 return False
             self.take_value(producer, operation)
-            if self.producers.told != told:  # and those who were told may be gone
+            if self.producers.told != told:  # a consumer that got a diff may have been cut off
                 plan = self.exchange.plan_for(producer, operation.topic[:operation.topic_length], self.plans)
             elif producer.standings:
                 plan = self.plans.joined(plan, producer, self.producers, operation.topic, operation.topic_length)
@@ -470,12 +470,12 @@ cdef class NatsReader:
             producer.heard = self.now
             producer.value = value
             return 0
-        # On another topic than the last one: that may change to whom it is shown.
+        # On another topic than the last one: that may change which users may receive the producer.
         self.producers.hear(Reading(self.identity, NOTHING, value), self.now, operation.topic[:operation.topic_length].decode())
         return 0
 
     cdef Plan passed(self, Plan plan, object producer, Operation* operation):
-        """Who gets this reading, where somebody asks for its value or for more."""
+        """The plan of this reading, where a query tests its value or more."""
         cdef object filters = plan.filters
         if self.value is not None and filters.by_value:
             self.work += 1

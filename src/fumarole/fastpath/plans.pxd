@@ -58,7 +58,7 @@ cdef class Plan:
 
 
 cdef inline bint all_here(Plan plan):
-    """Is nobody of the plan at another node? What leaves for one is the exchange's matter."""
+    """Is every consumer of the plan at this node? Otherwise the exchange publishes."""
     cdef Py_ssize_t each
     cdef tuple share
     if PyTuple_GET_SIZE(plan.couriers):

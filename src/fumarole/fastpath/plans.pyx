@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""From a topic to those who get it: exchange/plans.py and exchange/groups.py, compiled.
+"""From a topic to its consumers: exchange/plans.py and exchange/groups.py, compiled.
 
 Plans are kept in a hash table with open addressing; the topics' bytes stand one after another in a single piece of memory. When
 there are too many, all are forgotten at once and learned again as they come: an old plan costs one look into the index, and
@@ -197,7 +197,7 @@ cdef class Plans:
         free(self.stamps)
 
     def age(self):
-        """Somebody came or went."""
+        """A consumer came or went."""
         self.changes += 1
         if self.changes >= self.used:
             self.clear()
@@ -279,7 +279,7 @@ cdef class Plans:
         return plan
 
     cdef Plan work_out(self, str topic):
-        """Exchange.plan, for the usual case: nobody who matches is of a group, is joined with others, or may be shown only a part."""
+        """Exchange.plan, for the usual case: no consumer is of a group, is joined with others, or may see only some topics."""
         cdef list levels = self.index.match(topic.split("."))
         cdef list consumers = []
         cdef list couriers = []
@@ -328,7 +328,7 @@ cdef class Plans:
         return self.exchange.plan_for(producer, PyBytes_FromStringAndSize(topic, length), self)
 
     cdef bint unchanged(self, Plan plan) noexcept:
-        """Has nobody come or gone at any of its levels? Very many are not looked at here: that is work to be counted."""
+        """Are all its levels unchanged? False where there are very many: that is work to be counted."""
         cdef Py_ssize_t each, levels = PyTuple_GET_SIZE(plan.levels)
         if levels > FEW_LEVELS:
             return False

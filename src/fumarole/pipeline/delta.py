@@ -31,7 +31,7 @@ CHECKPOINT_EVERY: Final = 20
 HOUR: Final = "hour"
 """Written with two digits in the names of folders; a number in the table."""
 KEPT: Final = timedelta(hours=1)
-"""How long files stay that were removed, for those who are reading them."""
+"""How long removed files stay, for readers that still use them."""
 CONFIGURATION: Final = {
     "delta.checkpointInterval": str(CHECKPOINT_EVERY),
     "delta.logRetentionDuration": "interval 1 days",

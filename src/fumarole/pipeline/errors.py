@@ -1,4 +1,4 @@
-"""What can go wrong in the pipeline through no fault of ours. The text is for the person who started it."""
+"""Errors of the pipeline that its user or its data cause. The text is for that user."""
 
 from fumarole.core.errors import FumaroleError
 

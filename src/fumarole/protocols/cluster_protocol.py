@@ -80,7 +80,7 @@ class Hello(Frame, tag="hello"):
 
 
 class Proof(Frame, tag="proof"):
-    """That the speaker knows the secret of the cluster. With it comes whom else it knows."""
+    """Proof that a node knows the secret of the cluster, and the other nodes that it knows."""
 
     digest: bytes
     peers: tuple[str, ...] = ()

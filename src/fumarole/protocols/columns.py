@@ -1,4 +1,4 @@
-"""Messages as columns, laid out in memory as Arrow wants them, for those who want very many and none by itself.
+"""Messages as columns, laid out in memory as Arrow wants them, for readers of very many messages.
 
 This is the definition, in plain Python; `fastpath/capture.pyx` fills the same columns without making an object of a
 message, and `tests/fastpath/test_capture.py` holds the two equal. Three messages,

@@ -155,7 +155,7 @@ ERROR: Final = "Kubemq-Error"
 EXECUTED: Final = "Kubemq-Executed"
 OURS: Final = "Kubemq-"
 READING: Final = frozenset({"Producer", "Metadata"})
-"""What makes a message a reading. The doors that take readings check who may write these; this one takes none."""
+"""Headers that make a message a reading. This door drops them, because it does not check permissions for readings."""
 
 # The fields that travel as headers, by message.
 EVENT_FIELDS: Final = {ID: "EventID", METADATA: "Metadata"}
@@ -273,7 +273,7 @@ def event_frame(event: Event) -> bytes:
 
 
 NameOf = Callable[[Publication], str]
-"""An id for a publication that has none: the same for all who receive it."""
+"""An id for a publication that has none: the same for all its consumers."""
 
 
 def publication_event(publication: Publication, name_of: NameOf) -> EventReceive:
@@ -331,7 +331,7 @@ def response_publication(response: Response) -> Publication:
 
 
 def publication_response(publication: Publication, request: Request, now: float) -> Response:
-    """What the one who asked gets. An answer is a success unless it says otherwise; NATS clients' say nothing."""
+    """The response to the client that asked. Without a status, as from NATS clients, it is a success."""
     response = Response(Executed=True, Body=publication.payload)
     if publication.headers:
         from_headers(publication.headers, response, RESPONSE_FIELDS)

@@ -1,7 +1,7 @@
 """MQTT 3.1.1 and 5.0, both ends: packets, each with its length near the front.
 
     client to server                             server to client
-    CONNECT  who it is, its will                 CONNACK  let in, or why not
+    CONNECT  client id, user, will               CONNACK  accepted, or why not
     PUBLISH  topic, QoS, payload                 PUBLISH  the same
     PUBACK, PUBREC, PUBREL, PUBCOMP              the same: what a PUBLISH of QoS 1 and 2 is answered with
     SUBSCRIBE, UNSUBSCRIBE  filters              SUBACK, UNSUBACK  a reason code for each

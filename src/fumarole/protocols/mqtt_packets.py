@@ -43,7 +43,7 @@ class Will(NamedTuple):
 
 
 class Connect(NamedTuple):
-    """The client says who it is and what it understands."""
+    """The client's id, credentials, will and properties."""
 
     version: int
     client_id: str

@@ -27,7 +27,7 @@ OK = b"+OK\r\n"
 
 
 class Connect(NamedTuple):
-    """The client says who it is and what it understands."""
+    """The client's name, credentials and options."""
 
     options: dict[str, Any]
 
@@ -60,7 +60,7 @@ class Pong(NamedTuple):
 
 
 class Info(NamedTuple):
-    """The server says who it is and what it allows."""
+    """The server's name, version, limits and options."""
 
     options: dict[str, Any]
 

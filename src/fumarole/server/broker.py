@@ -228,8 +228,8 @@ class Broker:
         return waiting
 
     async def lame_duck(self) -> None:
-        """Nobody is let in. Clients hear of it, leave, and are sent away little by little, until none is left or the
-        drain time is over (A7). Then `stop`."""
+        """New clients are refused. The others are notified, and disconnected little by little, until none is left or
+        the drain time is over (A7). Then `stop`."""
         loop = asyncio.get_running_loop()
         seconds = self._settings.limits.drain
         began, most = loop.time(), max(1, self.node.connections)

@@ -90,9 +90,9 @@ class Credentials:
         self._by_key: dict[str, User] = {}
         self._by_name: dict[str, tuple[str, User]] = {}
         self._named: dict[str, tuple[User, str]] = {}
-        everybody: dict[str, User] = {}
+        by_name: dict[str, User] = {}
         for settings in users:
-            user = everybody[settings.name] = _user(settings)
+            user = by_name[settings.name] = _user(settings)
             stored = settings.password or settings.token
             if stored is not None:
                 self._named.setdefault(settings.name, (user, stored.reveal()))
@@ -102,7 +102,7 @@ class Credentials:
                 self._by_key[settings.nkey] = user
             if settings.password is not None:
                 self._by_name[settings.name] = (settings.password.reveal(), user)
-        self.users = everybody
+        self.users = by_name
         """By name."""
         self._hashes = [password_hash for password_hash, _ in self._by_name.values()]
         self._key = secrets.token_bytes(32)

@@ -1,5 +1,5 @@
-"""Who reaches this broker: without users its doors are for this machine alone (A1), and links between machines are
-encrypted or said not to be (A9).
+"""From where this broker is reachable. Without users its doors are open to this machine only (A1). Links between
+machines are encrypted, or a warning says that they are not (A9).
 
     nats = ["127.0.0.1:4222"], no users      this machine alone: all is well
     nats = ["0.0.0.0:4222"], no users        the broker does not start; with --insecure it does, and warns at each start

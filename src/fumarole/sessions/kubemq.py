@@ -6,7 +6,7 @@ call, from its first message to its last. It belongs to the namespace that the t
     send_event    any number of times       Events, to the subscribers of the channel
     subscribe     once                      becomes an outlet of the exchange: Events, or Commands or Queries to answer
     ask           once                      a Command or Query; what comes back goes to `answered`
-    respond       once                      an answer, to the one who asked
+    respond       once                      an answer, to the client that asked
 
 Requests go out under a reply topic of the namespace's `Inbox`, which is one consumer for all that are under way.
 """
@@ -51,7 +51,7 @@ class KubemqService:
     def __init__(self, node: Node, namespace: str, new_id: Callable[[], str], now: float) -> None:
         self.node = node
         self.namespace = namespace
-        """Where those are who do not say otherwise (K2)."""
+        """The namespace of clients that name no other (K2)."""
         self.new_id = new_id
         self.inboxes: dict[str, Inbox] = {}
         self._started = now

@@ -6,7 +6,7 @@ The first value decides what the client is:
     "Kind = 'temperature'"                              a subscriber, by what producers say of themselves
     {"where": "…", "topic": "volcanoes.>", "group": "g"}    a subscriber too; each key may be missing; with `last` it
                                                         gets what is known first, with `every` not all of it (F3, F4)
-    ["2f1c…", {"Room": "410"}, 21.5]                    a publisher, who may go on
+    ["2f1c…", {"Room": "410"}, 21.5]                    a publisher, which may go on
     {"id": "2f1c…", "metadata": {…}, "value": 21.5, "topic": "…"}   the same, on a topic of its choice; `retain` keeps
                                                                     it (F1), `traceparent` is its trace (O3)
     {"forget": "2f1c…"}                                 a producer is no more
@@ -90,8 +90,8 @@ class MsgPackSession(StreamSession):
         self._early_bytes = 0
 
     def tick(self, now: float) -> None:
-        """The handshake's deadline, and diffs that were late. Who has said something may be silent for ever: whether it
-        is still there, the door finds out (`keep_alive`)."""
+        """The handshake's deadline, and diffs that were late. After the handshake a client may be silent for ever: the
+        door finds out whether it is still there (`keep_alive`)."""
         self.now = now
         if self.state is State.START and now > self._deadline and self.claim is None:
             self.fail("nothing was said in time")
@@ -126,7 +126,7 @@ class MsgPackSession(StreamSession):
             self.outbox.push(form[1], consumer)
 
     def _keep(self, consumer: Consumer, publication: Publication) -> None:
-        """Until the subscriber knows its set; but who has no group has no right to it yet (D5), and nobody loses it."""
+        """Keeps a message of a group until the subscriber knows its set. Without a group none is due yet (D5)."""
         weight = publication.weight()
         if consumer.group and self.outbox.has_room(self._early_bytes + weight):
             self._early.append(publication)
@@ -346,7 +346,7 @@ def published(reading: Reading, topic: str) -> Publication:
 
 
 class Diff:
-    """Producers that came and went since a subscriber was last told. Who came and went again is not worth a word."""
+    """Producers that came and went since a subscriber's last diff. One that came and went again is left out."""
 
     def __init__(self) -> None:
         self._new: dict[str, None] = {}

@@ -32,7 +32,7 @@ from fumarole.sessions.service_request import Request
 from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, KeyProof, RemoteAddress, State, StreamSession
 
 PRODUCER = b"\r\nProducer:"
-"""In a header block: who the message is from (M8)."""
+"""In a header block: the producer of the message (M8)."""
 RETAIN = b"\r\nRetain:"
 """The same: the namespace is to keep the message (F1)."""
 DOLLAR = b"$"
@@ -63,7 +63,7 @@ class NatsSession(StreamSession):
         self._protocol: nats.ServerProtocol = protocol
         self._protocol.greeted = not node.authentication
         self.vouched_for: User | None = None
-        """Who the request was from that opened this connection; its CONNECT need not say it again (H6)."""
+        """The user of the HTTP request that opened this connection. CONNECT need not name the user again (H6)."""
         self.verbose = True
         self._no_responders = False
         self._quiet_since = now
@@ -196,7 +196,7 @@ class NatsSession(StreamSession):
             self._begin(namespace_of(claim.user or claim.token or ""))
 
     def _claim(self, claim: Claim, options: dict[str, Any]) -> None:
-        """The client has to prove who it is."""
+        """The client has to give credentials."""
         if options.get("jwt"):
             self.fail("Authorization Violation: JWTs are not offered; use a password, a token or an nkey")
             return
@@ -212,7 +212,7 @@ class NatsSession(StreamSession):
             self.okay()
 
     def _joined(self) -> tuple[Exchange, Plans]:
-        """The exchange and the plans; who speaks without CONNECT (authentication off) is in the default namespace."""
+        """The exchange and the plans. Without CONNECT (authentication off) a client is in the default namespace."""
         if self.exchange is None:
             self._join(DEFAULT)
         assert self.exchange is not None
@@ -409,7 +409,7 @@ class NatsSession(StreamSession):
         self.accept(listening, publication)
 
     def _listening(self, *consumers: Iterable[Consumer]) -> Consumer | None:
-        """Where the client waits for an answer: who listens to everything as well, does so where it asked for it."""
+        """The client's consumer for the answer: the one on its reply topic, before one that gets everything."""
         own = [consumer for consumer in chain(*consumers) if consumer.outlet is self]
         return max(own, key=lambda consumer: len(consumer.pattern), default=None)
 

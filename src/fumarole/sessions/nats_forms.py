@@ -28,7 +28,7 @@ LONGEST_IN_JSON = 16
 """No metadata is so many times as long in JSON as it counts for: a letter can be written as `\\u0061`, and as much may
 be taken back as is new."""
 USER_INFO = "$SYS.REQ.USER.INFO"
-"""Where a NATS client asks who it is to the server."""
+"""Where a NATS client asks for its user and permissions."""
 
 
 def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:

@@ -41,15 +41,15 @@ from fumarole.sessions.service_request import Request, RequestError, Say
 PREFIX = "$FUM."
 PRODUCERS_SHOWN = 1_000
 PRODUCERS_DESCRIBED = 100
-"""In one request: each may be told to very many subscribers, and others wait meanwhile."""
+"""In one request: each may send diffs to very many subscribers, and other clients wait meanwhile."""
 PRODUCERS_BYTES = 512 * 1024
-"""An answer has at most so many producers and is about so long, or half as long as what the asker's outbox holds; but
-it has one. `next` is the number of the last one, for who asks for those that follow: it stays right, whoever is
-forgotten meanwhile. Those that the user may not receive are passed over (A3)."""
+"""An answer has at most so many producers, and at least one. It is about so long, or half as long as what the client's
+outbox holds. `next` is the number of the last one: a request with it gets the producers that follow, also when some
+were forgotten meanwhile. Producers that the user may not receive are passed over (A3)."""
 PRODUCERS_LOOKED_AT = 20_000
-"""For one answer, with a query of one simple test: then `next` is where looking goes on, whoever was found or not."""
+"""For one answer, with a query of one simple test. Then `next` is where the search goes on, found or not."""
 LONGEST_REQUEST = 256 * 1024
-"""Characters of JSON: parsing a megabyte of brackets takes long, and others wait meanwhile."""
+"""Characters of JSON: parsing a megabyte of brackets takes long, and other clients wait meanwhile."""
 Serve = Callable[[Request, Say], None]
 
 
@@ -113,13 +113,13 @@ def _producers(request: Request) -> dict[str, Any]:
         last = producer.number
         if each is not None:
             told.append(each)
-    # How many others there are is not for a user who may not receive them (A3).
+    # The number of all producers would tell a user of producers that the user may not receive (A3).
     total = len(producers) if sees is None else None
     return {"total": total, "next": following, "producers": told}
 
 
 def _selector(where: str, limits: Limits) -> tuple[Selects, int]:
-    """Whom a query selects, and how many producers it is put to in one request. Without one, everybody."""
+    """What a query selects, and how many producers it is put to in one request. An empty one selects all."""
     if not where.strip():
         return lambda _: True, PRODUCERS_LOOKED_AT
     query = parse_without_message(where, limits)

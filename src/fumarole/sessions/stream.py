@@ -1,7 +1,7 @@
 """What every session on a byte stream has: an outbox, a namespace it joins, consumers, and an orderly end.
 
-A session is START until it is known who speaks, then OPEN, at last CLOSED. In between it may be waiting for somebody
-to look at what the client claims: then nothing more is heard until `admit`.
+A session is START until its user is known, then OPEN, at last CLOSED. In between it may wait until the client's
+credentials are checked. Until `admit` nothing more of it is processed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from fumarole.exchange.quotas import Account, QuotaError
 from fumarole.protocols.stream import Data, StreamProtocol
 
 BEFORE_JOINING = 16 * 1024
-"""Outbox of a connection that has not said who it is."""
+"""Outbox of a connection before its login."""
 CONSUMERS_AT_ONCE = 1000
-"""Of those that end with their connection; a hundred thousand in one go would hold everybody up."""
+"""Consumers that end with their connection in one slice. A hundred thousand at once would block the loop."""
 LONG_PATTERN = 16
 """Bytes of a pattern; one of so many takes twice the time of a short one, and so on."""
 WORK_AT_ONCE = 20_000
@@ -53,7 +53,7 @@ class KeyProof(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a client gave to prove who it is."""
+    """The credentials that a client gave."""
 
     user: str | None
     password: str | None
@@ -95,7 +95,7 @@ class StreamSession(ABC):
         self.plans: Plans | None = None
         self.exchange: Exchange | None = None
         self.claim: Claim | None = None
-        """Set while somebody has to look at it; then `admit` goes on."""
+        """Set while the door has it checked. `admit` follows."""
         self.waits_for_nodes = False
         """Is the claim one that other nodes decide? Then the session goes on by itself, and its owner is told."""
         self.heard = False
@@ -176,7 +176,7 @@ class StreamSession(ABC):
         """Time passes."""
 
     def admit(self, user: User | None) -> None:
-        """The claim was looked at: it belongs to this user, or to nobody."""
+        """The claim was checked. None: its credentials are wrong."""
         self.claim = None
         if self.state is not State.START:
             return
@@ -228,7 +228,7 @@ class StreamSession(ABC):
 
     @property
     def user(self) -> User | None:
-        """Who speaks; None where that is not asked, or not known yet."""
+        """The user of the connection; None before the login, or without authentication."""
         return self._user
 
     def renew(self, user: User) -> None:

@@ -11,7 +11,7 @@ Messages, one row each. A record's identity is (recorder, epoch, sequence); a ho
     headers     names and values, but for those of the two columns before and after
     changes     what the message said that is new about its producer
     event_time  what the sensor said of its own time, believed or not (P7); versions 1 and 2 have no such column
-    recorder    who captured it
+    recorder    the recorder that captured it
     epoch       when that recorder was started, microseconds: each start is another incarnation
     sequence    counted from 0 in each incarnation
 

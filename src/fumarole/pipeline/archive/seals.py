@@ -150,7 +150,7 @@ def read_seals(root: Root, namespace: str, known: Mapping[str, Seal] | None = No
 
 
 def put_manifest(root: Root, namespace: str, at: int) -> None:
-    """Sums up all seals in one file, so that those who come later read that one, and the seals that are newer.
+    """Sums up all seals in one file, so that later readers read that one, and the seals that are newer.
 
     `at` is a time, in microseconds. The seals decide: one that has been deleted counts no more, wherever it is named.
     """

@@ -160,7 +160,7 @@ class _Automaton:
         return self._followed_twice or any(self._parts_and_meets(loop.states) for loop in self._loops)
 
     def _parts_and_meets(self, loop: range) -> bool:
-        """Can the same text lead two walkers who start together to different states, and then together again?"""
+        """Can the same text lead from one state to different states, and then to one state again?"""
         todo = [(state, state) for state in loop]
         known = set(todo)
         while todo:

@@ -1,4 +1,4 @@
-"""An expression that is found in the same texts, with fewer ways to read them: who tries them all ends sooner.
+"""An expression that is found in the same texts, with fewer ways to match them, so that backtracking ends sooner.
 
     ^(x+|y?)*z    ->    ^[xy]*z
     (x|xx)*y      ->    y

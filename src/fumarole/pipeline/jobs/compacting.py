@@ -42,7 +42,7 @@ MIXED: Final = "mixed"
 """In place of a digest: rows that were recorded by different declarations of payloads."""
 ROW_GROUP: Final = 262_144
 ROW_GROUP_BYTES: Final = 64 * MIB
-"""Who reads a group has all of it in memory, large payloads too."""
+"""A reader has all of a row group in memory, large payloads too."""
 
 
 class CompactingError(PipelineError):

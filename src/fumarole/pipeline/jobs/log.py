@@ -235,7 +235,7 @@ class Log:
         self.root.put(LOG, entry_name(entry.number), msgspec.json.encode(entry))
 
     def sum_up(self, state: State, now: datetime, grace: timedelta = GRACE) -> None:
-        """Every hundredth batch, so that who reads the log need not read all of it. Then most of it can go."""
+        """Every hundredth batch, so that a reader need not read all of the log. Then most of it can be deleted."""
         if state.number % SUM_EVERY:
             return
         self.root.put(LOG, sum_name(state.number), msgspec.json.encode(state))

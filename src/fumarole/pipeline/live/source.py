@@ -352,5 +352,5 @@ def _default_buffer(servers: str, wanted: Wanted, has_metadata: bool) -> Path:
     """The same for the same question, so that a query that is started again finds its rows."""
     question = repr((servers, wanted, *(["metadata"] if has_metadata else [])))
     name = hashlib.sha256(question.encode()).hexdigest()[:16]
-    # Not in a folder of all buffers: who made that one before us could put another in the place of ours at any time.
+    # Not in a folder of all buffers: another user could own that folder, and replace this one at any time.
     return Path(tempfile.gettempdir()) / f"fumarole-live-{os.getuid()}-{name}"

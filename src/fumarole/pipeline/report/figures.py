@@ -38,7 +38,7 @@ Series = dict[str, dict[datetime, int]]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A silence, with a name for who was silent."""
+    """A silence, with a name for the producer."""
 
     producer: str
     name: str

@@ -1,4 +1,4 @@
-"""Who sends how much: by subtree of topics, by recorder of a group, and all in all."""
+"""Traffic: messages and bytes by subtree of topics, by recorder of a group, and in total."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask from where: origins, hosts, credentials of a request (H5).
+"""Access: origins, hosts and credentials of a request (H5).
 
 A browser sends requests on behalf of any page that it shows. A page of another site must not reach a broker that trusts
 its machine, so a request that says it comes from elsewhere is refused, unless that origin is configured. A name that

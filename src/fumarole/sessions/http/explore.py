@@ -201,7 +201,7 @@ def _previewed(call: Call, identity: str, patch: Mapping[str, Value | None]) -> 
     producer = exchange.producers.get(identity)
     before: Metadata = {} if producer is None else producer.metadata
     after = {key: value for key, value in {**before, **patch}.items() if value is not None}
-    after[ONLINE] = before.get(ONLINE, False)  # which nobody can write
+    after[ONLINE] = before.get(ONLINE, False)  # only the server writes it
     enters = leaves = 0
     for looked_at, (standing, many) in enumerate(exchange.producers.standing_queries(), 1):
         was, will = producer is not None and standing.selects(before), standing.selects(after)

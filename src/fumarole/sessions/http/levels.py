@@ -1,4 +1,4 @@
-"""`GET /v1/levels?below=volcanoes`: the topics that have a last value, level by level, for who walks down a tree.
+"""`GET /v1/levels?below=volcanoes`: the topics that have a last value, level by level, for a tree of topics.
 
     volcanoes.usa.atka        21.5        below=volcanoes        usa       2 topics below
     volcanoes.usa.adak        19.0                               italy     1

@@ -66,7 +66,7 @@ class BadParameterError(FumaroleError):
 
 
 OPAQUE: Final = "application/octet-stream"
-"""The type of a body that nobody here reads."""
+"""The type of a body that the server does not parse."""
 _REST: Final = ("{topic}", "{pattern}")
 
 

@@ -233,7 +233,7 @@ class HttpSession(StreamSession):
         self._run(call)
 
     def _prepare(self, head: Head) -> Call | None:
-        """Who asks for what. None: it was refused."""
+        """The call that a request makes. None: it was refused."""
         methods, words = self.service.router.find(head.path)
         route = methods.get("GET" if head.method == "HEAD" else head.method)
         refusal = self._foreign(head, route, any(each.touches_messages for each in methods.values()))
@@ -296,7 +296,7 @@ class HttpSession(StreamSession):
         return None if cookie is None or cookies is None else cookies.user_of(cookie)
 
     def _user_known(self, head: Head) -> User | None:
-        """Whose request it is, where nobody has to ask."""
+        """The user of a request, where its credentials need no check."""
         if not self.node.authentication:
             return None
         claim = access.claim_of(head)
@@ -306,7 +306,7 @@ class HttpSession(StreamSession):
         self._refuse(head, 401, detail, [("WWW-Authenticate", access.challenge(head))])
 
     def admit(self, user: User | None) -> None:
-        """The claim was looked at: it belongs to this user, or to nobody."""
+        """The claim was checked. None: its credentials are wrong."""
         self.claim = None
         call = self._call
         if self.state is State.CLOSED or call is None:
@@ -566,7 +566,7 @@ class HttpSession(StreamSession):
         return False
 
     def _pass_over_body(self, head: Head) -> bool:
-        """Will the next request be found behind the body of this one? Who waits for 100 may not send one at all."""
+        """Is the next request behind the body of this one? A client that waits for 100 may send no body at all."""
         return not self._protocol.in_body or (0 < head.length <= WAITING and "expect" not in head.fields)
 
     def _send(self, head: Head, status: int, fields: list[Answer], body: bytes | None) -> None:

@@ -88,7 +88,7 @@ def consumers(call: Call) -> None:
 
 
 def journal(call: Call) -> None:
-    """`GET /v1/journal`: who joined, left or was refused lately at this node."""
+    """`GET /v1/journal`: clients that joined, left or were refused lately at this node."""
     node = call.service.node
     call.json(200, {"node": node.name, **node.journal.report(call.session.now, call.options.get("after", 0))})
 

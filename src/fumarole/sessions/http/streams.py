@@ -31,7 +31,7 @@ class Stream:
         self._session: HttpSession = call.session
         self._service = call.service
         self.account = call.user.name if call.user is not None else call.session.remote.address
-        """To whom it counts."""
+        """What the stream counts against: the user's name, or the client's address."""
         self.label = f"{call.session.label} http"
         self._is_open = False
         self._is_confirmed = False

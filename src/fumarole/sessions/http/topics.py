@@ -111,7 +111,7 @@ def headers_of(call: Call, kind: str) -> bytes:
 
 
 def _reading(call: Call, topic: str, kind: str) -> Publication:
-    """A producer's reading: who it is, what is new about it, and a value."""
+    """A producer's reading: its identity, changes of its metadata, and a value."""
     fields = call.head.fields
     if "content-encoding" in fields:
         raise forms.FormError("the body of a reading is read here, and not unpacked: send it without Content-Encoding")
