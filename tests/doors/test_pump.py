@@ -50,6 +50,31 @@ async def test_a_refused_client_hears_why_and_then_nothing(hot_path: HotPath) ->
     assert door.heard() == b""
 
 
+class Framing:
+    """One whose end is said once."""
+
+    def __init__(self) -> None:
+        self.end = b"end"
+
+    def wrap(self, data: bytes) -> bytes:
+        return data
+
+    def last(self) -> bytes:
+        said, self.end = self.end, b""
+        return said
+
+
+async def test_nothing_is_written_behind_the_end_of_a_framing(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
+    session = door.connect()
+    door.pump.begin(session, session, framing=Framing())
+    session.close()
+    for _ in range(2):
+        door.pump.flush()
+    assert door.transport.taken.endswith(b"end")
+    assert door.transport.ended
+
+
 async def test_the_last_words_come_behind_all_others(hot_path: HotPath) -> None:
     door = FakeDoor(hot_path, room=2000)
     door.connect()

@@ -161,6 +161,18 @@ def test_info_of_a_node_of_a_cluster(desk: Desk) -> None:
     assert (options["ldm"], options["connect_urls"]) == (True, ["10.0.0.2:4222"])
 
 
+def test_info_over_websocket_has_web_doors(hot_path: HotPath) -> None:
+    """H6: in the first one, and in the one that sends clients away."""
+    desk = Desk(hot_path)
+    desk.node.reachable, desk.node.reachable_web = ["10.0.0.2:4222"], ["http://10.0.0.2:8222"]
+    session = NatsSession(desk.node, RemoteAddress("127.0.0.1", 8222, "127.0.0.1", over_web=True), 0, None)
+    assert json.loads(session.outbox.take()[5:])["connect_urls"] == ["127.0.0.1:8222", "10.0.0.2:8222"]
+    session.receive_data(b'CONNECT {"verbose":false}\r\n')
+    session.inform(lame_duck=True)
+    options = json.loads(session.outbox.take()[5:])
+    assert (options["ldm"], options["connect_urls"]) == (True, ["10.0.0.2:8222"])
+
+
 def test_who_am_i(desk: Desk) -> None:
     """In the form of nats-server."""
     client = desk.connect(user="lab")

@@ -61,6 +61,8 @@ class HttpDoor(StreamDoor):
         SliceRunner(node, slices, MOMENT)
         files = {} if CONSOLE in settings.off else console_pages()
         self._date = 0, ""
+        self._used = time.monotonic(), 0.0, 0.0
+        """When the processor time of the process was last looked at, how much that was, and the percent of a core."""
         self.service = HttpService(
             node=node,
             settings=settings,
@@ -107,25 +109,26 @@ class HttpDoor(StreamDoor):
             reader.receive_data(rest)
 
     def inform(self, lame_duck: bool = False) -> None:
-        """Tells NATS clients where else they may go, or that they should go there now."""
+        """Tells NATS clients where else they may go, or, streams too, that they should go there now."""
         for pump in list(self._pumps):
             session: Any = pump.session
             if isinstance(session, NatsSession):
                 session.inform(lame_duck)
+            elif lame_duck and isinstance(session, HttpSession) and session.stream is not None:
+                session.stream.bye(self._node.reachable_web)
         flush(self._node.ready)
 
     def refusal(self, text: str) -> bytes:
         return http.problem(503, text, keep_alive=False)
 
-    async def drain(self, seconds: float) -> None:
-        """Streams of events are told where to go, answers that are under way are given (A7)."""
-        for pump in list(self._pumps):
-            session: Any = pump.session
-            if isinstance(session, MqttSession):
-                session.send_away()
-            elif isinstance(session, HttpSession) and session.stream is not None:
-                session.stream.bye(self._node.reachable_web)
-        await super().drain(seconds)
+    def _send_away(self, session: Any) -> None:
+        """A stream of events is told where to go, and an answer that is under way is given (A7)."""
+        if isinstance(session, MqttSession):
+            session.send_away()
+        elif isinstance(session, HttpSession):
+            session.send_away(self._node.reachable_web)
+        else:
+            session.close()
 
     def _now(self) -> str:
         seconds = int(time.time())
@@ -140,10 +143,19 @@ class HttpDoor(StreamDoor):
         with contextlib.suppress(OSError):
             found["memory"] = int(STATM.read_text().split()[1]) * resource.getpagesize()
             found["files"] = len(os.listdir(OPEN_FILES))  # noqa: PTH208 - names are enough
+        found |= {"cores": len(os.sched_getaffinity(0)), "cpu_percent": self._busy(found["cpu"])}
         logins = self._logins
         if logins is not None:
             found |= {"failed_logins": logins.failed, "refused_logins": logins.refused}
         return found
+
+    def _busy(self, used: float) -> float:
+        """Percent of one core that the process has used since it was last asked, a second ago or longer."""
+        now, (since, before, percent) = time.monotonic(), self._used
+        if now - since >= 1.0:
+            percent = round(100 * (used - before) / (now - since), 1)
+            self._used = now, used, percent
+        return percent
 
     def _unready(self) -> Iterator[str]:
         """Why this node should get no clients yet, or no more."""

@@ -29,11 +29,8 @@ class MqttDoor(StreamDoor):
     def session(self, remote: RemoteAddress, now: float, pump: Pump) -> MqttSession:
         return MqttSession(self._node, remote, now, pump, self._terms)
 
-    async def drain(self, seconds: float) -> None:
-        for pump in list(self._pumps):
-            if isinstance(pump.session, MqttSession):
-                pump.session.send_away()
-        await super().drain(seconds)
+    def _send_away(self, session: MqttSession) -> None:
+        session.send_away()
 
     def refusal(self, text: str) -> bytes:  # noqa: ARG002 - which version the client speaks is not known yet
         return b""

@@ -299,8 +299,8 @@ class Pump(asyncio.BufferedProtocol):
         if self._paused or outbox.size:
             return
         if is_closing:
-            if self._framing is not None:
-                self._transport.write(self._framing.last())
+            if self._framing is not None and (last := self._framing.last()):
+                self._transport.write(last)
             self.closing.finish(self._transport)
         elif self.session.waits_for_room:
             self.session.refill()

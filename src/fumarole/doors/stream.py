@@ -163,9 +163,13 @@ class StreamDoor(ABC):
     def send_away(self, most: int) -> None:
         """Ends so many connections; what is in their outboxes leaves first."""
         for pump in [pump for pump in self._pumps if not pump.session.close_expected()][:most]:
-            pump.session.close()
+            self._send_away(pump.session)
             self._node.ready.append(pump)
         flush(self._node.ready)
+
+    def _send_away(self, session: Any) -> None:
+        """Ends the session of a client that is to go elsewhere."""
+        session.close()
 
     async def renew(self, tls: ssl.SSLContext | None, logins: Logins | None, users: Mapping[str, User]) -> None:
         """The configuration was loaded again (A7). `users`: by name, those whose connections go on, under these rules.
@@ -210,7 +214,7 @@ class StreamDoor(ABC):
             self._server.close()
         deadline = asyncio.get_running_loop().time() + seconds
         for pump in list(self._pumps):
-            pump.session.close()
+            self._send_away(pump.session)
             pump.closing.by = deadline
         flush(self._node.ready)
         with contextlib.suppress(TimeoutError):

@@ -40,12 +40,16 @@ class Counters:
         self.conflated = 0
         """Messages that a newer one of their topic has replaced (F4)."""
 
+    def delivered(self) -> int:
+        """Messages that reached consumers, as far as outboxes know."""
+        return self.routed + self.last - self.conflated - self.overflowed
+
     def report(self) -> dict[str, int | dict[str, int]]:
         """For people and scripts: received, delivered, dropped by reason."""
         return {
             "received": self.received,
             "received_bytes": self.received_bytes,
-            "delivered": self.routed + self.last - self.conflated - self.overflowed,
+            "delivered": self.delivered(),
             "last": self.last,
             "conflated": self.conflated,
             "dropped": {"no consumer": self.unheard, "outbox full": self.overflowed, "refused": self.refused},

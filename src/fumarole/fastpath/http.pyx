@@ -209,11 +209,13 @@ cdef class HttpReader(Publishing):
         return 0
 
     cdef bint is_half(self, const char* at, Py_ssize_t length) except -1:
-        """Is this the beginning of another such request, or nothing?"""
+        """Is this the beginning of another such request that is published here, or nothing?"""
         cdef Known known
         cdef Py_ssize_t head
         for known in self.heads:
             head = PyBytes_GET_SIZE(known.head)
+            if known.length > LARGEST:
+                continue  # joining what comes in small pieces would take long, and the session has it in the end
             if length < head + known.length and memcmp(PyBytes_AS_STRING(known.head), at, min(head, length)) == 0:
                 return True
         return length == 0

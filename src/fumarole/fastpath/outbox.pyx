@@ -134,6 +134,9 @@ cdef void sent(Block* block, Py_ssize_t length) noexcept:
 
 
 cdef class Counters:
+    def delivered(self):
+        return PureCounters.delivered(self)
+
     def report(self):
         return PureCounters.report(self)
 

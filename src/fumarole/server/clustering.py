@@ -99,11 +99,11 @@ class Clustering:
                 door.cut_off()
 
     def _change(self) -> None:
-        reachable = self._link.cluster.clients_elsewhere()
-        self._node.reachable_web = [address for address in reachable if "://" in address]
-        reachable = [address for address in reachable if "://" not in address]
-        if reachable != self._node.reachable:
-            self._node.reachable = reachable
+        found = self._link.cluster.clients_elsewhere()
+        web = [address for address in found if "://" in address]
+        reachable = [address for address in found if "://" not in address]
+        if (reachable, web) != (self._node.reachable, self._node.reachable_web):
+            self._node.reachable, self._node.reachable_web = reachable, web
             for door in self._nats_doors():
                 door.inform()
 
@@ -115,7 +115,7 @@ class Clustering:
         await self._link.leave(self._settings.links.silence)
         for door in self._nats_doors():
             door.inform(lame_duck=True)
-        if self._node.connections and self._node.reachable:
+        if self._node.connections and (self._node.reachable or self._node.reachable_web):
             await asyncio.sleep(LEAVE_SECONDS)
 
     async def close(self) -> None:

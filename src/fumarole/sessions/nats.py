@@ -82,9 +82,15 @@ class NatsSession(StreamSession):
             options = self._info(self._remote)
             if lame_duck:
                 options["ldm"] = True
-                if self.node.reachable:
-                    options["connect_urls"] = self.node.reachable
+                if elsewhere := self._elsewhere():
+                    options["connect_urls"] = elsewhere
             self.outbox.push(nats.info(options))
+
+    def _elsewhere(self) -> list[str]:
+        """The addresses of other nodes by the way that the client has come: TCP or WebSocket (H6)."""
+        if not self._remote.over_web:
+            return self.node.reachable
+        return [address.rpartition("/")[2] for address in self.node.reachable_web]
 
     def tick(self, now: float) -> None:
         """Time passes: the handshake's deadline, and the search for signs of life."""
@@ -448,12 +454,8 @@ class NatsSession(StreamSession):
             "client_id": self.client_id,
             "client_ip": remote.address,
         }
-        if remote.over_web:
-            if self.node.reachable_web:
-                elsewhere = [address.rpartition("/")[2] for address in self.node.reachable_web]
-                options["connect_urls"] = [address_text(remote.host, remote.port), *elsewhere]
-        elif self.node.reachable:
-            options["connect_urls"] = [address_text(remote.host, remote.port), *self.node.reachable]
+        if elsewhere := self._elsewhere():
+            options["connect_urls"] = [address_text(remote.host, remote.port), *elsewhere]
         if self._nonce:
             options["nonce"] = self._nonce
         if self.node.authentication:

@@ -551,6 +551,15 @@ def test_many_replies(web: Web, desk: Desk) -> None:
     assert (said.status, len(said.json()["replies"])) == (200, 3)
 
 
+def test_a_timeout_is_a_period(web: Web, desk: Desk) -> None:
+    """F9."""
+    desk.connect().say("SUB math 1\r\n")
+    for text, seconds in (("0.5", 0.5), ("500ms", 0.5), ("1m", 60.0)):
+        browser = web.connect().sends("POST", f"/v1/requests/math?timeout={text}")
+        assert web.timers[-1][0] == seconds
+        browser.session.close()
+
+
 def test_a_request_that_nobody_answers_in_time(web: Web, desk: Desk) -> None:
     desk.connect().say("SUB math 1\r\n")
     browser = web.connect().sends("POST", "/v1/requests/math?replies=2", "2+2")
@@ -572,7 +581,7 @@ def test_requests_behind_one_that_waits(web: Web, desk: Desk) -> None:
     assert [said.status for said in answers(browser.hears(), "POST", "GET")] == [200, 200]
 
 
-@pytest.mark.parametrize("query", ["replies=0", "replies=-1", "replies=x", "timeout=0", "timeout=1e9", "timeout=nan"])
+@pytest.mark.parametrize("query", ["replies=0", "replies=-1", "replies=x", "timeout=0", "timeout=1e9", "timeout=2m"])
 def test_a_request_with_odd_numbers(web: Web, query: str) -> None:
     assert web.asks("POST", f"/v1/requests/math?{query}").status == 400
 
@@ -933,6 +942,13 @@ def test_names_of_this_machine(desk: Desk, host: str, status: int) -> None:
     assert answers(browser.hears(), "GET")[0].status == 200
 
 
+@pytest.mark.parametrize("path", ["/v1/stats", "/varz", "/connz", "/nats"])
+def test_what_shows_others_is_not_for_any_name(web: Web, path: str) -> None:
+    """DNS rebinding: without users, a page elsewhere would be an administrator."""
+    said = web.connect().says(f"GET {path} HTTP/1.1\r\nHost: other.example\r\n\r\n".encode()).hears()
+    assert said.startswith(b"HTTP/1.1 403 ")
+
+
 def test_with_users_any_host_will_do(guarded: Web) -> None:
     browser = guarded.connect()
     browser.says(b"GET /v1/stats HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer boss\r\n\r\n")
@@ -978,6 +994,28 @@ def test_metrics(web: Web, desk: Desk) -> None:
     assert found["fumarole_http_requests_total", (("status", "202"),)] == 2
 
 
+def test_every_answer_is_counted(web: Web) -> None:
+    """Also those without a session's look at them, and those without end."""
+    web.connect().sends("GET", "/v1/stream?topic=a").hears()
+    web.connect().says(b"nonsense\r\n\r\n").hears()
+    assert web.service.answered == {200: 1, 400: 1}
+
+
+def test_last_values_are_delivered_and_conflated_messages_are_not(web: Web, desk: Desk) -> None:
+    for value in ("1", "2", "3"):
+        web.asks("POST", "/v1/topics/a?retain=1", value)
+    web.connect().sends("GET", "/v1/stream?topic=a&last=1").hears()
+    web.connect().sends("GET", "/v1/stream?topic=a&every=1h").hears()
+    for value in ("4", "5", "6"):
+        web.asks("POST", "/v1/topics/a", value)
+    told, found = web.asks("GET", "/v1/stats").json(), samples(web.asks("GET", "/metrics"))
+    mine = (("namespace", "default"),)
+    assert told["last"] == 1
+    assert told["conflated"] > 0
+    assert found["fumarole_delivered_messages_total", mine] == told["delivered"]
+    assert found["fumarole_conflated_messages_total", mine] == told["conflated"]
+
+
 def test_spans_are_counted_where_they_are_made(web: Web, desk: Desk) -> None:
     """O3."""
     assert "span" not in web.asks("GET", "/metrics").body.decode()
@@ -1013,6 +1051,17 @@ def test_who_may_scrape(guarded: Web, hot_path: HotPath) -> None:
         assert guarded.asks("GET", path, **bearer("sensor")).status == 403
         assert guarded.asks("GET", path, **bearer("boss")).status == 200
     assert Web(Desk(hot_path, authentication=True), USERS, metrics_open=True).asks("GET", "/metrics").status == 200
+
+
+def test_connections_are_sorted_as_nats_top_asks(web: Web) -> None:
+    made = {"door": "nats", "name": "", "address": "127.0.0.1", "namespace": "default"}
+    numbers = ((1, 5, 0), (2, 0, 70), (3, 7, 10))
+    web.service.connections = lambda: [
+        {**made, "id": each, "consumers": consumers, "waiting_bytes": waiting} for each, consumers, waiting in numbers
+    ]
+    for by, order in (("cid", [1, 2, 3]), ("subs", [3, 1, 2]), ("pending", [2, 3, 1]), ("uptime", [1, 2, 3])):
+        told = web.asks("GET", f"/connz?sort={by}").json()
+        assert [each["cid"] for each in told["connections"]] == order
 
 
 def test_what_is_switched_off(desk: Desk) -> None:

@@ -59,14 +59,19 @@ NAMESPACES: Final = (
         _counter("received_bytes", "Their payloads and headers."), PLAIN, lambda it: (it.counters.received_bytes,)
     ),
     OfNamespace(
-        _counter("delivered_messages", "Messages delivered, one for each entity that got it."),
+        _counter("delivered_messages", "Messages delivered, one for each entity that got it; last values too."),
         PLAIN,
-        lambda it: (it.counters.routed - it.counters.overflowed,),
+        lambda it: (it.counters.delivered(),),
     ),
     OfNamespace(
         _counter("dropped_messages", "Messages dropped, by reason."),
         REASONS,
         lambda it: (it.counters.unheard, it.counters.overflowed, it.counters.refused),
+    ),
+    OfNamespace(
+        _counter("conflated_messages", "Messages that a newer one of their topic has replaced."),
+        PLAIN,
+        lambda it: (it.counters.conflated,),
     ),
     OfNamespace(
         _counter("forwarded_messages", "Messages sent to other nodes."), PLAIN, lambda it: (it.counters.forwarded,)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import islice
+from operator import itemgetter
 from typing import Any, Final
 
 from fumarole.sessions.http.call import Call
 from fumarole.sessions.nats import NATS_VERSION
 
 SHOWN: Final = 1024
+SORTED: Final = {"cid": "id", "subs": "consumers", "pending": "waiting_bytes"}
+"""What connections can be sorted by, and what it is called here. By all else that nats-server knows, they are not."""
 
 
 def varz(call: Call) -> None:
@@ -48,7 +51,7 @@ def varz(call: Call) -> None:
             "slow_consumers": node.slow_consumers,
             "in_msgs": sum(each.received for each in counters),
             "in_bytes": sum(each.received_bytes for each in counters),
-            "out_msgs": sum(each.routed - each.overflowed for each in counters),
+            "out_msgs": sum(each.delivered() for each in counters),
         },
     )
 
@@ -57,7 +60,11 @@ def connz(call: Call) -> None:
     """The open connections: `limit` of them, from `offset` on."""
     limit, offset = call.options.get("limit", SHOWN), call.options.get("offset", 0)
     node = call.service.node
-    shown = [_connection(each) for each in islice(call.service.connections(), offset, offset + min(limit, SHOWN))]
+    found = call.service.connections()
+    by = SORTED.get(call.options.get("sort", ""))
+    if by is not None:
+        found = sorted(found, key=itemgetter(by), reverse=by != "id")
+    shown = [_connection(each) for each in islice(found, offset, offset + min(limit, SHOWN))]
     call.json(
         200,
         {

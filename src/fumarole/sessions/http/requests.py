@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from fumarole.core import headers
+from fumarole.core.periods import parse_period
 from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
@@ -139,12 +140,10 @@ def _replies(text: str) -> int | None:
 
 
 def _seconds(text: str | None) -> float:
+    """The period `timeout` (F9)."""
     if text is None:
         return TIMEOUT
-    try:
-        seconds = float(text) if text.isascii() else -1.0
-    except ValueError:
-        seconds = -1.0
+    seconds = parse_period(text)
     if not 0 < seconds <= LONGEST_TIMEOUT:
-        raise BadParameterError(f"`timeout` is seconds, more than 0 and at most {LONGEST_TIMEOUT:g}")
+        raise BadParameterError(f"`timeout` is more than 0 and at most {LONGEST_TIMEOUT:g} seconds")
     return seconds

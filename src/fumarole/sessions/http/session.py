@@ -38,10 +38,13 @@ BODY_GRACE: Final = 10.0
 SLOWEST_BODY: Final = 4 * 1024
 """Bytes a second, beyond the grace: a body that comes more slowly is cut off."""
 WORK_OF_A_REQUEST: Final = 20
+WORK_OF_A_PART: Final = 40
+"""Of a body: as many chunks as the protocol takes at once."""
 WORK_AT_ONCE: Final = 1_000
 """A millisecond or so."""
 IDENTITY: Final = "identity"
 NOTHING_HERE: Final = "there is nothing of this name here; /openapi.json lists what there is"
+STOPS: Final = "this node stops; ask another one"
 NOT_ADMITTED: Final = "this token, or user and password, are not known here"
 
 
@@ -78,13 +81,15 @@ class HttpSession(StreamSession):
         """The stream of events that this connection has become."""
         self._call: Call | None = None
         """The request whose body is being heard, or that is being answered."""
-        self._parts: list[bytes] = []
+        self._parts = bytearray()
         self._size = 0
         self._lines: Lines | None = None
         """Hears the lines of a body as they come."""
         self._lines_are_over = False
         """All of that body is with them."""
         self._is_answering = False
+        self._is_last = False
+        """Does the connection end with the answer that is being given?"""
         self._pieces: Iterator[bytes] | None = None
         self._ends = False
         """The client has closed its side."""
@@ -116,7 +121,9 @@ class HttpSession(StreamSession):
         if self.close_expected():
             return
         if self._protocol.close_expected() and not self._is_answering and not self._ends:
-            self.outbox.push(self._protocol.data_to_send())
+            said = self._protocol.data_to_send()
+            self.service.answered[http.status_of(said)] += 1
+            self.outbox.push(said)
             self.close()
         elif self._is_answering and self._protocol.pending > WAITING:
             self.close()
@@ -153,7 +160,7 @@ class HttpSession(StreamSession):
             return
         if self.stream is not None:
             self.stream.tick(now)
-        elif self._is_answering or self.claim is not None:
+        elif self.claim is not None or (self._is_answering and not self.waits_for_room):
             self._deadline = now + self.node.limits.idle
         elif now > self._deadline:
             self._too_slow()
@@ -172,9 +179,15 @@ class HttpSession(StreamSession):
         else:
             self.close()
 
-    def is_idle(self) -> bool:
-        """Is nothing asked that has no answer yet?"""
-        return not self._is_answering and not self._protocol.in_request
+    def send_away(self, others: Iterable[str]) -> None:
+        """The node drains (A7). An answer that has begun is given first; what has none yet is refused."""
+        if self.stream is not None:
+            self.stream.bye(others)
+            self.close()
+        elif self._pieces is not None:
+            self._is_last = True
+        else:
+            self.fail(STOPS)
 
     def close(self) -> None:
         self._pieces = None
@@ -191,10 +204,15 @@ class HttpSession(StreamSession):
         raise AssertionError(f"requests join namespaces, connections do not: {namespace}")
 
     def _error(self, text: str) -> bytes:
+        """Nothing, where no answer is awaited or one has begun."""
+        has_begun = self.stream is not None or self._pieces is not None
+        if has_begun or not (self._must_wait() or self._protocol.in_request):
+            return b""
         status, _, detail = text.partition(" ")
         if not status.isdigit():  # of those that a door says to every protocol
             status, detail = "503", text
-        return b"" if self.stream is not None else http.problem(int(status), detail, keep_alive=False)
+        self.service.answered[int(status)] += 1
+        return http.problem(int(status), detail, keep_alive=False)
 
     # Requests.
 
@@ -204,7 +222,7 @@ class HttpSession(StreamSession):
             return WORK_OF_A_REQUEST + (0 if event.body is None else len(event.body) >> 6)
         if isinstance(event, Body):
             self._hear(event.data)
-            return len(event.data) >> 6
+            return WORK_OF_A_PART + (len(event.data) >> 6)
         if isinstance(event, BodyEnd):
             self._body_ended()
         elif isinstance(event, End):
@@ -215,7 +233,7 @@ class HttpSession(StreamSession):
         self._request_number += 1
         self._began = self.now
         head = request.head
-        self._parts, self._size, self._lines, self._lines_are_over = [], 0, None, False
+        self._parts, self._size, self._lines, self._lines_are_over = bytearray(), 0, None, False
         call = self._call
         if call is None or call.head is not head:
             self._call = None
@@ -227,7 +245,7 @@ class HttpSession(StreamSession):
             self._await_body(call)
             return
         if self.claim is not None:
-            self._parts = [request.body]
+            self._parts += request.body
             return
         call.body = request.body
         self._run(call)
@@ -315,7 +333,7 @@ class HttpSession(StreamSession):
             self._call = None
             self._challenge(call.head, NOT_ADMITTED)
         elif self._join_call(call, user) and not self._protocol.in_body:
-            call.body = b"".join(self._parts)
+            call.body = bytes(self._parts)
             self._run(call)
         elif self._call is call:
             self._say_continue(call)
@@ -406,7 +424,7 @@ class HttpSession(StreamSession):
         elif self._size > self.node.limits.payload:
             self._refuse(self._call.head, 413, f"the body has more than {self.node.limits.payload} bytes")
         else:
-            self._parts.append(data)
+            self._parts += data
 
     def _body_ended(self) -> None:
         call = self._call
@@ -415,8 +433,8 @@ class HttpSession(StreamSession):
         if self._lines is not None:
             self._lines_are_over = True
             return
-        call.body = b"".join(self._parts)
-        self._parts = []
+        call.body = bytes(self._parts)
+        self._parts = bytearray()
         self._run(call)
 
     def _run(self, call: Call) -> None:
@@ -491,6 +509,7 @@ class HttpSession(StreamSession):
     def refill(self) -> None:
         """There is room for more of the answer."""
         self.waits_for_room = False
+        self._deadline = self.now + self.node.limits.idle
         self.service.slices.begin(self._push_pieces())
 
     def _push_pieces(self) -> Iterator[None]:
@@ -530,6 +549,7 @@ class HttpSession(StreamSession):
         self.stream = stream
         self._is_answering = True
         exchange = self.exchange
+        self.service.answered[200] += 1
         self.outbox.push(http.response(200, self._all(call.head, fields), None, keep_alive=False))
         self.outbox.govern(exchange.outbox_limit, exchange.overflow, exchange.counters)
 
@@ -549,7 +569,7 @@ class HttpSession(StreamSession):
 
     def _answered(self, keep: bool) -> None:
         self._is_answering = False
-        if not keep:
+        if not keep or self._is_last:
             self.close()
         else:
             self._advance(WORK_AT_ONCE)

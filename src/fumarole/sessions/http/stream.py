@@ -30,9 +30,9 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
 from fumarole.sessions.http import forms, views
-from fumarole.sessions.http.call import EVENTS, Call
+from fumarole.sessions.http.call import Call
 from fumarole.sessions.http.routes import topic_of
-from fumarole.sessions.http.streams import KEY, Stream, event
+from fumarole.sessions.http.streams import KEY, SHOWN_FIELDS, Stream, event
 from fumarole.sessions.msgpack import Diff
 from fumarole.sessions.stream import State
 
@@ -73,7 +73,7 @@ def begin(
     if sees is not None and not sees.allows_pattern(parsed):
         raise Denied(pattern, f"you may not subscribe to {pattern[:SHOWN_TOPIC]}")
     if call.head.method == "HEAD":
-        call.whole(200, EVENTS, b"")
+        call.session.answer(200, list(SHOWN_FIELDS), None)
         return
     stream = EventStream(call, exchange)
     if not stream.may_open(call):

@@ -36,6 +36,7 @@ class Stream:
         self._is_open = False
         self._is_confirmed = False
         """Has the client got the head of the answer?"""
+        self._has_said_bye = False
         self._next_comment = call.session.now + COMMENT_EVERY
 
     def may_open(self, call: Call) -> bool:
@@ -82,6 +83,7 @@ class Stream:
         self._session.close()
 
     def bye(self, others: Iterable[str]) -> None:
-        """This node drains: where the client may go."""
-        if self._is_confirmed:
+        """This node drains: where the client may go. It is told once."""
+        if self._is_confirmed and not self._has_said_bye:
+            self._has_said_bye = True
             self.say("bye", {"others": list(others)})

@@ -29,7 +29,11 @@ def to(protocol: str) -> Callable[[Call], None]:
             return
         said = websocket.accept(call.head, protocol)
         if isinstance(said, str):
-            call.problem(426, said, WANTED)
+            version = call.head.fields.get("sec-websocket-version")
+            if is_upgrade(call) and version == websocket.VERSION:  # it wants to, and says it wrongly
+                call.problem(400, said)
+            else:
+                call.problem(426, said, WANTED)
             return
         if protocol == MQTT and ("Sec-WebSocket-Protocol", MQTT) not in said:
             call.problem(400, "MQTT is spoken with Sec-WebSocket-Protocol: mqtt")

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from fumarole.core.query.view import parse_view
 from fumarole.exchange.views import LiveView
-from fumarole.sessions.http.call import EVENTS, Call
+from fumarole.sessions.http.call import Call
 from fumarole.sessions.http.routes import BadParameterError
-from fumarole.sessions.http.streams import KEY, Stream, event
+from fumarole.sessions.http.streams import KEY, SHOWN_FIELDS, Stream, event
 from fumarole.sessions.stream import State
 
 NOT_OF_A_VIEW: Final = ("topic", "group", "every", "last")
@@ -28,7 +28,7 @@ def begin(call: Call, text: str) -> None:
             raise BadParameterError(f"a view has no messages, so `{name}` means nothing to it")
     view = parse_view(text, call.service.node.limits)
     if call.head.method == "HEAD":
-        call.whole(200, EVENTS, b"")
+        call.session.answer(200, list(SHOWN_FIELDS), None)
         return
     stream = ViewStream(call)
     if not stream.may_open(call):
