@@ -79,10 +79,10 @@ def test_clients_are_told_where_else_to_go(ending: tuple[Nodes, signal.Signals])
     assert mqtt.until(b"\x20\x02\x00\x00")
     ends.signal(number)
     for each in (stream, view):
-        told = each.until(b"event: bye\ndata: ") and each.until(b"\n\n")
-        assert json.loads(told) == {"others": [f"http://{other}"]}
+        said = each.until(b"event: bye\ndata: ") and each.until(b"\n\n")
+        assert json.loads(said) == {"others": [f"http://{other}"]}
         assert each.until(b"event: bye") == b"", "said once"
-    told = {}
+    told: dict[str, Any] = {}
     while not told.get("ldm"):
         told = nats.info()
     assert told["connect_urls"] == [other]
