@@ -5,11 +5,12 @@ from itertools import permutations
 
 import pytest
 
+from fumarole.core import headers
 from fumarole.core.limits import Quotas
 from fumarole.core.publication import Publication
 from fumarole.exchange.hybrid_clock import MICROSECONDS, HybridClock
 from fumarole.exchange.quotas import QuotaError, Usage
-from fumarole.exchange.retained import MARK_SECONDS, Kept, Retained
+from fumarole.exchange.retained import MARK_SECONDS, MOST_MARKS, Kept, Retained
 
 
 class Wall:
@@ -24,6 +25,10 @@ def retain(retained: Retained, topic: str, payload: bytes) -> None:
     publication = Publication(topic, payload)
     retained.check_room(publication)
     retained.keep(publication)
+
+
+def expiring(seconds: int) -> bytes:
+    return headers.build([("Mqtt-Expiry", str(seconds))])
 
 
 def known(retained: Retained) -> dict[str, bytes]:
@@ -53,6 +58,41 @@ def test_an_empty_payload_removes_and_leaves_a_mark_for_a_day() -> None:
     wall.seconds += 1
     retained.expire()
     assert retained.is_empty()
+
+
+def test_one_that_has_expired_becomes_a_mark() -> None:
+    """Q3: it counts no more, is told to no consumer, and no older one comes back; the disk is told."""
+    wall, usage = Wall(), Usage("", Quotas())
+    retained = Retained(HybridClock(wall, "b"), usage)
+    for topic, payload, seconds in (("a", b"1", 5), ("b", b"1", 20), ("c", b"1", 5), ("d", b"1", 5)):
+        retained.keep(Publication(topic, payload, "", expiring(seconds)))
+    retain(retained, "c", b"2")
+    retained.keep(Publication("d", b"2", "", expiring(20)))
+    wall.seconds += 5
+    retained.unsaved.clear()
+    assert not retained.expire()
+    assert known(retained) == {"b": b"1", "c": b"2", "d": b"2"}
+    assert list(retained.unsaved) == ["a"]
+    assert not retained.learn(Kept("a", (1_000_000 - 1) * MICROSECONDS, "c", b"0"))
+    wall.seconds += 16
+    retained.expire()
+    assert known(retained) == {"c": b"2"}
+    assert usage.used["retained_bytes"] == sum(kept.size() for kept in retained if kept.payload)
+    wall.seconds += MARK_SECONDS
+    retained.expire()
+    assert retained.topics() == ["c"]
+
+
+def test_there_are_only_so_many_marks() -> None:
+    """Hazard 9: a client that retains and removes ever new topics does not fill the memory."""
+    retained = Retained(HybridClock(Wall()))
+    for number in range(MOST_MARKS + 1_500):
+        retain(retained, f"t{number}", b"1")
+        retain(retained, f"t{number}", b"")
+    while retained.expire():
+        pass
+    assert len(retained.topics()) == MOST_MARKS
+    assert retained.topics()[0] == "t1500"
 
 
 def test_every_order_of_news_comes_to_the_same() -> None:

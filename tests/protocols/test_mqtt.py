@@ -463,6 +463,8 @@ MALFORMED: list[tuple[str, bytes, Reason]] = [
     ("a property longer than the properties", b"\x30\x06" + P + b"\x02\x23\x00", Reason.MALFORMED),
     ("property length of five bytes", b"\x30\x08" + P + b"\xff\xff\xff\xff\x01", Reason.MALFORMED),
     ("an unknown property", b"\x30\x06" + P + b"\x02\x7f\x00", Reason.MALFORMED),
+    ("a response topic with +", b"\x30\x0a" + P + b"\x06\x08\x00\x03a/+", Reason.PROTOCOL_ERROR),
+    ("a response topic with #", b"\x30\x08" + P + b"\x04\x08\x00\x01#", Reason.PROTOCOL_ERROR),
     ("payload format 2", b"\x30\x06" + P + b"\x02\x01\x02", Reason.PROTOCOL_ERROR),
     ("alias 0", b"\x30\x07" + P + b"\x03\x23\x00\x00", Reason.TOPIC_ALIAS),
     ("alias above the maximum", b"\x30\x07" + P + b"\x03\x23\x00\x04", Reason.TOPIC_ALIAS),
@@ -596,6 +598,19 @@ def test_no_words_where_none_are_wanted() -> None:
     protocol.greeted = True
     heard(protocol, b"\xc1\x00")
     assert protocol.data_to_send() == b"\xe0\x01\x81"
+
+
+@pytest.mark.parametrize(("largest", "words"), [(40, ""), (60, "there is no QoS 3"), (None, "there is no QoS 3")])
+def test_no_words_that_the_client_has_no_room_for(largest: int | None, words: str) -> None:
+    """Maximum Packet Size: a packet with its reason string would be longer."""
+    asked: dict[int, int] = {} if largest is None else {Property.MAXIMUM_PACKET_SIZE: largest}
+    protocol = ServerProtocol(LIMITS)
+    heard(protocol, packets.connect(Connect(V5, "c", True, 0, None, None, None, asked)))
+    protocol.greeted = True
+    said = protocol.shown("there is no QoS 3" if largest != 40 else "x" * 40)
+    assert said == words
+    assert protocol.shown("there is no QoS 3", reasons=100) == ("" if largest else words)
+    assert len(protocol.refuse(Reason.MALFORMED, "x" * 100)) <= (largest or 200)
 
 
 def test_the_end() -> None:

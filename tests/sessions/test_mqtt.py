@@ -6,6 +6,7 @@ import pytest
 
 from fumarole.core.limits import Limits, Quotas
 from fumarole.core.topic import Grammar
+from fumarole.exchange.client_ids import ClientClaim
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.permissions import Permissions, User
@@ -16,7 +17,7 @@ from fumarole.protocols.mqtt_fields import NONE, Packet, Property
 from fumarole.protocols.mqtt_packets import V3, V5, Acknowledged, Answer, ConnAck, Disconnect, Filter, Publish, Will
 from fumarole.protocols.mqtt_reasons import Reason
 from fumarole.sessions.mqtt import ALIASES, RECEIVE_MAXIMUM, Terms
-from fumarole.sessions.mqtt_clients import clients_of
+from fumarole.sessions.mqtt_clients import DUE_AT_ONCE, STALE, LastWill, clients_of
 from fumarole.sessions.stream import Claim, State
 from tests.desk import Desk, MqttClient, events_of
 from tests.sessions.test_answers import Slow
@@ -682,6 +683,34 @@ def test_a_delayed_will(desk: Desk) -> None:
     assert watcher.hears() == []
 
 
+def test_very_many_delayed_wills_fall_due_together(desk: Desk) -> None:
+    """Hazard 14: they are looked at and published in slices. Hazard 9: what was cancelled leaves nothing behind."""
+    slices, clients = desk.node.namespaces.slices, clients_of(desk.node)
+    watcher = MqttClient(desk)
+    watcher.subscribe("gone/+")
+    speaker = watcher.session.speaker
+    assert speaker is not None
+    wills = [
+        LastWill(("default", f"c{number}"), speaker, Will(f"gone/{number}", b"", 0, False, NONE))
+        for number in range(3 * DUE_AT_ONCE)
+    ]
+    for will in wills:
+        clients.bequeath(will, 5.0, desk.now)
+    for _ in range(3 * STALE):  # a client that comes and goes
+        clients.bequeath(wills[0], 5.0, desk.now)
+        clients.claimed(ClientClaim("default", "c0", None, 1), "other")
+    assert len(clients._times) <= 2 * 3 * DUE_AT_ONCE + STALE
+    slices.put_off = lambda: None
+    desk.node.tick(desk.now + 6.0)
+    heard, most, is_more = len(watcher.hears()), 0, True
+    assert heard == 0
+    while is_more:
+        is_more = slices.step()
+        some = len(watcher.hears())
+        heard, most = heard + some, max(most, some)
+    assert (heard, most) == (3 * DUE_AT_ONCE - 1, 1)
+
+
 @pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_very_many_wills_at_once(desk: Desk, count: int) -> None:
     """Hazard 14: clients that all go at once have their wills published one in a slice; nothing is left."""
@@ -804,6 +833,23 @@ def test_a_retained_message_expires(desk: Desk) -> None:
     client.publish("a", b"1", retain=True, message_expiry=0)
     client.publish("b", b"1", retain=True, message_expiry=100)
     assert topics(client.subscribe("#")) == ["b"]
+
+
+def test_what_waits_for_the_client_expires(desk: Desk) -> None:
+    """Of what waits behind the receive maximum: what has expired is dropped, and the rest says how much is left."""
+    publisher, subscriber = MqttClient(desk), MqttClient(desk, receive_maximum=1)
+    subscriber.subscribe("a", qos=1)
+    for payload, seconds in ((b"0", 10), (b"1", 3), (b"2", 10)):
+        publisher.publish("a", payload, qos=1, message_expiry=seconds)
+    publisher.publish("a", b"3", message_expiry=3)
+    (first,) = subscriber.hears()
+    assert first.properties[Property.MESSAGE_EXPIRY] == 10
+    desk.node.namespaces.timers.run(desk.node.namespaces.timers.now() + 4)
+    (second,) = subscriber.asks(packets.answer(Packet.PUBACK, 1))
+    assert (second.payload, second.properties[Property.MESSAGE_EXPIRY]) == (b"2", 6)
+    assert subscriber.asks(packets.answer(Packet.PUBACK, 2)) == []
+    assert desk.counters()["dropped"]["outbox full"] == 2
+    assert not subscriber.session.outbox.late
 
 
 def test_overlapping_filters_and_what_is_retained(desk: Desk) -> None:

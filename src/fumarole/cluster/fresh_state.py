@@ -148,8 +148,6 @@ class FreshState:
 
     def tick(self) -> None:
         """Time passes."""
-        for exchange in self._namespaces:
-            exchange.retained.expire()
         for token, asking in list(self._asked.items()):
             if asking.has_ended:
                 del self._asked[token]

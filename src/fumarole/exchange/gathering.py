@@ -33,6 +33,7 @@ from fumarole.core.query.parts import set_query
 from fumarole.core.query.tree import Query, cost, fields, show
 from fumarole.core.topic import Pattern, fits, literal_prefix, split
 from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.expiry import has_expired
 from fumarole.exchange.hybrid_clock import MICROSECONDS
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.producer import TEXT_KEPT, Producer, may_receive
@@ -364,8 +365,10 @@ class Gathering:
         return found is not None and (kept.node in found[1] or found[0] >= kept.time)
 
     def _deliver(self, kept: Kept) -> None:
-        self.exchange.counters.last += 1
-        self._hand_over(self.consumer, kept.publication(self.exchange.clock.age(kept.time)))
+        age = self.exchange.clock.age(kept.time)
+        if not has_expired(kept.headers, age):
+            self.exchange.counters.last += 1
+            self._hand_over(self.consumer, kept.publication(age))
 
 
 END: Final = object()

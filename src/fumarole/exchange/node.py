@@ -103,8 +103,10 @@ class Node:
             relay.finish()
 
     def expire(self, now: float) -> Iterator[None]:
-        """Time passes: silent producers are forgotten, a part of them at each step."""
+        """Time passes: silent producers are forgotten, and retained messages expire, a part of them at each step."""
         for exchange in list(self.namespaces):
+            while exchange.retained.expire():
+                yield
             while exchange.producers.is_due(now):
                 exchange.producers.expire(now)
                 yield

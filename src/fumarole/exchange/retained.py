@@ -8,21 +8,27 @@ later, so all nodes come to the same in whatever order they hear of them:
     all      t = 22.0: of equal times, b comes later
 
 One without a payload removes what is there. It stays as a mark for a day, so that a node that was away does not bring
-the removed one back.
+the removed one back. One that has expired (`exchange/expiry.py`) becomes such a mark too, on each node by itself.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from fumarole.core.limits import Quotas
 from fumarole.core.publication import Publication
+from fumarole.exchange.expiry import seconds_of, with_seconds_left
 from fumarole.exchange.hybrid_clock import MICROSECONDS, HybridClock
 from fumarole.exchange.quotas import Usage
 from fumarole.exchange.readings import reading_block, reading_in
 
 MARK_SECONDS: Final = 86_400
+MOST_MARKS: Final = 100_000
+"""Of more removals, the oldest are forgotten before their day is over: anybody may remove what they have retained."""
+AT_ONCE: Final = 1_000
+"""Messages and marks that are looked at in one slice."""
 FRAMING: Final = 64
 """Bytes that a message counts for besides its own."""
 
@@ -48,7 +54,7 @@ class Kept(NamedTuple):
 
     def publication(self, age: float) -> Publication:
         """The message, to be delivered as a last value (F3)."""
-        publication = Publication(self.topic, self.payload, "", self.headers)
+        publication = Publication(self.topic, self.payload, "", with_seconds_left(self.headers, age))
         publication.reading = reading_in(publication)
         publication.age = age
         return publication
@@ -67,8 +73,12 @@ class Retained:
         self._usage = Usage("this namespace", Quotas()) if usage is None else usage
         self._known: dict[str, Kept] = {}
         """By topic; removal marks too."""
-        self._marks: dict[str, None] = {}
+        self._marks: OrderedDict[str, None] = OrderedDict()
         """The topics of those, the oldest first."""
+        self._expire_at: dict[str, int | None] = {}
+        """By topic, when its message is of no more use; None: it does not expire any more."""
+        self._round: deque[str] = deque()
+        """The same topics: the next to be looked at comes first."""
         self._is_kept = is_kept
         self.unsaved: dict[str, None] = {}
         """Topics whose message is not on disk as it is here; none where no store is configured."""
@@ -140,14 +150,36 @@ class Retained:
             self._marks[kept.topic] = None
         if self._is_kept:
             self.unsaved[kept.topic] = None
+        seconds = seconds_of(kept.headers) if kept.payload else None
+        if seconds is None:
+            if kept.topic in self._expire_at:
+                self._expire_at[kept.topic] = None
+            return
+        if kept.topic not in self._expire_at:
+            self._round.append(kept.topic)
+        self._expire_at[kept.topic] = kept.time + seconds * MICROSECONDS
 
-    def expire(self) -> None:
-        """Marks are forgotten after a day."""
-        oldest = self.clock.wall() - MARK_SECONDS * MICROSECONDS
-        while self._marks:
+    def expire(self) -> bool:
+        """Messages that have expired become marks, and marks are forgotten after a day. True: more marks are due."""
+        now = self.clock.wall()
+        for _ in range(min(AT_ONCE, len(self._round))):
+            topic = self._round.popleft()
+            end = self._expire_at[topic]
+            if end is not None and end > now:
+                self._round.append(topic)
+                continue
+            del self._expire_at[topic]
+            if end is not None:
+                # Of the same time, so that all nodes come to the same and no older one comes back.
+                self._take(self._known[topic]._replace(payload=b"", headers=b""))
+        oldest = now - MARK_SECONDS * MICROSECONDS
+        for _ in range(AT_ONCE):
+            if not self._marks:
+                return False
             topic = next(iter(self._marks))
-            if self._known[topic].time > oldest:
-                return
+            if self._known[topic].time > oldest and len(self._marks) <= MOST_MARKS:
+                return False
             del self._marks[topic], self._known[topic]
             if self._is_kept:
                 self.unsaved[topic] = None
+        return True

@@ -52,6 +52,8 @@ STRANGER_LINES: Final = 4
 LONGEST_LIST: Final = 128 * 1024
 """Bytes of a SUBSCRIBE or UNSUBSCRIBE: each of its filters is work."""
 FILTERS_AT_ONCE: Final = 200
+BESIDES_A_SENTENCE: Final = 16
+"""Bytes of a packet with a reason string, at most, besides that and its reasons."""
 LINES_OF_A_PUBLISH: Final = 17
 """What a PUBLISH may have besides its payload, in control lines: its topic and its properties."""
 
@@ -222,6 +224,8 @@ class ServerProtocol(Protocol):
         """Has it sent its CONNECT?"""
         self.has_problem_information = True
         """May answers say in words what is wrong?"""
+        self.largest = LARGEST_VARIABLE
+        """Bytes of a packet that the client takes."""
 
     def _check_size(self, packet: int, size: int) -> None:
         limit = self.packet_limit
@@ -251,6 +255,7 @@ class ServerProtocol(Protocol):
         keep_alive = fields.two()
         given = self._properties(fields, Packet.CONNECT)
         self.has_problem_information = bool(given.get(Property.REQUEST_PROBLEM_INFORMATION, 1))
+        self.largest = given.get(Property.MAXIMUM_PACKET_SIZE, LARGEST_VARIABLE)
         if Property.AUTHENTICATION_DATA in given and Property.AUTHENTICATION_METHOD not in given:
             raise PacketFault(Reason.PROTOCOL_ERROR, "there is authentication data without a method")
         client_id = fields.text()
@@ -331,9 +336,13 @@ class ServerProtocol(Protocol):
         self._reason = reason
         return self._error(text)
 
-    def shown(self, text: str) -> str:
-        """The sentence for a reason string; empty where the client does not want any."""
-        return text if self.has_problem_information else ""
+    def shown(self, text: str, reasons: int = 1) -> str:
+        """The sentence for a reason string of a packet with so many reasons.
+
+        It is empty where the client does not want any, or takes no packet of that size.
+        """
+        has_room = BESIDES_A_SENTENCE + reasons + len(text.encode()) <= self.largest
+        return text if self.has_problem_information and has_room else ""
 
     _packets: ClassVar[Readers] = {
         Packet.CONNECT: (0, _connect),

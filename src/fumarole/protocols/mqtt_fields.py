@@ -254,6 +254,8 @@ class Fields:
         if packet not in packets:
             raise PacketFault(Reason.PROTOCOL_ERROR, f"property {number:#04x} has no place in {_shown(packet)}")
         value = self._value(kind)
+        if number == Property.RESPONSE_TOPIC and ("+" in value or "#" in value):
+            raise PacketFault(Reason.PROTOCOL_ERROR, "a response topic has no wildcards")
         if kind is Kind.PAIR or (number == Property.SUBSCRIPTION_IDENTIFIER and packet is Packet.PUBLISH):
             found.setdefault(number, []).append(value)
             return

@@ -445,7 +445,8 @@ class MqttSession(StreamSession):
         """C2: every live node knows of the subscriptions before the client is told."""
         reasons, self._reasons = self._reasons, []
         self._ticket = self.node.confirmations.ticket()
-        answer = packets.acknowledged(kind, self._protocol.version, packet_id, reasons, self._protocol.shown(why))
+        words = self._protocol.shown(why, len(reasons))
+        answer = packets.acknowledged(kind, self._protocol.version, packet_id, reasons, words)
         if not self._answers.confirm(answer, self._ticket):
             self.refuse(Reason.QUOTA, TOO_MUCH_WAITS)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,6 +32,10 @@ OTHER_USER: Final = "another user is connected with this client id"
 LONGEST_DELAY: Final = 24 * 3600.0
 """Seconds. A longer delay is this one."""
 
+DUE_AT_ONCE: Final = 1_000
+"""Delayed wills that fall due in one slice."""
+STALE: Final = 1_000
+"""Times of wills that were cancelled, besides as many as there are wills; of more, all are taken out."""
 TICK: Final = 0.5
 """Seconds that the time of a session may be behind: a will is published late rather than early."""
 
@@ -54,7 +58,7 @@ class Clients:
         self._node = node
         self._sessions: dict[Key, MqttSession] = {}
         self._due: deque[LastWill] = deque()
-        self._is_publishing = False
+        self._is_publishing = self._is_looking = False
         self._delayed: dict[Key, tuple[int, LastWill]] = {}
         self._delayed_bytes = 0
         self._times: list[tuple[float, int, Key]] = []
@@ -142,6 +146,9 @@ class Clients:
             self._delayed[will.key] = number, will
             self._delayed_bytes += size
             heappush(self._times, (now + min(delay, LONGEST_DELAY) + TICK, number, will.key))
+            if len(self._times) > 2 * len(self._delayed) + STALE:
+                self._times = [time for time in self._times if self._is_waiting(time)]
+                heapify(self._times)
         else:
             self._publish(will)
 
@@ -163,12 +170,27 @@ class Clients:
         telling = self.broker_topics.tick(now)
         if telling is not None:
             self._node.namespaces.slices.begin(telling)
-        while self._times and self._times[0][0] <= now:
-            _, number, key = heappop(self._times)
-            if self._delayed.get(key, (-1, None))[0] == number:
-                will = self._cancel(key)
+        if not self._is_looking:
+            self._is_looking = True
+            self._node.namespaces.slices.begin(self._fall_due())
+
+    def _fall_due(self) -> Iterator[None]:
+        """Very many may be due together: those of clients that one broken network had."""
+        number = 0
+        while self._times and self._times[0][0] <= self.now:
+            time = heappop(self._times)
+            if self._is_waiting(time):
+                will = self._cancel(time[2])
                 assert will is not None
                 self._publish(will)
+            number += 1
+            if number % DUE_AT_ONCE == 0:
+                yield
+        self._is_looking = False
+
+    def _is_waiting(self, time: tuple[float, int, Key]) -> bool:
+        """Does a will wait for this time? Its client may have come back."""
+        return self._delayed.get(time[2], (-1, None))[0] == time[1]
 
     def _publish(self, will: LastWill) -> None:
         self._due.append(will)

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from copy import copy
 from typing import Any, Final
 
 from fumarole.core import headers
 from fumarole.core.mqtt_topics import name_of
 from fumarole.core.publication import Publication
 from fumarole.core.topic import Grammar
+from fumarole.exchange.expiry import EXPIRY, seconds_in
 from fumarole.exchange.readings import Reading
 from fumarole.protocols.mqtt_fields import (
     LONGEST_TEXT,
@@ -37,7 +39,6 @@ from fumarole.protocols.mqtt_fields import (
 from fumarole.protocols.mqtt_packets import QOS_SHIFT, RETAIN, V5
 
 QOS: Final = "Mqtt-Qos"
-EXPIRY: Final = "Mqtt-Expiry"
 CORRELATION: Final = "Mqtt-Correlation"
 FORMAT: Final = "Mqtt-Format"
 CONTENT_TYPE: Final = "Content-Type"
@@ -53,7 +54,6 @@ PLAIN_BLOCKS: Final = tuple(headers.build([(QOS, str(qos))]) if qos else b"" for
 _QOS_VALUES: Final = {"1": 1, "2": 2}
 BESIDES: Final = 14
 """Bytes of a PUBLISH besides its fields, at most: type, two lengths, packet identifier, topic alias."""
-LARGEST_EXPIRY: Final = 0xFFFF_FFFF
 
 
 def block_of(given: Properties, qos: int, retain: bool = False, more: tuple[tuple[str, str], ...] = ()) -> bytes:
@@ -108,7 +108,7 @@ def properties_of(block: bytes) -> dict[int, Any]:
             _take_odd(value, found, users)
         elif name == CONTENT_TYPE and _fits(value):
             found[Property.CONTENT_TYPE] = value
-        elif name == EXPIRY and (seconds := number_in(value)) is not None:
+        elif name == EXPIRY and (seconds := seconds_in(value)) is not None:
             found[Property.MESSAGE_EXPIRY] = seconds
         elif name == FORMAT and value in ("0", "1"):
             found[Property.PAYLOAD_FORMAT] = int(value)
@@ -117,14 +117,6 @@ def properties_of(block: bytes) -> dict[int, Any]:
     if users:
         found[Property.USER] = users
     return found
-
-
-def number_in(value: str) -> int | None:
-    """Seconds of an expiry, as `Mqtt-Expiry` writes them."""
-    if not (value.isascii() and value.isdigit() and len(value) <= len(str(LARGEST_EXPIRY))):
-        return None
-    number = int(value)
-    return number if number <= LARGEST_EXPIRY else None
 
 
 def _fits(value: str) -> bool:
@@ -190,7 +182,7 @@ MARK: Final = object()
 class Form:
     """What this door has made of a publication."""
 
-    __slots__ = ("_frames", "is_expired", "payload", "properties", "qos", "retain", "topic")
+    __slots__ = ("_frames", "expiry", "is_expired", "payload", "properties", "qos", "retain", "topic")
 
     def __init__(self, publication: Publication, grammar: Grammar) -> None:
         name = name_of(publication.topic, grammar)
@@ -203,17 +195,30 @@ class Form:
         self.qos = _QOS_VALUES.get(headers.last(block, QOS) or "", 0) if block else 0
         self.retain = bool(block) and headers.last(block, RETAIN_HEADER) == "1"
         given: dict[int, Any] = properties_of(block) if block and block not in PLAIN_BLOCKS else {}
-        self.is_expired = False
-        if publication.age is not None and Property.MESSAGE_EXPIRY in given:
-            left = given[Property.MESSAGE_EXPIRY] - int(publication.age)
-            self.is_expired = left <= 0
-            given[Property.MESSAGE_EXPIRY] = max(left, 0)
+        self.expiry: int | None = given.pop(Property.MESSAGE_EXPIRY, None)
+        """Seconds left."""
+        self.is_expired = publication.age is not None and self.expiry == 0
+        if self.expiry is not None:
+            given = {Property.MESSAGE_EXPIRY: self.expiry, **given}  # the first, so that `after` finds it
         if publication.reply:
             reply = name_of(publication.reply, grammar)
             if reply is not None:
                 given[Property.RESPONSE_TOPIC] = reply
         self.properties = pairs(given)
         self._frames: dict[int, bytes] = {}
+
+    def after(self, seconds: float) -> Form | None:
+        """The same, when it has waited so long; None: it has expired."""
+        if self.expiry is None:
+            return self
+        left = self.expiry - int(seconds)
+        if left <= 0:
+            return None
+        later = copy(self)
+        later.expiry, later._frames = left, {}
+        given = pairs({Property.MESSAGE_EXPIRY: left})
+        later.properties = given + self.properties[len(given) :]
+        return later
 
     def size(self, version: int, identifiers: bytes) -> int:
         """Bytes of a frame, at most."""

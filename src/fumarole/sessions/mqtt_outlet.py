@@ -158,7 +158,7 @@ class MqttOutlet:
         while window and not self.has_room(size) and overflow is Overflow.DROP_OLDEST:
             self._drop(window.take().consumer)
         if self.has_room(size):
-            window.put(consumer, form, qos, retain, size)
+            window.put(consumer, form, qos, retain, size, self._exchange.timers.now())
             self.outbox.late = True
         else:
             self._drop(consumer)
@@ -175,13 +175,15 @@ class MqttOutlet:
             if not (self._may_send(first.size) if first.qos else self.outbox.has_room(first.size)):
                 return
             window.take()
-            is_last = not window
+            form = first.form.after(self._exchange.timers.now() - first.since)
             identifiers = first.consumer.key[1:] if self.version == V5 else b""
-            if first.qos:
-                self.outbox.push(self._frame(first.form, first.qos, first.retain, identifiers))
+            if form is None:
+                self._drop(first.consumer)
+            elif first.qos:
+                self.outbox.push(self._frame(form, first.qos, first.retain, identifiers))
             else:
-                self.outbox.push(first.form.frame(self.version, 0, 0, first.retain, identifiers), first.consumer)
-            if is_last:
+                self.outbox.push(form.frame(self.version, 0, 0, first.retain, identifiers), first.consumer)
+            if not window:
                 self.outbox.late = False
 
     # What the client answers.

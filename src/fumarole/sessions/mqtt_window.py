@@ -26,6 +26,8 @@ class Waiting(NamedTuple):
     qos: int
     retain: bool
     size: int
+    since: float
+    """When it came."""
 
 
 class Window:
@@ -76,8 +78,8 @@ class Window:
             self._is_received.clear()  # an empty dict would keep the room it once needed
         return is_known
 
-    def put(self, consumer: Consumer, form: Form, qos: int, retain: bool, size: int) -> None:
-        self._waiting.append(Waiting(consumer, form, qos, retain, size + ENTRY))
+    def put(self, consumer: Consumer, form: Form, qos: int, retain: bool, size: int, now: float) -> None:
+        self._waiting.append(Waiting(consumer, form, qos, retain, size + ENTRY, now))
         self.size += size + ENTRY
 
     def first(self) -> Waiting:
