@@ -15,7 +15,7 @@ from fumarole.core.query.parse import parse
 from fumarole.core.topic import matches, parse_wildcards, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.gathering import Last
+from fumarole.exchange.gathering import HANDED_OVER_AT_ONCE, Asking, Last, asked_once
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.readings import Reading, reading_value
@@ -41,6 +41,9 @@ class Ear:
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1
         self.heard.append((publication.topic, publication.payload, publication.age is not None))
+
+    def heard_values(self) -> list[tuple[str, bytes]]:
+        return [(topic, payload) for topic, payload, is_last in self.heard if is_last]
 
     def tell(self, consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
         """Sets are of no interest here."""
@@ -151,6 +154,54 @@ def test_a_consumer_that_leaves_ends_the_walk(hot_path: HotPath) -> None:
     exchange.timers.run(5.0)
     assert ear.heard == []
     assert not exchange.gatherings
+
+
+def test_who_asks_once_gets_topics_that_are_busy_meanwhile(hot_path: HotPath) -> None:
+    """Nothing live comes, so no value is left out for a live message."""
+    exchange = make(hot_path, last=True)
+    exchange.slices.put_off = lambda: None
+    for number in range(3 * HANDED_OVER_AT_ONCE):
+        publish(exchange, f"t.{number}", b"old")
+    ear = Ear()
+    consumer = exchange.consumer(ear, ">", "", b"1")
+    done: list[bool] = []
+    asked_once(exchange, consumer, parse_wildcards(">"), None).begin(lambda: done.append(True))
+    assert len(ear.heard) == HANDED_OVER_AT_ONCE
+    busy = f"t.{3 * HANDED_OVER_AT_ONCE - 1}"
+    publish(exchange, busy, b"new")
+    while exchange.slices.step():
+        pass
+    assert busy in dict(ear.heard_values())
+    assert len(ear.heard) == 3 * HANDED_OVER_AT_ONCE
+    assert done == [True]
+    assert len(exchange) == 0
+    assert not exchange.gatherings
+
+
+def test_once_confirmed_messages_of_every_node_are_live(hot_path: HotPath) -> None:
+    """S8: one that was published elsewhere after the confirmation, and before the question was heard there, is not kept
+    where no last messages are."""
+    exchange = make(hot_path, last=False)
+    ear = Ear()
+    asked: list[Asking] = []
+    exchange.ask = asked.append
+    consumer = subscribe(exchange, ear, ">", Last.ALL)
+    (question,) = asked
+    question.ask(["b"])
+
+    def forwarded(payload: bytes) -> None:
+        publication = Publication("t", payload)
+        publication.node = "b"
+        exchange.deliver(exchange.plans().find(b"t"), publication, ())
+
+    forwarded(b"1")
+    assert ear.heard == [], "the consumer has no right to it yet"
+    exchange.send_last(consumer)
+    forwarded(b"2")
+    question.marked("b")
+    question.answered("b")
+    forwarded(b"3")
+    assert ear.heard == [("t", b"2", False), ("t", b"3", False)]
 
 
 def test_topics_of_inboxes_are_not_kept(hot_path: HotPath) -> None:

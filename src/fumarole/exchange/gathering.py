@@ -13,7 +13,8 @@ the same ordered connection. It answers first with a mark, then with its values 
 
 So there is neither a gap nor a repeat: what b took before its mark is in its values, and what it took after comes
 live. A live message that b forwarded before its mark, for others here, is one that the consumer has no right to yet
-(D5), and is left out: b's values have it or a newer one.
+(D5), and is left out: b's values have it or a newer one. Once the subscription is confirmed, b forwards for the
+consumer too, and nothing is left out.
 
 The walk is done in slices and waits for room in the consumer's outbox. Live messages go on meanwhile. They pass through
 here, which is the consumer's first `stage`, so that a value is left out where a live one of its topic was as new.
@@ -200,11 +201,33 @@ class Asking(Protocol):
         """The node has said all, or is gone."""
 
 
+def asked_once(
+    exchange: Exchange, consumer: Consumer, pattern: Pattern, query: Query | None, asks_nodes: bool = True
+) -> Gathering:
+    """For a client that asks for what is known now, and for none of what comes. The consumer stays out of the index.
+
+    `begin` goes on, `Exchange.unsubscribe` ends it sooner. Raises QuotaError, and then nothing has changed.
+    """
+    if consumer.account is not None:
+        consumer.account.take("consumers")
+    gathering = consumer.stage = Gathering(exchange, consumer, pattern, query, Last.ALL, is_once=True)
+    exchange.gatherings[gathering] = None
+    if asks_nodes and exchange.ask is not None:
+        exchange.ask(gathering)
+    return gathering
+
+
 class Gathering:
     """The first stage of a consumer that asks for `last`, until it has all of it."""
 
     def __init__(
-        self, exchange: Exchange, consumer: Consumer, pattern: Pattern, query: Query | None, kind: Last
+        self,
+        exchange: Exchange,
+        consumer: Consumer,
+        pattern: Pattern,
+        query: Query | None,
+        kind: Last,
+        is_once: bool = False,
     ) -> None:
         self.exchange = exchange
         self.consumer = consumer
@@ -225,6 +248,8 @@ class Gathering:
         self._values: Iterator[Kept | None] | None = None
         self._next: Kept | None = None
         """The value that found no room."""
+        self._is_once = is_once
+        """True when no live messages come here (`asked_once`)."""
 
     @property
     def sees(self) -> Permissions | None:
@@ -249,9 +274,13 @@ class Gathering:
             self.exchange.counters.routed -= 1
 
     def hears(self, publication: Publication) -> bool:
-        """Notes a live message. False: the consumer has no right to it yet."""
+        """Notes a live message. False: the consumer has no right to it yet.
+
+        Once the subscription is confirmed (C2), all nodes forward for this consumer, whether they have heard the
+        question or not.
+        """
         node = publication.node
-        if node in self._unmarked:
+        if node in self._unmarked and not self._has_begun:
             return False
         key = self._key(publication)
         _, nodes = self._live.get(key, (0, set()))
@@ -302,6 +331,8 @@ class Gathering:
             self._live.clear()
             self._elsewhere.clear()
             self.exchange.gatherings.pop(self, None)
+            if self._is_once and self.consumer.account is not None:
+                self.consumer.account.give_back("consumers")
             self.done()
 
     def _walk(self) -> None:

@@ -201,7 +201,7 @@ class Relay:
 
 
 class LastAnswer:
-    """The outlet of `$FUM.last`: passes on last values, and nothing of what is published meanwhile."""
+    """The outlet of `$FUM.last`."""
 
     echo = False
     label = "$FUM.last"
@@ -215,14 +215,10 @@ class LastAnswer:
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1
-        if publication.age is not None:
-            block = publication.headers or reading_block(publication.reading)
-            block = headers.added(headers.added(block, "Topic", publication.topic), "Last", f"{publication.age:g}")
-            self._asker.hear(Publication("", publication.payload, "", block))
-            self._values += 1
-
-    def tell(self, consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
-        """Changes of the query's set are not passed on."""
+        block = publication.headers or reading_block(publication.reading)
+        block = headers.added(headers.added(block, "Topic", publication.topic), "Last", f"{publication.age or 0.0:g}")
+        self._asker.hear(Publication("", publication.payload, "", block))
+        self._values += 1
 
     def end(self) -> None:
         """All values were sent."""

@@ -30,7 +30,7 @@ from fumarole.core.query.parse import parse, parse_without_message
 from fumarole.core.query.tree import cost
 from fumarole.core.query.view import parse_view
 from fumarole.core.topic import Grammar, check_length, check_topic, parse_pattern
-from fumarole.exchange.gathering import Last
+from fumarole.exchange.gathering import Last, asked_once
 from fumarole.exchange.producer import Producer, may_receive
 from fumarole.exchange.readings import check_identity, check_metadata, check_speaks_for
 from fumarole.exchange.views import LiveView
@@ -226,13 +226,7 @@ def _last(request: Request, _say: Say) -> None:
         raise RequestError("last values are messages, and there is nowhere to send them")
     answer = LastAnswer(request.asker)
     consumer = exchange.consumer(answer, pattern, "", b"", sees, request.account)
-    exchange.subscribe(consumer, query, pattern=parsed, last=Last.ALL)
-
-    def finish() -> None:
-        exchange.unsubscribe(consumer)
-        answer.end()
-
-    exchange.producers.when_whole(consumer, lambda: exchange.send_last(consumer, finish))
+    asked_once(exchange, consumer, parsed, query).begin(answer.end)
 
 
 def _subscription(payload: str) -> tuple[str, str, str]:

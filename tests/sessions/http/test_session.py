@@ -13,6 +13,7 @@ from fumarole.core.limits import Limits
 from fumarole.exchange.permissions import Permissions, User
 from fumarole.exchange.tracer import Tracer
 from fumarole.fastpath.hot_path import HotPath
+from fumarole.sessions.http import last_values
 from fumarole.sessions.http.metrics import FAMILIES
 from fumarole.sessions.http.streams import COMMENT_EVERY
 from tests.desk import Desk
@@ -412,6 +413,17 @@ def test_last_values_of_what_may_not_be_received(guarded: Web) -> None:
     found = guarded.asks("GET", "/v1/topics/volcanoes/%3E", **bearer("sensor")).json()["values"]
     assert [each["topic"] for each in found] == ["volcanoes.a"]
     assert guarded.asks("GET", "/v1/topics/%3E", **bearer("sensor")).status == 403
+
+
+def test_more_last_values_than_one_answer_has(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L2: refused with a sentence, and the question has an end."""
+    monkeypatch.setattr(last_values, "MOST_BYTES", 2_000)
+    for number in range(5):
+        web.asks("POST", f"/v1/topics/a/{number}?retain=1", "x" * 900)
+    answer = web.asks("GET", "/v1/topics/a/*")
+    assert answer.status == 413
+    assert "more than 2000 bytes together" in answer.json()["detail"]
+    assert web.asks("GET", "/v1/topics/a/1").status == 200
 
 
 def test_a_retained_message_is_removed(web: Web, desk: Desk) -> None:

@@ -1,7 +1,6 @@
 """`GET /v1/topics/{pattern}`: the last values of the topics that match, once (H3).
 
-They are gathered as for any consumer that asks for `last` (F3): this one leaves when all of them have come. What comes
-live meanwhile is no last value and is left out.
+They are gathered as for any consumer that asks for `last` (F3). What is published meanwhile does not come here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from fumarole.core.publication import Publication
 from fumarole.core.topic import Pattern, check_length
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.gathering import Last
+from fumarole.exchange.gathering import asked_once
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
 from fumarole.sessions.http import forms
 from fumarole.sessions.http.call import JSON, NDJSON, Answer, Call
@@ -60,24 +59,16 @@ class LastValues:
         exchange, session = self._exchange, self.call.session
         sees = self.call.user.subscribe if self.call.user else None
         consumer = exchange.consumer(self, pattern, "", KEY, sees, session.account)
-        exchange.subscribe(consumer, pattern=parsed, last=Last.ALL, asks_nodes=not self.call.is_local)
+        gathering = asked_once(exchange, consumer, parsed, None, asks_nodes=not self.call.is_local)
         session.consume(KEY, consumer)
-        still_waits = self.call.later()
-        confirmations = self.call.service.node.confirmations
-        confirmations.after(confirmations.ticket(), partial(self._gather, consumer, still_waits))
+        gathering.begin(partial(self._end, consumer, self.call.later()))
 
-    def _gather(self, consumer: Consumer, still_waits: Callable[[], bool]) -> None:
-        """The subscription is in force everywhere (C2)."""
-        if still_waits():
-            self._exchange.send_last(consumer, partial(self._end, consumer, still_waits))
-
-    def has_room(self, weight: int) -> bool:
-        return self._bytes + weight <= MOST_BYTES
+    def has_room(self, weight: int) -> bool:  # noqa: ARG002 - what is too much is counted, and refused at the end
+        return True
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         consumer.accepted += 1
-        if publication.age is not None:
-            self.keep(publication, publication.age)
+        self.keep(publication, publication.age or 0.0)
 
     def keep(self, publication: Publication, age: float) -> None:
         """One of the values."""
