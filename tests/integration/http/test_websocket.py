@@ -1,4 +1,4 @@
-"""NATS over WebSocket with nats-py, and MQTT's handshake, at a real web door (H6)."""
+"""NATS over WebSocket with nats-py and nats.js at a real web door (H6), and our reader of frames beside another one."""
 
 import os
 import shutil
@@ -11,6 +11,7 @@ import pytest
 from tests.integration.http.webs import WebBroker
 
 PYTHON = Path(__file__).parents[3] / "build" / "web" / "bin" / "python"
+SOURCES = Path(__file__).parents[3] / "src"
 CLIENT = Path(__file__).parent / "clients" / "nats_over_web.py"
 
 
@@ -27,6 +28,18 @@ def test_nats_py(web: WebBroker, path: str) -> None:
     run = subprocess.run([PYTHON, CLIENT, address], capture_output=True, text=True, timeout=60, check=False)
     done = ["publish_and_subscribe", "large_messages", "request_and_reply", "unsubscribe", "groups"]
     assert run.stdout.split() == [word for name in done for word in ("ok", name)], run.stderr
+
+
+def test_random_frames_and_the_reader_of_websockets() -> None:
+    """An independent reader of RFC 6455 hears the same of 400 sequences of frames, of which about half are faulty."""
+    command = [PYTHON, CLIENT.with_name("frames.py"), "400", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert run.returncode == 0, run.stderr[-2_000:]
+    sequences, refused, heard = map(int, run.stdout.split())
+    assert sequences == 400
+    assert 100 < refused < 300
+    assert heard > 1_000_000
 
 
 def node_flags() -> list[str] | None:
