@@ -164,7 +164,7 @@ class HttpDoor(StreamDoor):
         yield from self._node.unready()
 
     def _connections(self) -> Iterator[dict[str, Any]]:
-        for door in self._opened:
+        for door in list(self._opened):
             if isinstance(door, StreamDoor):
                 for session, address in door.sessions():
                     yield _connection(door.scheme, address, session)

@@ -10,7 +10,7 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fumarole.doors.closing import Closing
@@ -115,13 +115,13 @@ class StreamDoor(ABC):
         self._place = 0
         """The number of this door there."""
 
-    def sessions(self) -> list[tuple[StreamSession, str]]:
-        """The sessions of the open connections, each with the address of its client."""
-        return [
-            (pump.session, self._pump_address.get(pump, ""))
-            for pump in self._pumps
-            if isinstance(pump.session, StreamSession)
-        ]
+    def sessions(self) -> Iterator[tuple[StreamSession, str]]:
+        """The sessions of the connections that are open now, each with the address of its client. It may take its time:
+        those that have ended meanwhile are left out."""
+        for pump in list(self._pumps):
+            address = self._pump_address.get(pump)
+            if address is not None and isinstance(pump.session, StreamSession):
+                yield pump.session, address
 
     async def open(self, host: str, port: int, placement: Placement | None = None) -> None:
         """Listens, with `placement` as others on this machine may. Raises OSError where the address cannot be had."""

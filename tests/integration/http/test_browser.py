@@ -72,7 +72,7 @@ def ask(url: str, body: str | None = None, **fields: str) -> bytes:
 
 
 def page_with(text: str) -> str:
-    (page,) = [each for each in PAGES if text in each]
+    (page,) = [str(each) for each in PAGES if text in each]
     return page
 
 

@@ -32,7 +32,7 @@ def test_nats_py(web: WebBroker, path: str) -> None:
 
 def test_random_frames_and_the_reader_of_websockets() -> None:
     """An independent reader of RFC 6455 hears the same of 400 sequences of frames, of which about half are faulty."""
-    command = [PYTHON, CLIENT.with_name("frames.py"), "400", "1"]
+    command = [str(PYTHON), str(CLIENT.with_name("frames.py")), "400", "1"]
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert run.returncode == 0, run.stderr[-2_000:]

@@ -7,9 +7,8 @@ by hand, a family at a time, so scraping thousands of namespaces does not hold t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from heapq import nlargest
-from operator import attrgetter
+from collections.abc import Iterator
+from heapq import heappush, heappushpop
 from typing import Any, Final, NamedTuple
 
 from fumarole.exchange.exchange import Exchange
@@ -17,11 +16,18 @@ from fumarole.sessions.http.call import Call
 
 BUSIEST: Final = 100
 """Namespaces with rows of their own, besides those that were configured."""
-LOOKED_AT_ONCE: Final = 50
+LOOKED_AT_ONCE: Final = 100
+"""Namespaces whose numbers are read in one step, about a tenth of a millisecond."""
+ROWS_AT_ONCE: Final = 200
+"""Rows that are written in one step."""
 OTHER: Final = "other"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text"
 OPENMETRICS_TYPE: Final = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
+
+
+Row = tuple[str, tuple[int, ...]]
+"""The name of a namespace, and its numbers."""
 
 
 class Family(NamedTuple):
@@ -37,10 +43,8 @@ class OfNamespace(NamedTuple):
     """A family with a row for each namespace."""
 
     family: Family
-    labels: tuple[str, ...]
+    labels: tuple[str, ...] = ("",)
     """The rest of the labels of each of its rows, or one that is empty."""
-    read: Callable[[Exchange], tuple[int, ...]]
-    """A number for each of them."""
 
 
 def _counter(name: str, text: str) -> Family:
@@ -51,49 +55,44 @@ def _gauge(name: str, text: str) -> Family:
     return Family(f"fumarole_{name}", "gauge", text)
 
 
-PLAIN: Final = ("",)
 REASONS: Final = (',reason="no_consumer"', ',reason="outbox_full"', ',reason="refused"')
 NAMESPACES: Final = (
-    OfNamespace(_counter("received_messages", "Publications taken in."), PLAIN, lambda it: (it.counters.received,)),
+    OfNamespace(_counter("received_messages", "Publications taken in.")),
+    OfNamespace(_counter("received_bytes", "Their payloads and headers.")),
     OfNamespace(
-        _counter("received_bytes", "Their payloads and headers."), PLAIN, lambda it: (it.counters.received_bytes,)
+        _counter("delivered_messages", "Messages delivered, one for each entity that got it; last values too.")
     ),
-    OfNamespace(
-        _counter("delivered_messages", "Messages delivered, one for each entity that got it; last values too."),
-        PLAIN,
-        lambda it: (it.counters.delivered(),),
-    ),
-    OfNamespace(
-        _counter("dropped_messages", "Messages dropped, by reason."),
-        REASONS,
-        lambda it: (it.counters.unheard, it.counters.overflowed, it.counters.refused),
-    ),
-    OfNamespace(
-        _counter("conflated_messages", "Messages that a newer one of their topic has replaced."),
-        PLAIN,
-        lambda it: (it.counters.conflated,),
-    ),
-    OfNamespace(
-        _counter("forwarded_messages", "Messages sent to other nodes."), PLAIN, lambda it: (it.counters.forwarded,)
-    ),
-    OfNamespace(
-        _counter("stray_messages", "Messages from other nodes whose consumer had left."),
-        PLAIN,
-        lambda it: (it.counters.strayed,),
-    ),
-    OfNamespace(
-        _counter("quota_refusals", "What was refused because a quota of the namespace was reached."),
-        PLAIN,
-        lambda it: (sum(it.usage.refused.values()),),
-    ),
-    OfNamespace(_gauge("connections", "Connections that are in the namespace."), PLAIN, lambda it: (it.connections,)),
-    OfNamespace(_gauge("consumers", "Subscriptions without a query."), PLAIN, lambda it: (len(it),)),
-    OfNamespace(
-        _gauge("known_producers", "Producers that are known; each node has this number."),
-        PLAIN,
-        lambda it: (len(it.producers),),
-    ),
+    OfNamespace(_counter("dropped_messages", "Messages dropped, by reason."), REASONS),
+    OfNamespace(_counter("conflated_messages", "Messages that a newer one of their topic has replaced.")),
+    OfNamespace(_counter("forwarded_messages", "Messages sent to other nodes.")),
+    OfNamespace(_counter("stray_messages", "Messages from other nodes whose consumer had left.")),
+    OfNamespace(_counter("quota_refusals", "What was refused because a quota of the namespace was reached.")),
+    OfNamespace(_gauge("connections", "Connections that are in the namespace.")),
+    OfNamespace(_gauge("consumers", "Subscriptions without a query.")),
+    OfNamespace(_gauge("known_producers", "Producers that are known; each node has this number.")),
 )
+
+
+def numbers_of(exchange: Exchange) -> tuple[int, ...]:
+    """What a namespace has counted: a number for each row, in the order of NAMESPACES."""
+    counted = exchange.counters
+    return (
+        counted.received,
+        counted.received_bytes,
+        counted.delivered(),
+        counted.unheard,
+        counted.overflowed,
+        counted.refused,
+        counted.conflated,
+        counted.forwarded,
+        counted.strayed,
+        sum(exchange.usage.refused.values()),
+        exchange.connections,
+        len(exchange),
+        len(exchange.producers),
+    )
+
+
 NODE: Final = {
     "refused_connections": _counter("refused_connections", "Connections refused at the limit."),
     "slow_consumers": _counter("slow_consumers", "Connections cut off because they did not take what they asked for."),
@@ -126,35 +125,47 @@ def metrics(call: Call) -> None:
 
 def written(call: Call, *, is_open: bool) -> Iterator[bytes]:
     """The text, a piece at a time."""
-    node = call.service.node
-    rows = _rows(list(node.namespaces), node.namespaces.configured)
-    yield b""
+    rows: list[Row] = []
+    yield from _gathered(call, rows)
+    column = 0
     for each in NAMESPACES:
         lines = [_head(each.family, is_open=is_open)]
-        for name, exchanges in rows:
-            sums = [0] * len(each.labels)
-            for looked_at, exchange in enumerate(exchanges, 1):
-                sums = [sum(pair) for pair in zip(sums, each.read(exchange), strict=True)]
-                if looked_at % LOOKED_AT_ONCE == 0:
-                    yield b""
-            before = f'{each.family.name}{{namespace="{name}"'
-            lines += [f"{before}{label}}} {number}\n" for label, number in zip(each.labels, sums, strict=True)]
-        yield "".join(lines).encode()
+        numbered = [(label, column + at) for at, label in enumerate(each.labels)]
+        before, column = f'{each.family.name}{{namespace="', column + len(each.labels)
+        for at in range(0, len(rows), ROWS_AT_ONCE):
+            part = rows[at : at + ROWS_AT_ONCE]
+            lines += [f'{before}{name}"{label}}} {row[at]}\n' for name, row in part for label, at in numbered]
+            yield "".join(lines).encode()
+            lines.clear()
     yield "".join(_of_node(call, is_open=is_open)).encode()
     if is_open:
         yield b"# EOF\n"
 
 
-def _rows(exchanges: list[Exchange], configured: Iterable[str]) -> list[tuple[str, list[Exchange]]]:
-    """Names of rows, and the namespaces that each sums up."""
-    own = set(configured)
-    named = [each for each in exchanges if each.name in own]
-    others = [each for each in exchanges if each.name not in own]
-    busiest = nlargest(BUSIEST, others, key=attrgetter("counters.received"))
-    shown = set(map(id, busiest))
-    rest = [each for each in others if id(each) not in shown]
-    rows = [(each.name, [each]) for each in (*named, *busiest)]
-    return [*rows, (OTHER, rest)] if rest else rows
+def _gathered(call: Call, rows: list[Row]) -> Iterator[bytes]:
+    """Fills in the rows: configured namespaces, the busiest, and the sums of all others. Gives nothing, in steps."""
+    namespaces = call.service.node.namespaces
+    own = set(namespaces.configured)
+    busiest: list[tuple[int, str, tuple[int, ...]]] = []
+    others: list[tuple[int, ...]] = []
+    has_others = False
+    exchanges = list(namespaces)
+    for at in range(0, len(exchanges), LOOKED_AT_ONCE):
+        for exchange in exchanges[at : at + LOOKED_AT_ONCE]:
+            numbers = numbers_of(exchange)
+            if exchange.name in own:
+                rows.append((exchange.name, numbers))
+            elif len(busiest) < BUSIEST:
+                heappush(busiest, (numbers[0], exchange.name, numbers))
+            else:
+                others.append(heappushpop(busiest, (numbers[0], exchange.name, numbers))[2])
+        if others:
+            has_others = True
+            others = [tuple(map(sum, zip(*others, strict=True)))]
+        yield b""
+    rows += [(name, numbers) for _, name, numbers in sorted(busiest, reverse=True)]
+    if has_others:
+        rows.append((OTHER, others[0]))
 
 
 def _of_node(call: Call, *, is_open: bool) -> Iterator[str]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import islice
-from operator import itemgetter
+from heapq import heappop, heappush
 from typing import Any, Final
 
-from fumarole.sessions.http.call import Call
+from fumarole.sessions.http import forms
+from fumarole.sessions.http.call import JSON, Call
+from fumarole.sessions.http.last_values import FIELDS
 from fumarole.sessions.nats import NATS_VERSION
 
 SHOWN: Final = 1024
-SORTED: Final = {"cid": "id", "subs": "consumers", "pending": "waiting_bytes"}
-"""What connections can be sorted by, and what it is called here. By all else that nats-server knows, they are not."""
+LOOKED_AT_ONCE: Final = 100
+SORTED: Final = {"cid": ("id", False), "subs": ("consumers", True), "pending": ("waiting_bytes", True)}
+"""What connections can be sorted by, what it is called here, and whether the greatest come first. All else that
+nats-server can sort by is passed over."""
 
 
 def varz(call: Call) -> None:
@@ -58,25 +62,37 @@ def varz(call: Call) -> None:
 
 def connz(call: Call) -> None:
     """The open connections: `limit` of them, from `offset` on."""
-    limit, offset = call.options.get("limit", SHOWN), call.options.get("offset", 0)
-    node = call.service.node
-    found = call.service.connections()
-    by = SORTED.get(call.options.get("sort", ""))
-    if by is not None:
-        found = sorted(found, key=itemgetter(by), reverse=by != "id")
-    shown = [_connection(each) for each in islice(found, offset, offset + min(limit, SHOWN))]
-    call.json(
-        200,
-        {
-            "server_id": node.name,
-            "now": _time(call.service.wall()),
-            "num_connections": len(shown),
-            "total": node.connections,
-            "offset": offset,
-            "limit": limit,
-            "connections": shown,
-        },
-    )
+    call.pieces(200, JSON, _connections(call), FIELDS)
+
+
+def _connections(call: Call) -> Iterator[bytes]:
+    """Looks at a few at a time. The only piece is the last."""
+    service, options = call.service, call.options
+    limit, offset = min(options.get("limit", SHOWN), SHOWN), options.get("offset", 0)
+    by, is_descending = SORTED.get(options.get("sort", ""), ("", False))
+    found: list[tuple[int, int, dict[str, Any]]] = []
+    for number, each in enumerate(service.connections(), 1):
+        place = -each[by] if is_descending else each[by] if by else number
+        heappush(found, (place, number, each))
+        if number % LOOKED_AT_ONCE == 0:
+            yield b""
+    total, shown = len(found), []
+    for number in range(min(offset + limit, total)):
+        _, _, each = heappop(found)
+        if number >= offset:
+            shown.append(_connection(each))
+        if number % LOOKED_AT_ONCE == 0:
+            yield b""
+    told = {
+        "server_id": service.node.name,
+        "now": _time(service.wall()),
+        "num_connections": len(shown),
+        "total": total,
+        "offset": offset,
+        "limit": limit,
+        "connections": shown,
+    }
+    yield forms.encode(told) + b"\n"
 
 
 def _connection(each: dict[str, Any]) -> dict[str, Any]:

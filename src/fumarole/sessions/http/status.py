@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from fumarole.exchange.worst_consumers import worst_consumers
 from fumarole.sessions import services
-from fumarole.sessions.http.call import Call
+from fumarole.sessions.http import forms
+from fumarole.sessions.http.call import JSON, Call
+from fumarole.sessions.http.last_values import FIELDS, as_array
 from fumarole.sessions.http.routes import word_of
 from fumarole.sessions.service_request import Request
 
@@ -73,8 +75,21 @@ def added_up(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 def connections(call: Call) -> None:
     """`GET /v1/connections`: the open ones of this node."""
-    shown = list(call.service.connections())
-    call.json(200, {"node": call.service.node.name, "total": len(shown), "connections": shown})
+    call.pieces(200, JSON, _connections(call), FIELDS)
+
+
+def _connections(call: Call) -> Iterator[bytes]:
+    """`{"node": …, "connections": […], "total": N}`, some at a time."""
+    total = 0
+
+    def counted() -> Iterator[dict[str, Any]]:
+        nonlocal total
+        for total, each in enumerate(call.service.connections(), 1):  # noqa: B007
+            yield each
+
+    before = b'{"node":%b,"connections":[' % forms.encode(call.service.node.name)
+    yield from as_array(before, counted(), b"]")
+    yield b',"total":%d}\n' % total
 
 
 def consumers(call: Call) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 import sys
 
-from websockets.protocol import State
-from websockets.server import ServerProtocol
+from websockets.protocol import State  # type: ignore[import-not-found]
+from websockets.server import ServerProtocol  # type: ignore[import-not-found]
 
 from fumarole.fastpath.websocket import Frames as CompiledFrames
-from fumarole.protocols.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, FrameFault, Frames
+from fumarole.protocols.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, FrameFault, FrameReader, Frames
 
 SEQUENCES, SEED = int(sys.argv[1]), int(sys.argv[2])
 OPCODES = (*[BINARY] * 6, *[CONTINUATION] * 6, PING, PING, PONG, CLOSE, 0x3, 0xB)
@@ -91,8 +91,9 @@ def by_websockets(pieces: list[bytes]) -> Heard:
     return content, controls, 0
 
 
-def by_ours(reader: Frames, pieces: list[bytes]) -> Heard:
-    content, controls = b"", []
+def by_ours(reader: FrameReader, pieces: list[bytes]) -> Heard:
+    content = b""
+    controls: list[tuple[int, bytes]] = []
     for piece in pieces:
         try:
             content += reader.take(piece)
