@@ -11,9 +11,10 @@ The names of the client are here, `fumarole.connect` first, and what can be trie
 Each is loaded when it is first used.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # not from typing, whose import would take as long as all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from fumarole.client import (
         AuthorizationError,
         Change,
@@ -88,8 +89,8 @@ AT_THE_PROMPT = {"PatternError", "Query", "QueryError", "TopicError", "matches"}
 """Of core/text.py; all others are the client's."""
 
 
-def __getattr__(name: str) -> Any:
-    # Every command and every layer imports this module; only those who use a name pay for it.
+def __getattr__(name: str) -> "Any":
+    # Every command and every layer imports this module. A name costs time only where it is used.
     if name in AT_THE_PROMPT:
         from fumarole.core import text
 

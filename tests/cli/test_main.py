@@ -86,6 +86,13 @@ def test_help_needs_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
 
 
+def test_settings_need_neither_a_loop_nor_a_parser() -> None:
+    """`fumarole serve --help` and `config check` read them; only a running broker needs the rest."""
+    heavy = {"asyncio", "lark", "ssl", "fumarole.fastpath.nats"}
+    code = f"import sys, fumarole.config.load; print(sorted(sys.modules.keys() & {heavy!r}))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_until_it_is_told_to_end(tmp_path: Path, number: signal.Signals) -> None:
     broker = BrokerProcess(tmp_path)

@@ -6,7 +6,6 @@ and nothing is said about it twice.
 
 import os
 import re
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -159,6 +158,8 @@ def _check_tls(tls: Tree, report: Report) -> None:
 
 def _check_certificates(section: str, files: Tree, authority: str, report: Report) -> None:
     """Checks that a certificate, its key and the authority for others' certificates can be loaded."""
+    import ssl  # takes longer than all else that reads a configuration
+
     readable = {}
     for name in ("certificate", "key", authority):
         if name in files and not _is_readable_file(files[name]):

@@ -10,17 +10,20 @@ No door's module is imported before the door opens: what it needs may not be ins
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fumarole.doors.logins import Logins
-from fumarole.doors.placement import Placement
 from fumarole.exchange.namespaces import DEFAULT, KUBEMQ
-from fumarole.exchange.node import Node
-from fumarole.exchange.permissions import User
-from fumarole.fastpath.hot_path import HotPath
+
+if TYPE_CHECKING:
+    import ssl
+
+    from fumarole.doors.logins import Logins
+    from fumarole.doors.placement import Placement
+    from fumarole.exchange.node import Node
+    from fumarole.exchange.permissions import User
+    from fumarole.fastpath.hot_path import HotPath
 
 
 class Listener(Protocol):

@@ -24,7 +24,6 @@ from fumarole.core.limits import Limits
 from fumarole.core.query.canonical import exact
 from fumarole.core.query.errors import QueryError, clipped
 from fumarole.core.query.holds import holds
-from fumarole.core.query.parse import check_query_length, parse_without_message
 from fumarole.core.query.tree import (
     FIELD,
     PLAIN_KEY,
@@ -132,6 +131,8 @@ def is_view(text: str) -> bool:
 
 def parse_view(text: str, limits: Limits = _DEFAULTS) -> View:
     """The view that a text is. Raises QueryError, also where its query has a test of the message."""
+    from fumarole.core.query.parse import check_query_length  # the parser is imported where a query is parsed
+
     check_query_length(text, limits.query_length)
     token = _next(text, 0)
     if not _is(token, _SELECT):
@@ -180,6 +181,8 @@ def _add(keys: dict[str, None], text: str, token: re.Match[str], most: int) -> N
 
 def _query(text: str, begin: int, limits: Limits) -> Query:
     try:
+        from fumarole.core.query.parse import parse_without_message
+
         return parse_without_message(text[begin:], limits)
     except QueryError as wrong:
         raise QueryError(text, begin + wrong.position, wrong.found, wrong.expected) from None
