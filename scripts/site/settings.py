@@ -34,6 +34,8 @@ KINDS: Final = {
     "read_broker_addresses": "addresses",
     "read_endpoint": "`tcp://…` or `ipc://…`",
     "read_amqp_name": "a name in AMQP",
+    "read_collector": "`http://…` or `https://…`",
+    "read_grace": "a time, `0` too",
 }
 """What a value of each reader is."""
 

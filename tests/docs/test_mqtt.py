@@ -23,7 +23,9 @@ PORT = "1883"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    started = RunningBroker(tmp_path_factory.mktemp("broker"), '[doors]\nmqtt = ["127.0.0.1:0"]\n')
+    # With a long grace, so that a device which has left is online until its producer was listed.
+    settings = '[doors]\nmqtt = ["127.0.0.1:0"]\n[namespaces.default]\npresence_grace = "1m"\n'
+    started = RunningBroker(tmp_path_factory.mktemp("broker"), settings)
     yield started
     started.release()
 

@@ -38,10 +38,10 @@ Verify = Callable[[str, bytes], bool]
 
 def hash_password(password: str) -> str:
     """The argon2id hash of a password, for `password` in the configuration. Raises ValueError if it is not usable."""
-    secret = _bytes(password)
+    hasher, secret = _argon2(), _bytes(password)
     if not 1 <= len(secret) <= LONGEST_SECRET:
         raise ValueError(f"a password has 1 to {LONGEST_SECRET} bytes, this one has {len(secret)}")
-    return _argon2().hash(secret)
+    return hasher.hash(secret)
 
 
 def verify_password(password_hash: str, password: bytes) -> bool:

@@ -16,6 +16,7 @@ import pytest
 import fumarole
 from fumarole.client import Client
 from fumarole.core.query.tree import Value
+from fumarole.core.values import ONLINE
 from fumarole.pipeline.archive import open_root
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.capturing import INTERVAL
@@ -67,8 +68,12 @@ def archived(archive: Path, later: timedelta = timedelta()) -> dict[str, dict[st
 
 
 async def told(client: Client) -> dict[str, dict[str, Value]]:
-    """What the broker says of producers."""
-    return {each.id: each.metadata async for page in client.all_producers() for each in page}
+    """What the broker says of producers. Whether they are online is not recorded."""
+    return {
+        each.id: {key: value for key, value in each.metadata.items() if key != ONLINE}
+        async for page in client.all_producers()
+        for each in page
+    }
 
 
 def stop_reading(client: Client) -> Callable[[], None]:
