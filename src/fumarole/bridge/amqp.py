@@ -360,7 +360,7 @@ class AmqpSide:
             bound.discard(key)
 
     async def _consume(self, queue: str, kind: str) -> None:
-        """A queue of our own, which ends with us, and everything in it at once."""
+        """An exclusive queue of the bridge. It ends with the connection, and its messages with it."""
         channel = self._consume_channel
         deliver = self._deliver
 

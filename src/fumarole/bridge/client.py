@@ -274,7 +274,9 @@ class BridgeClient:
         try:
             await self._socket.send_multipart(parts)
         except zmq.Again:
-            raise BridgeError(f"the bridge at {self._endpoint} takes nothing; it is gone, or refuses our key") from None
+            raise BridgeError(
+                f"the bridge at {self._endpoint} takes nothing; it is gone, or refuses this client's key"
+            ) from None
 
     async def _bind(self) -> None:
         if self._direct or self._topics:
@@ -288,7 +290,7 @@ class BridgeClient:
             await self._bind_again()
 
     async def _bind_when_connected(self, monitor: Any) -> None:
-        """The first connection is `open`'s matter; after each further one the bridge knows us no more."""
+        """Called after each reconnect: the bridge has forgotten this client. `open` handles the first connection."""
         await recv_monitor_message(monitor)
         while True:
             await recv_monitor_message(monitor)

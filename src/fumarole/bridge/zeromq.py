@@ -1,4 +1,4 @@
-"""The ZeroMQ side: a ROUTER socket of our own, whose peers are bounded in everything (L2).
+"""The ZeroMQ side: a ROUTER socket without libzmq, whose peers are bounded in everything (L2).
 
 Each connection has a `zmtp.ServerProtocol`, which decodes messages, and an outbox, which never makes the bridge wait.
 What one peer may take is bounded: the size and the parts of a message that is not whole yet, the messages and bytes

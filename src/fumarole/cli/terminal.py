@@ -66,7 +66,7 @@ def run(work: Coroutine[Any, Any, None], interrupted: int = INTERRUPTED) -> None
 
 
 def _seen_enough() -> NoReturn:
-    """The reader of our output has closed the pipe."""
+    """The reader of the output has closed the pipe."""
     abandon_stdout()
     raise typer.Exit from None
 

@@ -219,7 +219,7 @@ class Cluster:
         return bool(self._siblings) and peer.name.startswith(self._siblings)
 
     def dialed(self, owner: Any, address: str, lane: str) -> Lane:
-        """A connection that we asked for is there."""
+        """A connection that this node dialed is open."""
         return Lane(self, owner, dialed=address, lane=lane)
 
     def accepted(self, owner: Any, host: str = "", trusted: bool = True) -> Lane:
@@ -325,7 +325,7 @@ class Cluster:
             self._leftovers.append(peer)
 
     def joined(self, peer: Peer) -> None:
-        """A peer has told us everything."""
+        """A peer has sent its whole state."""
         self.announce("node %s is here with %d consumers", ascii(peer.name), peer.others.consumers)
         self.changed()
 
@@ -400,7 +400,7 @@ class Cluster:
             self._start_again(late)
 
     def _start_again(self, late: float) -> None:
-        """We have slept for so long that the others have given us up: what is on its way to us is of another time."""
+        """This node has slept for so long that the others have evicted it. Messages under way to it are too old."""
         self.warn("this node stood still for %.1f s, and joins again", late)
         self.identity.incarnation += 1
         for peer in list(self.peers.values()):
@@ -413,7 +413,7 @@ class Cluster:
             lane.close()
 
     def _is_open(self, node: str, lane: str) -> bool:
-        """Have we dialed this lane of that node, and is it open?"""
+        """Did this node dial this lane of that node, and is it open?"""
         peer = self.peers.get(node)
         return peer is not None and (True, lane) in peer.lanes
 

@@ -71,7 +71,7 @@ class Contacts:
         self._dial = dial
         """Connects to an address, for a lane."""
         self._is_open = is_open
-        """Have we dialed this lane of this node?"""
+        """Did this node dial this lane of that node?"""
 
     def __len__(self) -> int:
         return len(self._contacts)

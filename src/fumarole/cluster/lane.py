@@ -90,7 +90,7 @@ class Lane:
         self.other: Hello | None = None
         self._own: Hello | None = None
         self._trusted = trusted
-        """May this address speak to us, where there is no secret?"""
+        """Is this address allowed, where there is no secret?"""
         self._deadline = cluster.now + HANDSHAKE_SECONDS
         self._protocol = LinkProtocol(max(self.node.limits.payload, MESSAGE_BYTES))
         self.exchange: Exchange | None = None
@@ -227,7 +227,7 @@ class Lane:
     # Messages.
 
     def is_stale(self) -> bool:
-        """Is what comes now too old to be delivered? It may have waited on the way, or here while we stood still."""
+        """Is what comes now too old to be delivered? It may have waited on the way, or in a loop that stood still."""
         if self.marked is None or self.peer is None:
             return False
         return self.peer.lateness.of(self.marked, self.cluster.now) > self.cluster.timing.oldest

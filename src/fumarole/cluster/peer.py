@@ -1,4 +1,4 @@
-"""Another node, as this one sees it: its four lanes, its pulse, its consumers, and what it knows of ours."""
+"""Another node, as this one sees it: its four lanes, its pulse, its consumers, and what it knows of this node."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class NoOwner:
 
 
 class Peer:
-    """An outlet of the exchange: what its consumers get leaves here, on the data lane that we dialed."""
+    """An outlet of the exchange: messages for its consumers leave here, on the data lane that this node dialed."""
 
     takes_nats_frames = True
     """The compiled loop writes into its outbox as into a client's."""
@@ -71,7 +71,7 @@ class Peer:
         self.address = hello.address
         """Where others reach it."""
         self.lanes: dict[tuple[bool, str], Lane] = {}
-        """By whether we dialed it, and its name."""
+        """By whether this node dialed the lane, and the lane's name."""
         self.pulse = Pulse(cluster.now)
         self.lateness = Lateness()
         self.counters = node.parts.counters()
@@ -83,14 +83,14 @@ class Peer:
         self.outbox.doubted = True
         self.others = Others(node.namespaces, node.limits, self, cluster.warn)
         self.known: int | None = None
-        """The latest of our changes that it has confirmed; None: it has not been told all of them yet."""
+        """The latest change of this node that it has confirmed; None: it has not got all of them yet."""
         self.has_answered = False
         """Has it confirmed anything?"""
         self.is_whole = False
-        """Has it told us everything?"""
+        """Has it sent its whole state?"""
         self.leaving = False
         self.received = 0
-        """Messages that it forwarded to us."""
+        """Messages that it forwarded to this node."""
         self.too_old = 0
         self.astray = 0
         """Of these, for a namespace that is not here any more."""
@@ -126,7 +126,7 @@ class Peer:
         return self.is_whole and self.has_answered
 
     def clients_from_here(self) -> list[str]:
-        """Where NATS clients reach it: at the host where we do, if it lets them in at all its addresses."""
+        """Where NATS clients reach it. If it listens on all its addresses, that is the host at which this node does."""
         host = self.address.rpartition(":")[0].strip("[]")
         return [seen_from_here(client, host) for client in self.clients]
 
@@ -146,7 +146,7 @@ class Peer:
             lane.plans = lane.exchange.own_plans()
 
     def _begin(self, lane: Lane) -> None:
-        """From here on the outbox of this peer leaves by this lane: first all that we have, then what changes."""
+        """From here on the outbox of this peer leaves by this lane: first the whole state, then changes."""
         rest, owner = lane.outbox.take(), lane.outbox.owner
         self.outbox.owner = owner
         if self.outbox.size:
@@ -166,7 +166,7 @@ class Peer:
         yield frame(Whole(self.known))
 
     def say_in_time(self, frames: Iterator[bytes]) -> None:
-        """On our data lane, after what is said there in time already: what may be too much to be said at once.
+        """Sends on the data lane, after what waits there already: state that may be too much to be sent at once.
 
         An empty frame says that to look for the next is work as well, and may wait for another time.
         """
@@ -185,7 +185,7 @@ class Peer:
                 break
 
     def say(self, what: Frame) -> None:
-        """On our data lane, if there is one."""
+        """Sends on the data lane, if there is one."""
         if (True, DATA) in self.lanes:
             self.outbox.push(frame(what))
 
@@ -277,7 +277,7 @@ class Peer:
                 self.cluster.client_ids.answered(self.name, said)
 
     def _advance(self, ticket: int) -> None:
-        """The peer knows this change of ours, and all before it."""
+        """The peer knows this change of this node, and all before it."""
         if self.known is None or ticket > self.cluster.ticket():
             raise ClusterProtocolError("an answer to what was not said")
         self.has_answered = True
@@ -352,7 +352,7 @@ PLACES = {
     (False, BEATS): (Beat, Refusal),
     (True, BEATS): (Echo, Refusal),
 }
-"""By whether we dialed a lane, and its name: what the peer may say on it."""
+"""The frames that a peer may send on a lane, by whether this node dialed the lane, and the lane's name."""
 DROPPED = ("outbox full", "link lost", "too old", "no namespace")
 LONGEST_REST = 1.0
 MOST_COUNTED = 10_000

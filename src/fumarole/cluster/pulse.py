@@ -1,9 +1,9 @@
-"""Is a peer still there, and how old is what it says?
+"""Heartbeats: is a peer still there, and how old are its messages?
 
 Each node sends each other a beat every fifth of a second, on a connection that carries nothing else, and gets it back
-as an echo. A beat has the time of the sender's own clock, so the age of the latest echo is one number that says it all:
-the peer has heard us and we have heard the peer, both ways, not longer ago than that. A hung process, a cut line in
-either direction and a machine without power all look the same, and are noticed alike.
+as an echo. A beat has the time of the sender's own clock. So the age of the latest echo is the one number that counts:
+both nodes have heard each other not longer ago than that. A hung process, a cut line in either direction and a machine
+without power look the same, and are noticed alike.
 
     age of the echo      0 … 0.7 s    well
                        0.7 … 1.8 s    in doubt: groups choose members elsewhere, everything else goes on
@@ -49,14 +49,14 @@ USUAL = Timing()
 
 
 class Pulse:
-    """What our beats to one peer have shown."""
+    """The heartbeats to one peer, and the age of the last one that came back."""
 
     def __init__(self, now: float) -> None:
         self._echoed = now
         self.round_trip = 0.0
 
     def echo(self, time: float, now: float) -> None:
-        """A beat of this time has come back. Times of the future are none of ours."""
+        """A heartbeat of this time has come back. One of the future is ignored."""
         if self._echoed < time <= now:
             self._echoed = time
         if 0.0 <= now - time < WINDOW:

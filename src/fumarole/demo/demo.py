@@ -26,7 +26,7 @@ GROUP = "archive"
 TICK = 0.02
 """Seconds between two bursts of readings."""
 MOST_AT_ONCE = 5_000
-"""Of a burst; the others of us want to go on too."""
+"""Of a burst, so that the other tasks go on too."""
 SAMPLE = 0.5
 """Seconds between two looks at the counts."""
 SAMPLES_KEPT = 240

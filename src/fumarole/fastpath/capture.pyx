@@ -135,7 +135,7 @@ cdef class Sieve:
         return self.events
 
     cdef int hand_over(self) except -1:
-        """What is not for us goes to the protocol."""
+        """Bytes that are no message of a capture go to the protocol."""
         if self.others.length:
             self.protocol.receive_data(taken(&self.others))
             self.events += self.protocol.events_received()
@@ -185,7 +185,7 @@ cdef class Sieve:
         return at - data
 
     cdef Py_ssize_t frame(self, const char* at, const char* end, Frame* frame) noexcept:
-        """The operation at this place: its length, where it is a message for us; else what it is instead."""
+        """The operation at this place: its length, where it is a message of a capture; else what it is instead."""
         cdef const char* line_end = <const char*>memchr(at, c"\n", end - at)
         cdef const char* p
         cdef const char* space

@@ -660,7 +660,7 @@ cdef class NatsReader:
         return length
 
     cdef int give(self, bytes data) except -1:
-        """To the session. Its work is ours: an oddly spelled PUB may go to very many too."""
+        """To the session. Its work counts as the reader's: an oddly spelled PUB may go to very many consumers too."""
         self.session.receive_data(data)
         self.work += <Py_ssize_t>self.session.spent * WORK_OF_THE_SESSION
         while self.session.unfinished:

@@ -273,7 +273,7 @@ async def _ask(client: Client, request: bytes) -> None:
             await client.ask_broker(DESCRIBE, request, timeout=ANSWER_SECONDS)
             return
         except NoResponders:
-            return  # a server that is not ours knows no producers
+            return  # another kind of server knows no producers
         except RequestTimeoutError:
             if client.connected and losses == client.losses:
                 raise

@@ -399,7 +399,7 @@ class GrpcServer(StreamProtocol[Operation]):
         return said + self._http.data_to_send()
 
     def _say(self, say: Callable[[], None]) -> None:
-        """A call may have ended meanwhile, by the client's or by ours: then there is nothing to say."""
+        """A call may have ended meanwhile, by the client or the server: then there is nothing to send."""
         try:
             say()
         except ProtocolError:

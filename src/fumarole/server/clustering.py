@@ -111,7 +111,8 @@ class Clustering:
         return [door for door in self._doors if isinstance(door, NatsDoor | HttpDoor)]
 
     async def leave(self) -> None:
-        """The others choose our consumers no more, and clients are sent away; what was accepted goes on its way."""
+        """Other nodes choose no consumers of this node any more, and clients are disconnected. Accepted messages still
+        leave."""
         await self._link.leave(self._settings.links.silence)
         for door in self._nats_doors():
             door.inform(lame_duck=True)

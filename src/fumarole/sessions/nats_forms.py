@@ -46,7 +46,7 @@ def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, byte
 def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
     """The reading that a message with a `Producer` is; `Metadata` may bring a JSON object.
 
-    The message may be large, and most of it none of our business: nothing is parsed that cannot be right.
+    The message may be large, and most of it concerns the client only: nothing is parsed that cannot be right.
     """
     block = publication.headers
     said = headers.last(block, "Metadata")

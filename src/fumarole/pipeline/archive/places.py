@@ -138,7 +138,7 @@ class Root:
     def _discard(self, path: str) -> None:
         try:
             self.remove(path)
-        except OSError:  # the fault that brought us here is the one to tell of
+        except OSError:  # the first fault is the one to report
             return
 
     def _make_folder(self, path: str) -> None:

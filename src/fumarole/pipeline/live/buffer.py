@@ -74,7 +74,7 @@ class Buffer:
     def open(self) -> None:
         """Takes it, with all that is there. Raises BufferError where another process has it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A link that another user has put there may lead to any folder of ours.
+        # A link that another user has put there may lead to any folder of this user.
         if {self.folder.lstat().st_uid, self.folder.stat().st_uid} != {os.getuid()}:
             raise BufferError(
                 f"the replay buffer {self.folder} is another user's; choose a folder by the option `buffer`"

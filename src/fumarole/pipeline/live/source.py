@@ -319,7 +319,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _known(given: Mapping[str, str], known: set[str], others: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The options by their names in small letters. `others` may be among them, and are not for us."""
+    """The options by their names in small letters. `others` may be among them, and are passed over."""
     options = {key.lower(): value for key, value in given.items()}
     unknown = sorted(options.keys() - known - others)
     if unknown:

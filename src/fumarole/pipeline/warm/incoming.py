@@ -25,7 +25,7 @@ class Incoming:
         connection.setblocking(False)
 
     def receive(self) -> dict[str, Any] | None:
-        """The request, when it is whole. Raises OSError, ValueError: it hung up, or sends no request of ours."""
+        """The request, when it is whole. Raises OSError or ValueError: the peer hung up, or sent no such request."""
         part, streams, _, _ = socket.recv_fds(self.connection, _AT_ONCE, 3)
         self.streams += streams
         self._data += part

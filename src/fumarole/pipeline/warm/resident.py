@@ -138,7 +138,7 @@ class Resident:
             if request is None:
                 return
         except (OSError, ValueError):
-            request = {}  # it hung up, or is no command of ours
+            request = {}  # it hung up, or is no fumarole command
         selector.unregister(incoming.connection)
         self._incoming.discard(incoming)
         match request:

@@ -78,7 +78,7 @@ def claim_of(head: Head) -> Claim | None:
 
 
 def cookie_of(head: Head) -> str | None:
-    """The value of our cookie."""
+    """The value of the login cookie."""
     text = head.fields.get("cookie")
     if text is None or COOKIE not in text:
         return None
