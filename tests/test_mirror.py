@@ -132,6 +132,7 @@ TESTED_IN = {
     "pipeline/archive/places": "pipeline/archive/test_seals.py",
     "pipeline/archive/schema": "pipeline/archive/test_seals.py",
     "pipeline/archive/writing": "pipeline/test_rows.py",
+    "pipeline/analysis": "pipeline/test_connect.py",
     "pipeline/columns/regex_ambiguity": "pipeline/columns/test_regex.py",
     "pipeline/columns/regex_simplify": "pipeline/columns/test_regex.py",
     "pipeline/columns/regex_tree": "pipeline/columns/test_regex.py",

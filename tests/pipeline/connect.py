@@ -28,7 +28,7 @@ def main(archive: str) -> None:
     try:
         spark.read.format("fumarole").load().collect()
     except PySparkException as error:
-        answers["live"] = [["use spark.readStream" in str(error)]]
+        answers["live"] = [["use spark.readStream" in str(error) or str(error)]]
     sys.stdout.write(json.dumps(answers) + "\n")
     spark.stop()
 

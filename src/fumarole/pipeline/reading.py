@@ -15,6 +15,7 @@ from fumarole.core.payloads import Payloads
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import keys
 from fumarole.core.topic import Grammar
+from fumarole.pipeline.analysis import without
 from fumarole.pipeline.archive.places import Root
 from fumarole.pipeline.archive.seals import SealedFile, sealed
 from fumarole.pipeline.columns.topic import topic_matches
@@ -24,7 +25,7 @@ from fumarole.pipeline.declared import payloads as declarations
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.patterns import grammar_of, literal_start
 from fumarole.pipeline.store_reading import read_by_arrow
-from fumarole.pipeline.tables import CHANGES, MESSAGES
+from fumarole.pipeline.tables import ARCHIVED, CHANGES, DESCRIBED, MESSAGES
 from fumarole.pipeline.times import between, moment
 from fumarole.pipeline.transforms.decode import decode, timed
 from fumarole.pipeline.transforms.enrich import enrich
@@ -82,9 +83,9 @@ def archive(
         return found
     readings = found.where(sf.col("producer").isNotNull())
     if not (named := keys(query)):
-        return readings.where(holds(query, readings))
+        return readings.where(holds(query, ARCHIVED))
     described = enrich(readings, changes_of(spark, files), sorted(named))
-    return described.where(holds(query, described)).drop(METADATA)
+    return without(described.where(holds(query, DESCRIBED)), METADATA)
 
 
 def changes(

@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import types
 
-from fumarole.pipeline.columns.where import VALUE
+from fumarole.pipeline.columns.where import METADATA, VALUE
 
 CHANGE: Final = types.StructType([types.StructField("key", types.StringType()), *VALUE.fields])
 _IDENTITY_FIELDS: Final = [
@@ -27,6 +27,14 @@ MESSAGES: Final = types.StructType(
         *_IDENTITY_FIELDS,
     ]
 )
+ARCHIVED: Final = types.StructType(
+    [
+        *MESSAGES.fields,
+        types.StructField("recorded", types.TimestampType()),
+        types.StructField("wrong_clock", types.BooleanType()),
+    ]
+)
+"""What `pipeline.archive` gives where no payloads are declared."""
 CHANGES: Final = types.StructType(
     [
         types.StructField("time", types.TimestampType()),
@@ -37,6 +45,7 @@ CHANGES: Final = types.StructType(
 )
 METADATA_MAP: Final = types.MapType(types.StringType(), VALUE)
 """Metadata as `enrich` gives it and `where` reads it."""
+DESCRIBED: Final = types.StructType([*ARCHIVED.fields, types.StructField(METADATA, METADATA_MAP)])
 VALUE_TEXT: Final = (
     "transform_values(metadata, (key, it) -> CASE it.kind WHEN 'text' THEN it.text WHEN 'truth' THEN string(it.truth) "
     "WHEN 'number' THEN coalesce(it.text, "

@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from fumarole.core.payloads import AHEAD, BEHIND, Payloads
+from fumarole.pipeline.analysis import is_stream, without
 from fumarole.pipeline.columns.payload import KINDS, Decoded, Reading
 from fumarole.pipeline.columns.topic import topic_matches
 from fumarole.pipeline.patterns import grammar_of
@@ -55,7 +56,7 @@ def decode(messages: DataFrame, payloads: Payloads) -> DataFrame:
         }
     )
     ahead, behind = [each.ahead for each in payloads.declared], [each.behind for each in payloads.declared]
-    return timed(decoded, ahead, behind).drop(_WHICH, *parts)
+    return without(timed(decoded, ahead, behind), _WHICH, *parts)
 
 
 def _moment(decoded: Decoded) -> Column | None:
@@ -79,7 +80,7 @@ def timed(messages: DataFrame, ahead: Sequence[int] = (), behind: Sequence[int] 
 
 def _watermark(messages: DataFrame) -> dict[str, Any]:
     """What Spark has noted of the watermark on `time`; nothing, where there is none."""
-    noted = messages.schema["time"].metadata if messages.isStreaming else {}
+    noted = messages.schema["time"].metadata if is_stream(messages) else {}
     return {key: value for key, value in noted.items() if key.startswith("spark.watermark")}
 
 

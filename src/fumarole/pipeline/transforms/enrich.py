@@ -37,8 +37,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from fumarole.core.limits import KIB, MIB
+from fumarole.pipeline.analysis import answered, without
 from fumarole.pipeline.archive.schema import ANEW
 from fumarole.pipeline.columns.where import METADATA, VALUE
+from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.tables import METADATA_MAP
 
 _ORDER = ("time", "epoch", "recorder", "sequence")
@@ -81,10 +83,24 @@ class _Facts:
     """Of one producer, over all the time."""
     chatty: Mapping[str, int]
     """Producers that say far more than others, and how much."""
+    counted: bool = True
+    """False where Spark may not be asked: then nothing is known but the keys."""
 
     @classmethod
-    def of(cls, changes: DataFrame) -> _Facts | None:
-        """None: they say nothing of any key. A small job of its own; of many changes, two."""
+    def of(cls, changes: DataFrame, keys: Sequence[str] | None = None) -> _Facts | None:
+        """None: they say nothing of any key. A small job of its own; of many changes, two. Raises PipelineError."""
+        asked = answered(lambda: [cls._counted(changes)])
+        if asked is not None:
+            return asked[0]
+        if keys is None:
+            raise PipelineError(
+                "the functions of a Declarative Pipeline cannot look at the metadata that an archive has: "
+                "enrich outside of them, or name the keys, enrich(messages, changes, keys)"
+            )
+        return cls(0, 1, 0, 0, list(keys), 0, 0, len(keys), {}, counted=False) if keys else None
+
+    @classmethod
+    def _counted(cls, changes: DataFrame) -> _Facts | None:
         found = changes.agg(
             sf.count(sf.lit(1)).alias("count"),
             sf.approx_count_distinct("producer").alias("producers"),
@@ -174,10 +190,12 @@ def _place(producer: Column, bucket: Column) -> Column:
 def enrich(messages: DataFrame, changes: DataFrame, keys: Sequence[str] | None = None) -> DataFrame:
     """The messages with a column `metadata`: a map from keys to values, each with its kind; never null.
 
-    With `keys`, of these keys only. Some facts about the changes are looked up first, by small jobs of their own.
+    With `keys`, of these keys only. Some facts about the changes are looked up first, by small jobs of their own. In a
+    function of a Declarative Pipeline they cannot be: there `keys` are needed, and time is not cut into buckets.
+    Raises PipelineError.
     """
     asked = changes if keys is None else changes.where(sf.col("key").isin(list(keys)) | _is_anew())
-    facts = _Facts.of(asked)
+    facts = _Facts.of(asked, keys)
     if facts is None:
         described = messages.withColumn(METADATA, _nothing())
     else:
@@ -191,7 +209,7 @@ def _dealt(versions: DataFrame, facts: _Facts, cut: _Cut) -> DataFrame:
     nothing of the maps that come out of them, and a table taken for small could fill the memory of all workers.
     """
     spark = versions.sparkSession
-    if facts.size <= min(_MOST_SENT_TO_ALL, _SENT_TO_ALL * _memory(spark)):
+    if facts.counted and facts.size <= min(_MOST_SENT_TO_ALL, _SENT_TO_ALL * _memory(spark)):
         # Before they are put into buckets: an order that is asked for right below a join, Spark takes for useless.
         return _at_places(versions.sortWithinPartitions("_from"), cut).hint("broadcast")
     usual = spark.conf.get("spark.sql.shuffle.partitions")
@@ -268,7 +286,7 @@ def _at_places(versions: DataFrame, cut: _Cut) -> DataFrame:
     reaches_to = sf.when(sf.col("_until").isNull(), cut.last(producer)).otherwise(cut.bucket(producer, last_moment))
     buckets = sf.sequence(cut.bucket(producer, sf.col("_from")), reaches_to)
     standing = versions.withColumn("_bucket", sf.explode(buckets))
-    return standing.withColumn("_found_at", _place(producer, sf.col("_bucket"))).drop("_bucket")
+    return without(standing.withColumn("_found_at", _place(producer, sf.col("_bucket"))), "_bucket")
 
 
 def _is_anew() -> Column:
@@ -314,7 +332,7 @@ def _as_of(messages: DataFrame, versions: DataFrame, cut: _Cut) -> DataFrame:
     # choice, and then once more for what is left. Not beside something that is another thing each time.
     once = {METADATA: sf.coalesce(version, _nothing()), "_once": sf.spark_partition_id()}
     asking = messages.withColumns(dict(zip(_ASKING, values, strict=True)))
-    return asking.withColumns(once).drop("_once", *_ASKING)
+    return without(asking.withColumns(once), "_once", *_ASKING)
 
 
 def _with_own(described: DataFrame, keys: Sequence[str] | None) -> DataFrame:
@@ -332,8 +350,5 @@ def _with_own(described: DataFrame, keys: Sequence[str] | None) -> DataFrame:
         f"it -> struct(it.key AS key, struct({value}) AS value))"
     )
     merged = sf.when(sf.size("changes") > 0, sf.map_from_entries(sf.concat(others, new))).otherwise(sf.col(METADATA))
-    return (
-        described.withColumn("_asked", asked.cast("array<string>"))
-        .withColumn(METADATA, merged.cast(METADATA_MAP))
-        .drop("_asked")
-    )
+    merging = described.withColumn("_asked", asked.cast("array<string>"))
+    return without(merging.withColumn(METADATA, merged.cast(METADATA_MAP)), "_asked")

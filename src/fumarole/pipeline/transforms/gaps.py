@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sf
 
 from fumarole.core.publication import FORGOTTEN
+from fumarole.pipeline.analysis import is_stream
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.times import duration, microseconds
 from fumarole.pipeline.transforms.stream_gaps import stream_gaps
@@ -43,7 +44,7 @@ def gaps(
     A stream needs a watermark on `time`, and the `mode` in which the query writes: `append` gives silences that are
     over, `update` also those that go on. See `stream_gaps`. Raises PipelineError.
     """
-    if messages.isStreaming:
+    if is_stream(messages):
         return stream_gaps(messages, factor, duration(least), _checked(by), mode)
     return silences(islands(messages, by=by), factor, least, until, by)
 
@@ -65,7 +66,7 @@ def islands(messages: DataFrame, grain: timedelta = timedelta(0), by: str = "pro
     return (
         numbered.groupBy(by, "island")
         .agg(sf.min("at").alias("begin"), sf.max("at").alias("end"), sf.count(sf.lit(1)).alias("count"))
-        .drop("island")
+        .select(by, "begin", "end", "count")
     )
 
 
