@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fumarole.cluster.cluster import MOST_OF_A_HOST, MOST_STRANGERS
 from fumarole.cluster.contacts import MOST_CONTACTS
 from fumarole.cluster.identity import BEATS, DATA
 from fumarole.cluster.lane import HANDSHAKE_SECONDS
+from fumarole.cluster.strangers import MOST_OF_A_HOST, MOST_STRANGERS
 from fumarole.core.publication import Publication
 from fumarole.core.query.parse import parse
 from fumarole.exchange.readings import Reading

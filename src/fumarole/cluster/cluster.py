@@ -20,13 +20,14 @@ heard of; the dialed node dials back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import chain, count, tee
 from typing import Any, Protocol
 
 from fumarole.cluster.client_ids import ClusterClientIds
 from fumarole.cluster.contacts import Contact, Contacts, seen_from_here
+from fumarole.cluster.counts import CountsTold, add_numbers
 from fumarole.cluster.fresh_state import FreshState
 from fumarole.cluster.identity import DATA, Identity
 from fumarole.cluster.lane import Lane
@@ -34,6 +35,7 @@ from fumarole.cluster.metadata import Metadata, author
 from fumarole.cluster.peer import Peer, traffic_report
 from fumarole.cluster.pulse import USUAL, Timing
 from fumarole.cluster.registry import Own
+from fumarole.cluster.strangers import Strangers
 from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
@@ -41,7 +43,6 @@ from fumarole.exchange.node import Node
 from fumarole.protocols.cluster_protocol import (
     Changes,
     ClusterProtocolError,
-    Counts,
     Doors,
     Frame,
     Hello,
@@ -51,16 +52,7 @@ from fumarole.protocols.cluster_protocol import (
     slices,
 )
 
-MOST_STRANGERS = 1_000
-"""Connections at a time of peers that have proved nothing yet; there are two for each node that comes."""
-MOST_OF_A_HOST = 250
-"""The same of one address, so that one address cannot keep the others out."""
 LINK_OUTBOX = 16 * 1024 * 1024
-COUNT_EVERY = 0.25
-COUNT_EVERY_OF_NODES = 1.0
-"""The same where there are no workers."""
-COUNTED_AT_ONCE = 200
-"""Namespaces."""
 
 
 class Network(Protocol):
@@ -111,10 +103,7 @@ class Cluster:
         """What the names of the other workers of this node begin with; empty: there are none."""
         self._nonce = nonce
         self._contacts = Contacts(network.dial, self._is_open)
-        self._strangers: set[Lane] = set()
-        """Lanes of peers that have connected and not proved themselves yet."""
-        self._strangers_from: Counter[str] = Counter()
-        """How many there are, by host."""
+        self._strangers = Strangers()
         self._evicted: set[str] = set()
         """Peers that are gone since the last tick."""
         self._leftovers: list[Peer] = []
@@ -126,19 +115,11 @@ class Cluster:
         self._arrivals = count()
         self._last_tick = now
         self._next_beat = now
-        self._next_count = now
-        self._to_count: list[str] = []
-        """Namespaces whose numbers are to be told."""
-        self._counts_told: dict[str, dict[str, int | dict[str, int]]] = {}
-        self._counts_told_to: set[str] = set()
-        """The peers that know these."""
+        self._counts = CountsTold(node, self._broadcast, now, bool(siblings))
         self._leaving = False
-        self.metadata = Metadata(
-            node.namespaces, author(identity.node, identity.incarnation), self._broadcast, node.limits
-        )
-        node.namespaces.replicate(
-            self._consumer_changed, self.metadata.described, self.metadata.forgotten, self.metadata.came
-        )
+        written_by = author(identity.node, identity.incarnation)
+        self.metadata = metadata = Metadata(node.namespaces, written_by, self._broadcast, node.limits)
+        node.namespaces.replicate(self._consumer_changed, metadata.described, metadata.forgotten, metadata.came)
         node.namespaces.clock.node = identity.node
         self.fresh_state = FreshState(node.namespaces, self._broadcast, self.peers.values)
         self.client_ids = ClusterClientIds(node.client_ids, self.peers.values)
@@ -225,19 +206,9 @@ class Cluster:
     def accepted(self, owner: Any, host: str = "", trusted: bool = True) -> Lane:
         """A peer has connected, from this host; empty: by a local socket."""
         lane = Lane(self, owner, host=host, trusted=trusted)
-        self._strangers.add(lane)
-        self._strangers_from[host] += 1
-        if len(self._strangers) > MOST_STRANGERS or self._strangers_from[host] > MOST_OF_A_HOST:
+        if not self._strangers.add(lane):
             lane.refuse("there are too many connections that have proved nothing yet")
         return lane
-
-    def _no_stranger(self, lane: Lane) -> None:
-        """It has proved itself, or is closed."""
-        if lane in self._strangers:
-            self._strangers.remove(lane)
-            self._strangers_from[lane.remote_host] -= 1
-            if not self._strangers_from[lane.remote_host]:
-                del self._strangers_from[lane.remote_host]
 
     def unreachable(self, address: str, lane: str, why: str = "") -> None:
         """No node answered there."""
@@ -266,7 +237,7 @@ class Cluster:
     def opened(self, lane: Lane, addresses: tuple[str, ...]) -> None:
         """Both have proved themselves."""
         assert lane.other is not None
-        self._no_stranger(lane)
+        self._strangers.remove(lane)
         hello = lane.other
         peer = self.peers.get(hello.node)
         if peer is None:
@@ -286,7 +257,7 @@ class Cluster:
 
     def closed(self, lane: Lane) -> None:
         """A lane is no more. Where it belonged to a peer, that is gone (C4: a connection lost is noticed at once)."""
-        self._no_stranger(lane)
+        self._strangers.remove(lane)
         if lane.dialed:
             self._contacts.fail(lane.address, lane.name, self.now, lane.why, was_open=lane.peer is not None)
         peer = lane.peer
@@ -361,27 +332,11 @@ class Cluster:
             self._evicted = set()
         self.metadata.tick(now)
         self.fresh_state.tick()
-        self._tell_counts(now)
+        self._counts.tick(now, self.peers.keys())
         while self._leftovers and self._leftovers[0].others.clear():
             self._leftovers.pop(0)
         if not self._leaving:
             self._contacts.dial(now)
-
-    def _tell_counts(self, now: float) -> None:
-        """To all nodes what namespaces have counted, some of them at a time, where it has changed: for `/v1/stats`."""
-        if not self._to_count and now >= self._next_count:
-            self._next_count = now + (COUNT_EVERY if self._siblings else COUNT_EVERY_OF_NODES)
-            self._to_count = [exchange.name for exchange in self.node.namespaces]
-            if self._counts_told_to != self.peers.keys() or len(self._counts_told) > 2 * len(self._to_count):
-                self._counts_told_to = set(self.peers)
-                self._counts_told.clear()
-        some, self._to_count = self._to_count[:COUNTED_AT_ONCE], self._to_count[COUNTED_AT_ONCE:]
-        for name in some:
-            exchange = self.node.namespaces.get(name)
-            numbers = None if exchange is None else numbers_of(exchange)
-            if numbers is not None and self._counts_told.get(name) != numbers:
-                self._counts_told[name] = numbers
-                self._broadcast(Counts(name, numbers))
 
     def _tell_again(self, gone: set[str]) -> None:
         """Sends what these have said to each other peer: it may not have it. Each frame is made once for all."""
@@ -454,13 +409,13 @@ class Cluster:
         return self._contacts.missing(self.peers)
 
     def sum_up(self, namespace: str, numbers: dict[str, Any]) -> None:
-        """Adds what the other workers of this node have counted, as they last said."""
+        """Adds the latest counters of the other workers of this node."""
         for peer in self.peers.values():
             if self._is_sibling(peer):
                 add_numbers(numbers, peer.counted.get(namespace, {}))
 
     def counted_elsewhere(self, namespace: str) -> dict[str, dict[str, Any]]:
-        """What each other node has counted, as it last said, by its name."""
+        """The latest counters of each other node, by its name."""
         return {
             peer.name: dict(peer.counted.get(namespace, {}))
             for peer in sorted(self.peers.values(), key=lambda peer: peer.name)
@@ -489,19 +444,3 @@ class Cluster:
             "peers": [peer.report(self.now) for peer in sorted(self.peers.values(), key=lambda peer: peer.name)],
             "missing": [each.report(self.now) for each in sorted(self.missing(), key=lambda each: each.address)],
         }
-
-
-def numbers_of(exchange: Exchange) -> dict[str, int | dict[str, int]]:
-    """What an exchange has counted, without its names."""
-    return {key: value for key, value in exchange.report().items() if key not in KNOWN_EVERYWHERE}
-
-
-def add_numbers(to: dict[str, Any], numbers: Mapping[str, int | dict[str, int]]) -> None:
-    for key, value in numbers.items():
-        if isinstance(value, dict):
-            add_numbers(to.setdefault(key, {}), value)
-        elif isinstance(to.get(key, 0), int):
-            to[key] = to.get(key, 0) + value
-
-
-KNOWN_EVERYWHERE = frozenset({"namespace", "producers"})
