@@ -265,3 +265,43 @@ def test_a_long_subscribe_gives_others_their_turn() -> None:
         suback, message = client.hears()
         assert set(suback.reasons) == {0}
         assert message.payload == b"21.5"
+
+
+kept = st.builds(
+    lambda topic, load, which, given_: Publish(topic, load, which, True, False, 1 if which else 0, given_),
+    st.one_of(name, name, name, odd_name.filter(lambda topic: "+" not in topic and "\0" not in topic)),
+    payload.filter(bool),
+    st.sampled_from([0, 0, 0, 1]),
+    st.sampled_from([{}, {}, {}, {Property.MESSAGE_EXPIRY: 9}, {Property.USER: [("a", "1")]}]),
+)
+
+
+@examples(60)
+@given(
+    rules,
+    st.lists(kept, min_size=1, max_size=8),
+    st.lists(asked, min_size=1, max_size=2),
+    st.sampled_from([0, 1, 300]),
+    st.sampled_from([{}, {}, {"topic_alias_maximum": 2}, {"maximum_packet_size": 60}]),
+)
+def test_what_is_retained_is_sent_as_the_same_bytes(
+    rule: NamespaceRules, said: list[Publish], filters: list[Filter], identifier: int, given_: dict[str, Any]
+) -> None:
+    fast = compiled()
+    assert fast is not None
+    given_5: dict[int, Any] = {Property.SUBSCRIPTION_IDENTIFIER: [identifier]} if identifier else {}
+    heard: list[object] = []
+    for hot_path in (fast, PLAIN):
+        desk = Desk(hot_path, LIMITS, {"default": rule})
+        publisher = MqttClient(desk, V5, client_id="publisher")
+        for each in said:
+            publisher.send(written(each, V5))
+        for version in (V3, V5):
+            client = MqttClient(desk, version, client_id=f"{version}", **(given_ if version == V5 else {}))
+            client.send(written(Subscribe(1, tuple(filters), given_5), version))
+            client.send(written(Subscribe(2, (Filter("#", 0),), given_5), version))
+            heard.append(client.raw())
+            heard.append([(k.accepted, k.dropped) for k in client.session._consumers.values()])
+        heard.append(desk.counters())
+    assert heard[: len(heard) // 2] == heard[len(heard) // 2 :]
+    assert any(isinstance(each, bytes) and each for each in heard)

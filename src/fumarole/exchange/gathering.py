@@ -250,6 +250,8 @@ class Gathering:
         """The value that found no room."""
         self._is_once = is_once
         """True when no live messages come here (`asked_once`)."""
+        self._send: Callable[[Consumer, Kept], bool] | None = getattr(consumer.outlet, "send_last", None)
+        """Sends a value in a shorter way, where the outlet has one. False: it has to be a publication."""
 
     @property
     def sees(self) -> Permissions | None:
@@ -396,6 +398,9 @@ class Gathering:
         return found is not None and (kept.node in found[1] or found[0] >= kept.time)
 
     def _deliver(self, kept: Kept) -> None:
+        if self._send is not None and self.consumer.conflation is None and self._send(self.consumer, kept):
+            self.exchange.counters.last += 1
+            return
         age = self.exchange.clock.age(kept.time)
         if not has_expired(kept.headers, age):
             self.exchange.counters.last += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fumarole.core.index import Index
 from fumarole.exchange.consumer import Consumer
@@ -12,6 +13,10 @@ from fumarole.exchange.groups import Group
 from fumarole.exchange.last_values import LastValues
 from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.plans import Plan, Plans
+
+
+def _never(_consumer: Consumer, _outlet: Any, _topic: str, _payload: bytes) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,8 @@ class Parts:
     outbox: type[Outbox] = Outbox
     plan: type[Plan] = Plan
     plans: type[Plans] = Plans
+    send_retained: Callable[[Consumer, Any, str, bytes], bool] = _never
+    """Writes a retained message as an MQTT packet of QoS 0. False: its outlet has to make the packet."""
 
 
 PURE = Parts()

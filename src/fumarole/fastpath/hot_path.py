@@ -58,6 +58,7 @@ def compiled() -> HotPath | None:
         outbox=outbox.Outbox,
         plan=plans.Plan,
         plans=plans.Plans,
+        send_retained=mqtt.send_retained,
     )
     return HotPath(
         "compiled",

@@ -1,3 +1,6 @@
+from typing import Any
+
+from fumarole.exchange.consumer import Consumer
 from fumarole.protocols.stream import Data
 from fumarole.sessions.mqtt import MqttSession
 from fumarole.sessions.reader import Reader
@@ -8,3 +11,5 @@ class MqttReader(Reader):
     @property
     def unfinished(self) -> bool: ...
     def go_on(self) -> None: ...
+
+def send_retained(consumer: Consumer, outlet: Any, topic: str, payload: bytes) -> bool: ...

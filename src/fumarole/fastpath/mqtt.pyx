@@ -22,8 +22,8 @@ from libc.string cimport memcmp, memcpy
 from fumarole.fastpath.nats cimport (
     INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION, NatsReader, Operation
 )
-from fumarole.fastpath.outbox cimport Consumer
-from fumarole.fastpath.packets cimport LONGEST_TOPIC, VERSION_5, send_packet
+from fumarole.fastpath.outbox cimport Consumer, Outbox
+from fumarole.fastpath.packets cimport LONGEST_TOPIC, RETAIN, VERSION_5, is_plain, packet_size, send_packet, write_packet
 from fumarole.fastpath.plans cimport Plan, fumarole_strict
 from fumarole.fastpath.texts cimport Slice
 
@@ -91,6 +91,21 @@ cdef inline char* write_number(char* place, Py_ssize_t number) noexcept:
         place[0] = digits[count]
         place += 1
     return place
+
+
+def send_retained(Consumer consumer, outlet, str topic, bytes payload):
+    """What sessions/mqtt_outlet.py sends of a retained message of QoS 0 that has no more headers. False: it has to."""
+    cdef Outbox outbox = outlet.outbox
+    cdef int version = outlet.version
+    cdef Slice name, body, properties
+    cdef Py_ssize_t size
+    name.at = PyUnicode_AsUTF8AndSize(topic, &name.length)
+    body.at, body.length = PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload)
+    properties.at, properties.length = NULL, 0
+    size = packet_size(consumer.key, version, name.length, 0, body.length)
+    if outbox.late or size > <Py_ssize_t>outlet.largest or not is_plain(name.at, name.length):
+        return False
+    return write_packet(consumer, outbox, version, name, properties, body, 0, RETAIN)
 
 
 cdef class MqttReader(NatsReader):

@@ -7,18 +7,19 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memcpy
 
-from fumarole.fastpath.outbox cimport Consumer
+from fumarole.fastpath.outbox cimport Consumer, Outbox
 from fumarole.fastpath.plans cimport fumarole_strict
 from fumarole.fastpath.texts cimport Slice
 
 cdef extern from *:
     """
     #define PUBLISH 0x30
+    #define RETAIN 0x01
     #define VERSION_5 5
     #define BESIDES 14              /* mqtt_forms.BESIDES */
     #define LONGEST_TOPIC 1024      /* bytes of one that is written here */
     """
-    const int PUBLISH, VERSION_5
+    const int PUBLISH, RETAIN, VERSION_5
     const Py_ssize_t BESIDES, LONGEST_TOPIC
 
 
@@ -58,32 +59,36 @@ cdef inline bint is_plain(const char* topic, Py_ssize_t length) noexcept:
     return True
 
 
-cdef inline Py_ssize_t packet_size(Consumer consumer, Slice topic, Slice properties, Slice payload) noexcept:
+cdef inline Py_ssize_t packet_size(
+    bytes key, int version, Py_ssize_t topic, Py_ssize_t properties, Py_ssize_t payload
+) noexcept:
     """As mqtt_forms.Form.size has it."""
-    cdef Py_ssize_t size = BESIDES + 2 + topic.length + payload.length
-    if consumer.version == VERSION_5:
-        size += PyBytes_GET_SIZE(consumer.key) - 1 + properties.length
+    cdef Py_ssize_t size = BESIDES + 2 + topic + payload
+    if version == VERSION_5:
+        size += PyBytes_GET_SIZE(key) - 1 + properties
     return size
 
 
 cdef inline bint write_packet(
-    Consumer consumer, Slice topic, Slice properties, Slice payload, Py_ssize_t packet_id=0
+    Consumer consumer, Outbox outbox, int version, Slice topic, Slice properties, Slice payload,
+    Py_ssize_t packet_id=0, int flags=0
 ) except -1:
     """One message to one consumer; its topic is plain. With a packet identifier it is of QoS 1, and is not dropped any more."""
     cdef bytes key = consumer.key
     cdef Py_ssize_t identifiers = 0, given = 0, length = 2 + topic.length + payload.length, at
     cdef char* place
-    if consumer.version == VERSION_5:
+    if version == VERSION_5:
         identifiers = PyBytes_GET_SIZE(key) - 1  # what precedes them are the options of the filter
         given = identifiers + properties.length
         length += width(given) + given
     if packet_id:
         length += 2
+        flags |= 0x02
     consumer.accepted += 1
-    place = consumer.packets.reserve(1 + width(length) + length, None if packet_id else consumer)
+    place = outbox.reserve(1 + width(length) + length, None if packet_id else consumer)
     if place == NULL:
         return True
-    place[0] = PUBLISH | 0x02 if packet_id else PUBLISH
+    place[0] = <char>(PUBLISH | flags)
     place = write_variable(place + 1, length)
     place = write_two(place, topic.length)
     for at in range(topic.length):
@@ -91,7 +96,7 @@ cdef inline bint write_packet(
     place += topic.length
     if packet_id:
         place = write_two(place, packet_id)
-    if consumer.version == VERSION_5:
+    if version == VERSION_5:
         place = write_variable(place, given)
         place = write(place, PyBytes_AS_STRING(key) + 1, identifiers)
         place = write(place, properties.at, properties.length)
@@ -103,11 +108,14 @@ cdef inline bint send_packet(
     Consumer consumer, int qos, Slice topic, Slice properties, Slice payload
 ) except -1:
     """The same, where that can be done here. False: its outlet has to do it."""
-    cdef Py_ssize_t size = packet_size(consumer, topic, properties, payload), packet_id = 0
+    cdef Py_ssize_t packet_id = 0, size
+    size = packet_size(consumer.key, consumer.version, topic.length, properties.length, payload.length)
     if consumer.packets.late or size > consumer.largest:
         return False
     if qos:
         packet_id = consumer.outlet.begin(size)
         if packet_id == 0:
             return False
-    return write_packet(consumer, topic, properties, payload, packet_id)
+    return write_packet(
+        consumer, consumer.packets, consumer.version, topic, properties, payload, packet_id
+    )

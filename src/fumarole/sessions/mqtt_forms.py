@@ -51,6 +51,8 @@ METADATA: Final = "Metadata"
 PRODUCER: Final = b"\r\nProducer:"
 PLAIN_BLOCKS: Final = tuple(headers.build([(QOS, str(qos))]) if qos else b"" for qos in range(3))
 """The block of a publication that has nothing but a QoS."""
+RETAINED_BLOCK: Final = headers.build([(RETAIN_HEADER, "1")])
+"""The same of one that is retained, and of QoS 0."""
 _QOS_VALUES: Final = {"1": 1, "2": 2}
 BESIDES: Final = 14
 """Bytes of a PUBLISH besides its fields, at most: type, two lengths, packet identifier, topic alias."""

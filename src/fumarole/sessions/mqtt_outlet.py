@@ -17,11 +17,12 @@ from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Gathering
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox, Overflow
+from fumarole.exchange.retained import Kept
 from fumarole.protocols import mqtt_packets as packets
 from fumarole.protocols.mqtt_fields import Packet
 from fumarole.protocols.mqtt_packets import V5, Answer
 from fumarole.protocols.mqtt_reasons import FAILURE, Reason
-from fumarole.sessions.mqtt_forms import Form, alias_property, form_of
+from fumarole.sessions.mqtt_forms import RETAINED_BLOCK, Form, alias_property, form_of
 from fumarole.sessions.mqtt_window import Window
 
 ALIASES: Final = 64
@@ -89,6 +90,11 @@ class MqttOutlet:
         self._send(
             consumer, form, min(options & QOS, form.qos), is_last or (form.retain and bool(options & AS_PUBLISHED))
         )
+
+    def send_last(self, consumer: Consumer, kept: Kept) -> bool:
+        """Sends a last value without making a publication of it. False: it is not of the usual form."""
+        is_usual = self.takes_packets and kept.headers == RETAINED_BLOCK
+        return is_usual and self._node.parts.send_retained(consumer, self, kept.topic, kept.payload)
 
     def joined(self, consumers: list[Consumer]) -> Consumer:
         if len(consumers) == 1:
