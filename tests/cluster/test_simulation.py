@@ -14,6 +14,7 @@ import pytest
 
 from fumarole.cluster import contacts
 from fumarole.cluster.cluster import Cluster
+from fumarole.cluster.fresh_state import FreshState
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.metadata import Metadata
 from fumarole.cluster.peer import SAID_AHEAD, Peer
@@ -22,7 +23,10 @@ from fumarole.core.limits import MIB
 from fumarole.core.publication import Publication
 from fumarole.core.stable_hash import stable_hash
 from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.gathering import Gathering
 from fumarole.exchange.plans import Plan
+from fumarole.exchange.retained import Kept
+from fumarole.exchange.views import LiveView
 from fumarole.fastpath.hot_path import PLAIN, compiled
 from fumarole.protocols.cluster_protocol import SLICE_BYTES
 from tests.cluster.simulation import World, faults, hosts
@@ -30,6 +34,7 @@ from tests.cluster.simulation.checks import registry_faults
 from tests.cluster.simulation.clients import Ear
 
 SEEDS = 24
+FRESH_SEEDS = 8
 SEEDS_FOR_A_BUG = 25
 
 
@@ -43,6 +48,20 @@ def played(seed: int, nodes: int = 3, seconds: float = 12.0, **more: Any) -> Wor
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_happens(seed: int) -> None:
     assert played(seed).faults() == [], f"World({seed}) replays this"
+
+
+@pytest.mark.parametrize("seed", range(FRESH_SEEDS))
+def test_fresh_state_whatever_happens(seed: int) -> None:
+    """F1, F3, F7 on three nodes, among all faults."""
+    assert played(2000 + seed, has_fresh_state=True).faults() == []
+
+
+def test_fresh_state_of_one_node() -> None:
+    world = World(2100, 1, has_fresh_state=True)
+    world.start()
+    world.play(20.0, fault_every=0.0)
+    assert world.faults() == []
+    assert sum(is_last for ear in world.history.ears for _, _, is_last in ear.story) > 100
 
 
 @pytest.mark.parametrize("seed", [101122])
@@ -375,7 +394,44 @@ def all_sit_on_one_node(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("fumarole.cluster.registry.seat_hash", lambda _, seat: stable_hash(str(seat).encode()))
 
 
+def live_messages_are_not_noted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gathering, "hears", lambda self, publication: True)
+
+
+def answers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Gathering, "ask", lambda self, nodes: self._unmarked.update(nodes))
+
+
+def no_node_is_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FreshState, "ask", lambda self, asking: None)
+
+
+def what_is_retained_is_told_to_no_node(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FreshState, "retained", lambda self, exchange, kept: None)
+
+
+def a_node_that_comes_hears_of_nothing_retained(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FreshState, "everything", lambda self: iter(()))
+
+
+def of_two_retained_the_one_heard_of_last_is_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Kept, "is_newer", lambda self, other: True)
+
+
+def views_do_not_see_a_change_within_their_set(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LiveView, "look_at", lambda self, producer: None)
+
+
 Bug = Callable[[pytest.MonkeyPatch], None]
+FRESH_BUGS: dict[Bug, str] = {
+    live_messages_are_not_noted: "F3",
+    answers_are_not_waited_for: "F3",
+    no_node_is_asked: "F3",
+    what_is_retained_is_told_to_no_node: "F1",
+    a_node_that_comes_hears_of_nothing_retained: "F1",
+    of_two_retained_the_one_heard_of_last_is_kept: "F1",
+    views_do_not_see_a_change_within_their_set: "F7",
+}
 BUGS: dict[Bug, str] = {
     heartbeats_do_not_count: "C2",
     no_fence_before_what_is_old: "S9",
@@ -397,10 +453,20 @@ FIRST_SEED: dict[Bug, int] = {confirmed_at_once: 81}
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.__name__ for bug in BUGS])
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
+    find(BUGS[bug], FIRST_SEED.get(bug, 0))
+
+
+@pytest.mark.parametrize("bug", FRESH_BUGS, ids=[bug.__name__ for bug in FRESH_BUGS])
+def test_a_bug_of_fresh_state_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    find(FRESH_BUGS[bug], 2000, has_fresh_state=True)
+
+
+def find(rule: str, first: int, **more: Any) -> None:
+    """Some seed shows a fault against this rule."""
     kinds: Counter[str] = Counter()
-    first = FIRST_SEED.get(bug, 0)
     for seed in range(first, first + SEEDS_FOR_A_BUG):
-        kinds.update(fault.split()[0] for fault in played(seed, hot_path=PLAIN).faults())
-        if BUGS[bug] in kinds:
+        kinds.update(fault.split()[0] for fault in played(seed, hot_path=PLAIN, **more).faults())
+        if rule in kinds:
             return
     pytest.fail(f"not found in {SEEDS_FOR_A_BUG} seeds; only {kinds}")

@@ -28,6 +28,10 @@ class Published:
     host: Host
     topic: str
     life: int
+    retain: bool = False
+    is_removal: bool = False
+    lives: dict[str, int] = field(default_factory=dict)
+    """Of the nodes that were up."""
 
 
 @dataclass
@@ -39,8 +43,9 @@ class History:
     touched: list[tuple[float, float, frozenset[str]]] = field(default_factory=list)
     """From when to when which nodes were not themselves; a cut touches both of its sides."""
 
-    def publish(self, host: Host, topic: str) -> int:
-        self.published.append(Published(host.world.now, host, topic, host.life))
+    def publish(self, host: Host, topic: str, retain: bool = False, is_removal: bool = False) -> int:
+        lives = host.world.lives() if retain else {}
+        self.published.append(Published(host.world.now, host, topic, host.life, retain, is_removal, lives))
         return len(self.published) - 1
 
     def is_calm(self, at: float, names: set[str], before: float = HEALED, after: float = 0.5) -> bool:

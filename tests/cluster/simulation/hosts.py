@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 from fumarole.cluster.cluster import Cluster
 from fumarole.cluster.identity import NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
+from fumarole.core import headers
 from fumarole.core.publication import Publication
 from fumarole.doors.flushing import flush
+from fumarole.exchange.gathering import Last
 from fumarole.exchange.hybrid_clock import HybridClock
-from fumarole.exchange.namespaces import Namespaces
+from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.node import Node
 from fumarole.exchange.outbox import Outbox
 from fumarole.exchange.presence import Speaking
 from fumarole.exchange.readings import Reading
 from fumarole.fastpath.hot_path import HotPath
 from tests.cluster.simulation.clients import Ear
+from tests.cluster.simulation.fresh_state import VIEWS, Viewer
 
 if TYPE_CHECKING:
     from tests.cluster.simulation.world import World
@@ -116,6 +119,7 @@ class Host:
         self.ends: dict[End, None] = {}
         self.ears: list[Ear] = []
         self.speaking = Speaking()
+        self.viewers: list[Viewer] = []
         self.cluster: Cluster
         self.node: Node
 
@@ -127,7 +131,9 @@ class Host:
         self.life += 1
         parts = self.hot_path.parts
         clock = HybridClock(lambda: WALL + self.world.now)
-        self.node = Node(self.called, "0", namespaces=Namespaces(parts=parts, clock=clock), parts=parts)
+        rules = {"default": NamespaceRules(last="all" if self.world.has_fresh_state else "retained")}
+        namespaces = Namespaces(rules=rules, parts=parts, clock=clock)
+        self.node = Node(self.called, "0", namespaces=namespaces, parts=parts)
         random = self.world.random
         identity = Identity(self.called, "test", "0", self.life, self.name)
         self.cluster = Cluster(
@@ -142,6 +148,7 @@ class Host:
         self.cluster.node.namespaces.join("default")
         self.cluster.node.namespaces.timers.run(self.now())
         self.speaking = Speaking()
+        self.viewers = [Viewer(self, text) for text in VIEWS] if self.world.has_fresh_state else []
         for peer in peers:
             self.cluster.contact(peer, given=True)
         self._tick(self.life)
@@ -223,19 +230,26 @@ class Host:
 
     # Clients.
 
-    def subscribe(self, pattern: str, group: str) -> Ear:
+    def subscribe(self, pattern: str, group: str, last: Last = Last.NONE) -> Ear:
         world = self.world
-        ear = Ear(self, len(world.history.ears), pattern, group)
+        ear = Ear(self, len(world.history.ears), pattern, group, last)
         exchange = self.node.namespaces.get("default")
         assert exchange is not None
         ear.consumer = exchange.consumer(ear, pattern, group, b"1")
-        exchange.subscribe(ear.consumer)
+        exchange.subscribe(ear.consumer, last=last)
         self.ears.append(ear)
         world.history.ears.append(ear)
         confirmations = self.node.confirmations
-        confirmations.after(confirmations.ticket(), lambda: setattr(ear, "confirmed", world.now))
+        confirmations.after(confirmations.ticket(), lambda: self._confirmed(ear))
         self.flush()
         return ear
+
+    def _confirmed(self, ear: Ear) -> None:
+        ear.confirmed = self.world.now
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        assert ear.consumer is not None
+        exchange.send_last(ear.consumer)
 
     def unsubscribe(self, ear: Ear) -> None:
         ear.left = self.world.now
@@ -280,9 +294,12 @@ class Host:
         assert exchange is not None
         return {producer.identity: producer.metadata for producer in exchange.producers}
 
-    def publish(self, topic: str) -> None:
+    def publish(self, topic: str, retain: bool = False, is_removal: bool = False) -> None:
         exchange = self.node.namespaces.get("default")
         assert exchange is not None
-        number = self.world.history.publish(self, topic)
-        exchange.publish(exchange.plans().find(topic.encode()), Publication(topic, str(number).encode()))
+        number = self.world.history.publish(self, topic, retain, is_removal)
+        block = headers.build([("Number", str(number))]) if is_removal else b""
+        publication = Publication(topic, b"" if is_removal else str(number).encode(), "", block)
+        publication.retain = retain
+        exchange.publish(exchange.plans().find(topic.encode()), publication)
         self.flush()

@@ -9,7 +9,7 @@ from typing import Any
 
 from fumarole.cluster.cluster import LINK_OUTBOX
 from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
-from tests.cluster.simulation import clients, faults
+from tests.cluster.simulation import clients, faults, fresh_state
 from tests.cluster.simulation.checks import History, metadata_faults, registry_faults
 from tests.cluster.simulation.hosts import End, Host
 
@@ -18,11 +18,18 @@ class World:
     """Time, chance and the network."""
 
     def __init__(
-        self, seed: int, nodes: int = 3, hot_path: HotPath | None = None, link_limit: int = LINK_OUTBOX
+        self,
+        seed: int,
+        nodes: int = 3,
+        hot_path: HotPath | None = None,
+        link_limit: int = LINK_OUTBOX,
+        has_fresh_state: bool = False,
     ) -> None:
         self.random = Random(seed)
         self.link_limit = link_limit
         self.seed = seed
+        self.has_fresh_state = has_fresh_state
+        """True when clients retain messages, ask for last values and have views too."""
         self.now = 0.0
         self.history = History()
         self._events: list[tuple[float, int, Callable[[], Any]]] = []
@@ -55,6 +62,10 @@ class World:
             self.now, _, call = heapq.heappop(self._events)
             call()
         self.now = until
+
+    def lives(self) -> dict[str, int]:
+        """Of the nodes that are up: which of its lives each is in."""
+        return {host.name: host.life for host in self.running if host.is_up}
 
     def latency(self) -> float:
         return self.random.uniform(0.0001, 0.002) + self.delay
@@ -100,7 +111,11 @@ class World:
                 faults.random_fault(self)
                 next_fault = self.now + self.random.expovariate(1 / fault_every)
         self.run(16.0)
+        if self.has_fresh_state:
+            clients.ask_for_last(self)
+            self.run(3.0)
 
     def faults(self) -> list[str]:
         """All that is not as it must be."""
-        return registry_faults(self) + metadata_faults(self) + self.history.faults()
+        fresh = fresh_state.faults(self) if self.has_fresh_state else []
+        return registry_faults(self) + metadata_faults(self) + self.history.faults() + fresh
