@@ -1,6 +1,6 @@
 """Runs the measurements and shows, and writes down, what came of them.
 
-python bench/run.py                      all of it; writes results.json and results.md beside this file
+python bench/run.py                      all of it; writes results.json and results.md here, and the table of README.md
 python bench/run.py throughput churn     some of it; the other results stay as they are
 python bench/run.py --quick              a tenth of the work; shown only
 """
@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench import figures
+from bench import figures, readme
 from bench.effort import Effort
 from bench.figures import Figure
 from bench.generator import ServerFaultError
@@ -130,7 +130,9 @@ def _write(name: str, rounds: int, others: float, found: list[Figure]) -> None:
     path = folder / "results.json"
     before = figures.read(path).runs if path.exists() else []
     results = figures.Results(peer=peer_version(), machine=this_machine(), runs=before)
-    figures.write(results.and_then(run, CLAIMS), folder)
+    results = results.and_then(run, CLAIMS)
+    figures.write(results, folder)
+    readme.write(results)
 
 
 def _tables(found: list[Figure]) -> list[Table]:

@@ -29,8 +29,8 @@ LOADS = {
 }
 PLAIN_PART = 4
 """Plain Python gets so much less to do: its rounds would take long, and the rate is the same."""
-WANTED = {COMPILED: 2.0, PLAIN: 0.25}
-WANTED_OF_NEW_TOPICS = {COMPILED: 1.0, PLAIN: 0.25}
+WANTED = {COMPILED: 2.0, PLAIN: 0.1}
+WANTED_OF_NEW_TOPICS = {COMPILED: 1.0, PLAIN: 0.1}
 
 
 def measure(effort: Effort) -> Iterator[Figure]:

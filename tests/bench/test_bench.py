@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import figures
+from bench import figures, readme
 from bench.figures import Figure, Results, Run, against, within
 from bench.generator import Load, ServerFaultError, run_latency, run_load
 from bench.machine import Others, this_machine
@@ -220,3 +220,11 @@ def test_the_relay_that_only_copies_loses_nothing() -> None:
         for load in (Load(5_000, ready_made=True), Load(50, size=262_144, window=12, ready_made=True)):
             run = run_load(port, load)
             assert (run.published, run.delivered) == (load.messages, load.messages)
+
+
+def test_readme_has_the_figures_of_the_results() -> None:
+    results = figures.read(readme.ROOT / "bench" / "results.json")
+    text = readme.README.read_text()
+    assert readme.written(results, text) == text, (
+        "python -c 'from bench import figures, readme; …' or bench/run.py writes it"
+    )
