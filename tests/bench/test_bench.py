@@ -223,7 +223,7 @@ def test_the_relay_that_only_copies_loses_nothing() -> None:
 
 
 def test_readme_has_the_figures_of_the_results() -> None:
-    results = figures.read(readme.ROOT / "bench" / "results.json")
+    results = figures.read(figures.ROOT / "bench" / "results.json")
     text = readme.README.read_text()
     assert readme.written(results, text) == text, (
         "python -c 'from bench import figures, readme; …' or bench/run.py writes it"
