@@ -42,3 +42,27 @@ async def test_everybody_else_has_a_turn_in_between() -> None:
     assert turns >= 2 * 10
     assert owner.flushed == 2
     assert not node.namespaces.slices.step()
+
+
+async def test_a_job_that_begins_while_outboxes_are_flushed_is_done() -> None:
+    """An outbox that is empty again is refilled at once, in slices: a long answer over HTTP."""
+    node, ended = Node("a", "0"), asyncio.Event()
+    SliceRunner(node)
+
+    def job(then: asyncio.Event) -> Iterator[None]:
+        yield
+        yield
+        then.set()
+
+    class Refilled(Owner):
+        def flush(self) -> None:
+            if not self.flushed:
+                node.namespaces.slices.begin(job(ended))
+            super().flush()
+
+    def first() -> Iterator[None]:
+        yield
+        node.ready.append(Refilled())
+
+    node.namespaces.slices.begin(first())
+    await asyncio.wait_for(ended.wait(), 10)

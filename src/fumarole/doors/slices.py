@@ -32,7 +32,7 @@ class SliceRunner:
         end = monotonic() + self._moment
         while (is_more := self._slices.step()) and monotonic() < end:
             pass
-        flush(self._node.ready)
         self._has_begun = False
         if is_more:
             self._begin()
+        flush(self._node.ready)  # may begin a job: an answer is refilled, a consumer that is cut off leaves
