@@ -15,13 +15,20 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
+from bench import web_beside
 from bench.effort import Effort
 from bench.figures import PEER, Figure, against, within
 from bench.servers import CannotMeasureError, Server, fumarole, many_files, nats_server, running
+from bench.web_clients import PATIENCE, connect, hear, hear_head, learn, stream
+from fumarole.exchange.node import Node
+from fumarole.fastpath.hot_path import compiled
+from fumarole.sessions.http import metrics
 from tests.ports import free_port
 
 CLAIM = "Web door"
@@ -41,7 +48,7 @@ WINDOW = 20_000
 PUBLISH = b"PUB volcanoes.usa.atka 128\r\n" + b"x" * 128 + b"\r\n"
 HEARD = len(b"MSG volcanoes.usa.atka 1 128\r\n") + 130
 PRODUCERS = 10_000
-PATIENCE = 60.0
+NAMESPACES = 1_000
 
 
 def measure(effort: Effort) -> Iterator[Figure]:
@@ -54,6 +61,8 @@ def measure(effort: Effort) -> Iterator[Figure]:
     yield from _streams(effort)
     yield from _websockets(effort)
     yield from _long_answers(effort)
+    yield from _scrapes(effort)
+    yield from web_beside.measure(CLAIM, effort)
     yield from _memory(effort)
 
 
@@ -131,39 +140,14 @@ def _batches(effort: Effort, ours: Server) -> Iterator[Figure]:
     best = 0.0
     for turn in range(min(effort.rounds, 3)):
         effort.tell(f"lines of JSON, round {turn + 1}")
-        with _connect(ours.port) as connection:
+        with connect(ours.port) as connection:
             began = time.monotonic()
             connection.sendall(head + body)
-            said = _hear(connection, b"}")
+            said = hear(connection, b"}")
             best = max(best, lines / (time.monotonic() - began))
         if b'"published":%d,' % lines not in said:
             raise CannotMeasureError(f"not all lines were published: {said[-200:]!r}")
     yield _at_least(800_000, "lines of JSON in one body, 64 B payloads", best)
-
-
-def _connect(port: int) -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
-
-
-def _hear(connection: socket.socket, end: bytes) -> bytes:
-    """An answer, up to this and perhaps a line end."""
-    said = b""
-    while not said.rstrip(b"\r\n").endswith(end):
-        more = connection.recv(1 << 16)
-        if not more:
-            raise CannotMeasureError("the server closed a connection")
-        said += more
-    return said
-
-
-def _hear_head(connection: socket.socket) -> None:
-    said = b""
-    while not said.endswith(b"\r\n\r\n"):
-        said += connection.recv(1 << 16)
-    if b" 200 " not in said[:20]:
-        raise CannotMeasureError(f"no stream: {said[:200]!r}")
 
 
 # Streams of events.
@@ -192,12 +176,12 @@ def _events(server: Server, streams: int, events: int) -> float:
     """Events that reach streams in a second: batches of ten lines, each when the one before has reached all."""
     with ExitStack() as open_connections, selectors.DefaultSelector() as selector:
         for _ in range(streams):
-            connection = open_connections.enter_context(_connect(server.port))
+            connection = open_connections.enter_context(connect(server.port))
             connection.sendall(b"GET /v1/stream?topic=volcanoes.> HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            _hear_head(connection)
+            hear_head(connection)
             connection.setblocking(False)
             selector.register(connection, selectors.EVENT_READ)
-        publisher = open_connections.enter_context(_connect(server.port))
+        publisher = open_connections.enter_context(connect(server.port))
         body = LINE * 10
         request = b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         began, sent = time.monotonic(), 0
@@ -205,7 +189,7 @@ def _events(server: Server, streams: int, events: int) -> float:
             publisher.sendall(request)
             sent += 10
             _hear_all(selector, 10 * streams)
-            _hear(publisher, b"}")
+            hear(publisher, b"}")
         return sent * streams / (time.monotonic() - began)
 
 
@@ -235,7 +219,7 @@ def _websockets(effort: Effort) -> Iterator[Figure]:
 
 
 def _upgraded(port: int, path: str) -> socket.socket:
-    made = _connect(port)
+    made = connect(port)
     key = base64.b64encode(os.urandom(16)).decode()
     made.sendall(
         f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -291,29 +275,66 @@ def _over_websocket(server: Server, messages: int) -> float:
 def _long_answers(effort: Effort) -> Iterator[Figure]:
     producers = effort.share(PRODUCERS)
     with door() as ours:
-        lines = b"".join(
-            b'{"producer":"%08x-6d0f-4c8e-9a5e-3b1f7d2c4e60","metadata":{"Region":"italy","Room":"%d"},"value":21.5}\n'
-            % (number, number % 500)
-            for number in range(producers)
-        )
-        with _connect(ours.port) as connection:
-            head = b"POST /v1/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(lines)
-            connection.sendall(head + lines)
-            _hear(connection, b"}")
+        learn(ours.port, producers)
+        with connect(ours.port) as connection:
             best = PATIENCE
             for turn in range(5):
                 effort.tell(f"{producers:,} producers as JSON, round {turn + 1}")
                 before = ours.processor_seconds()
                 connection.sendall(b"GET /v1/producers?limit=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                _hear(connection, b"\r\n0")
+                hear(connection, b"\r\n0")
                 best = min(best, ours.processor_seconds() - before)
         yield within(30.0, CLAIM, f"{producers:,} producers as JSON, processor time", best * 1e3, "ms")
+
+
+def _scrapes(effort: Effort) -> Iterator[Figure]:
+    """Namespaces with a client each."""
+    namespaces = effort.share(NAMESPACES)
+    port = free_port()
+    with fumarole("compiled", "--http", f"127.0.0.1:{port}") as ours, ExitStack() as stack:
+        for number in range(namespaces):
+            made = stack.enter_context(connect(ours.port))
+            made.sendall(b'CONNECT {"verbose":false,"user":"n%d"}\r\nPUB a 1\r\nx\r\nPING\r\n' % number)
+            hear(made, b"PONG")
+        connection = stack.enter_context(connect(port))
+        best = PATIENCE
+        for turn in range(20):
+            effort.tell(f"/metrics of {namespaces:,} namespaces, round {turn + 1}")
+            before = ours.processor_seconds()
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            hear(connection, b"\r\n0")
+            best = min(best, ours.processor_seconds() - before)
+    yield within(3.0, CLAIM, f"/metrics of {namespaces:,} namespaces, processor time", best * 1e3, "ms")
+    yield within(
+        1.0, CLAIM, f"/metrics of {namespaces:,} namespaces, the longest step", _longest_step(namespaces), "ms"
+    )
+
+
+def _longest_step(namespaces: int) -> float:
+    """Milliseconds of the longest step of the same text, made here. Others have their turn between two steps."""
+    hot_path = compiled()
+    assert hot_path is not None
+    node = Node("bench", "1", parts=hot_path.parts)
+    for number in range(namespaces):
+        node.namespaces.join(f"n{number}").counters.received = number
+    service = SimpleNamespace(node=node, process=dict, answered={}, streams=Counter[str]())
+    longest = PATIENCE
+    for _ in range(20):
+        steps, took = metrics.written(SimpleNamespace(service=service), is_open=False), 0.0  # type: ignore[arg-type]
+        while True:
+            began = time.perf_counter()
+            is_over = next(steps, None) is None
+            took = max(took, time.perf_counter() - began)
+            if is_over:
+                break
+        longest = min(longest, took)
+    return longest * 1e3
 
 
 def _memory(effort: Effort) -> Iterator[Figure]:
     count = effort.share(STREAMS)
     for name, open_one in (
-        ("stream of events", _stream),
+        ("stream of events", stream),
         ("NATS over WebSocket", lambda port: _upgraded(port, "/nats")),
     ):
         with door_for(count) as ours, ExitStack() as open_connections:
@@ -324,10 +345,3 @@ def _memory(effort: Effort) -> Iterator[Figure]:
                 open_connections.enter_context(open_one(ours.port))
             each = (ours.resident() - before) / count
         yield within(12 * 1024, CLAIM, f"memory of an idle {name}, {count:,} of them", each, "KiB")
-
-
-def _stream(port: int) -> socket.socket:
-    made = _connect(port)
-    made.sendall(b"GET /v1/stream?topic=volcanoes.> HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    _hear_head(made)
-    return made
