@@ -37,6 +37,11 @@ class Client:
     def flush(self) -> None:
         """What it hears waits until the test takes it."""
 
+    def admitted(self) -> None:
+        """What was waited for is there: the pump goes on."""
+        while self.reader.unfinished:
+            self.reader.go_on()
+
     def hears(self) -> bytes:
         """Everything that waits for the client."""
         return self.session.outbox.take()
@@ -66,6 +71,11 @@ class MsgPackClient:
 
     def flush(self) -> None:
         """What it hears waits until the test takes it."""
+
+    def admitted(self) -> None:
+        """What was waited for is there: the pump goes on."""
+        while self.reader.unfinished:
+            self.reader.go_on()
 
     def hears(self) -> list[Any]:
         unpacker = msgpack.Unpacker()
@@ -107,6 +117,11 @@ class MqttClient:
 
     def flush(self) -> None:
         """What it hears waits until the test takes it."""
+
+    def admitted(self) -> None:
+        """What was waited for is there: the pump goes on."""
+        while self.reader.unfinished:
+            self.reader.go_on()
 
     def raw(self) -> bytes:
         return self.session.outbox.take()

@@ -13,6 +13,7 @@ from fumarole.core.query.holds import holds
 from fumarole.core.query.parse import parse
 from fumarole.core.query.tree import COST_OF_MATCHES
 from fumarole.core.topic import matches, parse_pattern, split
+from fumarole.exchange import producers as producers_module
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.permissions import Permissions
@@ -324,9 +325,12 @@ class Sets(RuleBasedStateMachine):
     def read(self, identity: str, metadata: dict[str, Any]) -> None:
         for watcher, _ in self.watchers.values():
             watcher.heard.clear()
-        read(self.exchange, identity, **metadata)
+        self.publish(identity, metadata)
         for watcher, _ in self.watchers.values():
             assert len(watcher.heard) == (identity in watcher.set)
+
+    def publish(self, identity: str, metadata: dict[str, Any]) -> None:
+        read(self.exchange, identity, **metadata)
 
     @rule(identity=st.sampled_from([A, B, C]))
     def forget(self, identity: str) -> None:
@@ -594,3 +598,28 @@ def test_another_node_forgets_and_those_here_who_may_receive_it_hear_of_it(excha
     plan = exchange.own_plans().find(FORGOTTEN.encode())
     assert exchange.deliver(plan, Publication(FORGOTTEN, said.payload, "", said.headers), ()) == 1
     assert (len(own.kept), len(nobody.kept)) == (1, 0)
+
+
+def test_a_large_set_is_taken_apart_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A6: meanwhile its producers publish, are forgotten, and the same query stands anew."""
+    monkeypatch.setattr(producers_module, "EMPTIED_AT_ONCE", 10)
+    slices = put_off()
+    exchange = Exchange("default", producers=Producers(slices=slices))
+    everybody = [f"{number:08}-0000-4000-8000-000000000000" for number in range(95)]
+    for identity in everybody:
+        read(exchange, identity, Kind="a")
+    _, consumer = watch(exchange, "Kind = 'a'")
+    while slices.step():
+        pass
+    exchange.unsubscribe(consumer)
+    assert sum(len(each.standings) for each in exchange.producers) == 85
+    assert read(exchange, everybody[50]) == read(exchange, everybody[50], Kind="b") == 0
+    exchange.producers.forget(everybody[94])
+    again, _ = watch(exchange, "Kind = 'a'")
+    while slices.step():
+        pass
+    assert read(exchange, everybody[93]) == 1
+    assert [len(each.standings) for each in exchange.producers] == [
+        int(each != everybody[50]) for each in everybody[:94]
+    ]
+    assert len(again.heard) == 1

@@ -5,11 +5,16 @@ import random
 import pytest
 
 from fumarole.core.limits import Limits, NamespaceQuotas, Quotas
+from fumarole.core.query.cost import price
+from fumarole.core.query.parse import parse
+from fumarole.exchange.consumer import Consumer
+from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User, is_loopback
 from fumarole.exchange.producers import Producers
 from fumarole.exchange.quotas import RESOURCES, Account, QuotaError, Resource, Usage, Watermark
+from tests.exchange.fakes import Listener
 
 ANN = User("ann", "lab", quota=Quotas(producers=2))
 
@@ -169,3 +174,51 @@ def test_who_is_admin(authentication: bool, user: User | None, address: str, is_
 )
 def test_loopback(address: str, expected: bool) -> None:
     assert is_loopback(address) is expected
+
+
+REGEX = "K MATCHES '.*a.{12}b'"
+COST = price(parse(REGEX)).worst()
+
+
+def where(exchange: Exchange, text: str, account: Account | None) -> Consumer:
+    consumer = exchange.consumer(Listener(), ">", "", b"1", None, account)
+    exchange.subscribe(consumer, parse(text))
+    return consumer
+
+
+def test_a_standing_query_costs_its_namespace_once_and_each_client_all_of_it() -> None:
+    node = Node("n", "0", Limits(standing_cost=2 * COST), Namespaces())
+    exchange = node.namespaces.open("lab")
+    one, other = (node.account(exchange, None) for _ in range(2))
+    consumers = [where(exchange, REGEX, account) for account in (one, one, other)]
+    assert exchange.usage.used["standing_cost"] == COST
+    assert [account.usages[0].used["standing_cost"] for account in (one, other)] == [2 * COST, COST]
+    with pytest.raises(QuotaError, match=f"this connection may have {2 * COST} of the cost of standing queries"):
+        where(exchange, "K = 'a'", one)
+    assert (len(exchange.producers.queries), exchange.usage.used["consumers"]) == (1, 3)
+    where(exchange, "K = 'a'", other)
+    for consumer in consumers:
+        exchange.unsubscribe(consumer)
+    assert one.usages[0].used == {}
+    assert exchange.usage.used == other.usages[0].used
+
+
+def test_a_namespace_takes_no_more_cost_than_its_quota() -> None:
+    node = Node("n", "0", Limits(quota=NamespaceQuotas(standing_cost=COST)), Namespaces(Limits()))
+    exchange = node.namespaces.open("lab")
+    exchange.usage.quotas = node.limits.quota
+    where(exchange, REGEX, node.account(exchange, None))
+    where(exchange, REGEX, node.account(exchange, None))
+    with pytest.raises(QuotaError, match=f"namespace lab may have {COST} of the cost of standing queries"):
+        where(exchange, "K = 'a'", node.account(exchange, None))
+    where(exchange, "K = 'a'", None)  # another node has accepted it
+    assert exchange.usage.used["standing_cost"] > COST
+
+
+def test_a_user_pays_for_the_queries_of_all_connections() -> None:
+    node = Node("n", "0", Limits(), Namespaces())
+    exchange = node.namespaces.open("lab")
+    ann = User("ann", "lab", quota=Quotas(standing_cost=COST))
+    where(exchange, REGEX, node.account(exchange, ann))
+    with pytest.raises(QuotaError, match="user ann"):
+        where(exchange, "K = 'a'", node.account(exchange, ann))

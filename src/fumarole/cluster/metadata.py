@@ -45,7 +45,7 @@ node knows the new metadata before the reading that brought it (M5).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from heapq import nlargest
 from itertools import groupby, islice
 from operator import itemgetter
@@ -54,6 +54,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from fumarole.cluster.late_changes import LateChanges
 from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
 from fumarole.core.publication import Publication
@@ -117,6 +118,7 @@ class Metadata:
         """Of producers that were described lately: each key that was said, with its version, and when."""
         self._told_heard = 0.0
         self.now = 0.0
+        self._late = LateChanges(namespaces.slices)
 
     # What this node tells.
 
@@ -220,21 +222,25 @@ class Metadata:
     # What this node hears.
 
     def learn(self, said: Producers, node: str = "") -> None:
+        for described in said.producers:
+            self._late.take((said.namespace, described.identity), partial(self._take, said.namespace, described, node))
+
+    def _take(self, namespace: str, described: Described, node: str, waits: bool) -> None:
+        """What a node says of one producer. Raises Unprepared, and then nothing has happened that counts."""
         try:
-            exchange = self._namespaces.open(said.namespace)
+            exchange = self._namespaces.open(namespace)
         except FumaroleError:
             return
         presence = exchange.producers.presence
-        for described in said.producers:
-            is_online = described.online and is_identity(described.identity)
-            if is_online:  # before: both are told of as one change
-                presence.note(node, described.identity)
-            self._learn(exchange, described)
-            if is_online:  # again: it may have been forgotten first, and its presence with it
-                presence.told(node, (described.identity,), True)
+        is_online = described.online and is_identity(described.identity)
+        if is_online:  # before: both are told of as one change
+            presence.note(node, described.identity)
+        self._learn(exchange, described, waits)
+        if is_online:  # again: it may have been forgotten first, and its presence with it
+            presence.told(node, (described.identity,), True)
         self._namespaces.release(exchange)
 
-    def _learn(self, exchange: Exchange, described: Described) -> None:
+    def _learn(self, exchange: Exchange, described: Described, waits: bool) -> None:
         try:
             identity = check_identity(described.identity)
             check_metadata(described.metadata or {})
@@ -246,9 +252,9 @@ class Metadata:
             return
         version = described.version, intern(described.node)
         if described.metadata is None:
-            self._forget(exchange, identity, version, described.silent)
+            self._forget(exchange, identity, version, waits, described.silent)
             return
-        self._forget(exchange, identity, described.since)
+        self._forget(exchange, identity, described.since, waits)
         since = self._since(exchange, identity)
         if version <= since:
             return
@@ -256,9 +262,11 @@ class Metadata:
             described = _said_after(since, described)
         producer = exchange.producers.get(identity)
         if producer is not None:
-            self._merge(exchange, producer, described)
+            self._merge(exchange, producer, described, waits)
             return
         assert described.metadata is not None
+        if waits:
+            exchange.producers.prepare_to_learn(identity, described.metadata)
         self._graves.pop((exchange.name, identity), None)
         self._remember(exchange, identity, described.said)
         producer = exchange.producers.learn(identity, described.metadata, self.now)
@@ -272,7 +280,7 @@ class Metadata:
         grave = self._graves.get((exchange.name, identity))
         return NEVER if grave is None else grave.version
 
-    def _forget(self, exchange: Exchange, identity: str, then: Version, silent: bool = False) -> None:
+    def _forget(self, exchange: Exchange, identity: str, then: Version, waits: bool, silent: bool = False) -> None:
         """A producer was forgotten then: only what it has said after that holds."""
         if then <= self._since(exchange, identity):
             return
@@ -288,10 +296,12 @@ class Metadata:
             return
         kept = _said_after(then, self._describe(exchange, producer))
         assert kept.metadata is not None
+        if waits:
+            exchange.producers.prepare_to_learn(identity, kept.metadata)
         self._remember(exchange, identity, kept.said)
         exchange.producers.learn(identity, kept.metadata, self.now).since = then
 
-    def _merge(self, exchange: Exchange, producer: Producer, described: Described) -> None:
+    def _merge(self, exchange: Exchange, producer: Producer, described: Described, waits: bool) -> None:
         """Of each key that either was told lately the newer holds; of all others, what the newer description has."""
         assert described.metadata is not None
         here, there = self._said_of(exchange, producer.identity), described.said
@@ -309,6 +319,8 @@ class Metadata:
             kept = set(news)
         merged = {key: value for key, value in newer.items() if key not in kept}
         merged.update((key, older[key]) for key in kept if key in older)
+        if waits:
+            exchange.producers.prepare_to_learn(producer.identity, merged)
         self._remember(exchange, producer.identity, {**here, **news})
         exchange.producers.learn(producer.identity, merged, self.now).version = max(version, producer.version)
 
@@ -364,10 +376,26 @@ class Metadata:
         reading = Reading(said.producer, said.metadata, said.value, said.raw)
         publication = Publication(said.topic, said.payload, said.reply, said.headers, reading)
         publication.node = node
+        exchange.own_plans().find(said.topic.encode())
+        key = exchange.name, said.producer
+        self._late.take(key, partial(self._deliver, said, publication, exchange, groups, nearly_full))
+
+    def _deliver(
+        self,
+        said: Spoken,
+        publication: Publication,
+        exchange: Exchange,
+        groups: tuple[str, ...],
+        nearly_full: NearlyFull,
+        waits: bool,
+    ) -> None:
+        """Raises Unprepared, and then nothing has happened."""
         topic, plans = said.topic.encode(), exchange.own_plans()
         plan = plans.find(topic)
         producer = exchange.producers.get(said.producer)
         if producer is not None:
+            if waits and exchange.producers.filling:
+                exchange.producers.prepare(producer, producer.metadata, ())
             producer.heard_of = self.now
             exchange.producers.take(producer, said.value, said.topic)
             plan = exchange.plan_for_message(publication, producer, topic, plans)

@@ -212,6 +212,7 @@ def _opened(limits: Limits) -> Limits:
         query_values=longest,
         query_pattern=longest,
         query_regexes=longest,
+        query_cost=GROWTH * limits.query_cost,
     )
 
 

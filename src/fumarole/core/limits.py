@@ -102,6 +102,8 @@ class Limits:
     """The longest pattern after LIKE or MATCHES."""
     query_regexes: int = 8
     """MATCHES tests in one query. Each takes up to 256 KiB of memory."""
+    query_cost: int = 1_000_000
+    """What one evaluation of a query may cost where texts are long, in simple tests (`core/query/cost.py`)."""
     view_keys: int = 16
     """Keys of one view (`select KEY, …`)."""
     standing_cost: int = 4_000_000

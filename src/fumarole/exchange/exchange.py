@@ -25,7 +25,7 @@ from fumarole.exchange.plans import Plan, Plans, reaches_nobody
 from fumarole.exchange.presence import Speaking
 from fumarole.exchange.producer import Producer
 from fumarole.exchange.producers import Producers
-from fumarole.exchange.quotas import Account
+from fumarole.exchange.quotas import Account, QuotaError
 from fumarole.exchange.readings import leave_out_online
 from fumarole.exchange.recipients import Recipients
 from fumarole.exchange.tracer import Tracer
@@ -144,8 +144,7 @@ class Exchange:
         """
         if pattern is None:
             pattern = parse_pattern(consumer.pattern, self.grammar)
-        if consumer.account is not None:
-            consumer.account.take("consumers")
+        self._take_in(consumer, pattern, query)
         if every is not None and consumer.courier is None:
             consumer.stage = consumer.conflation = Conflation(self, consumer, every)
         gathering: Gathering | None = None
@@ -161,7 +160,6 @@ class Exchange:
                 consumer.seat = group.seats.take()
                 consumer.seat_hash = seat_hash(self.clock.node, consumer.seat)
         if query is not None:
-            self.producers.subscribe(consumer, pattern, query)
             self.queried_elsewhere += consumer.courier is not None
         else:
             is_new = self.index.add(pattern, consumer)
@@ -176,6 +174,19 @@ class Exchange:
             self.consumer_changed(self, consumer, 1)
         if gathering is not None and asks_nodes and self.ask is not None:
             self.ask(gathering)
+
+    def _take_in(self, consumer: Consumer, pattern: Pattern, query: Query | None) -> None:
+        """Counts the consumer, and puts it on its query. Raises QuotaError, and then nothing has changed."""
+        account = consumer.account
+        if account is not None:
+            account.take("consumers")
+        if query is not None:
+            try:
+                self.producers.subscribe(consumer, pattern, query)
+            except QuotaError:
+                if account is not None:
+                    account.give_back("consumers")
+                raise
 
     def send_last(self, consumer: Consumer, done: Callable[[], None] = lambda: None) -> None:
         """The subscription of this consumer is confirmed: now it gets its last values, if it has asked for them (F3).
@@ -195,9 +206,7 @@ class Exchange:
         Other nodes need not know: each has the metadata of all producers. Raises QuotaError.
         """
         consumer = self.consumer(live, VIEW_PATTERN, "", key, sees, account)
-        if account is not None:
-            account.take("consumers")
-        self.producers.subscribe(consumer, (VIEW_PATTERN,), live.view.query)
+        self._take_in(consumer, (VIEW_PATTERN,), live.view.query)
         assert consumer.standing is not None
         self.producers.views.setdefault(consumer.standing, {})[live] = None
         return consumer

@@ -35,7 +35,11 @@ class Filling:
 
     def take_early(self, producer: Producer) -> bool:
         """Is the producer to be looked at before its turn? True once."""
-        if not self.reached < producer.number <= self._last or producer in self._early:
+        if not self.is_early(producer):
             return False
         self._early.add(producer)
         return True
+
+    def is_early(self, producer: Producer) -> bool:
+        """Was it not looked at yet?"""
+        return self.reached < producer.number <= self._last and producer not in self._early

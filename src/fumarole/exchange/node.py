@@ -1,9 +1,9 @@
 """One running broker, as its sessions see it: its limits, its namespaces, and what it says of itself."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from fumarole.core.limits import Limits, Quotas
 from fumarole.exchange.client_ids import ClientIds
@@ -14,6 +14,9 @@ from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.parts import PURE, Parts
 from fumarole.exchange.permissions import User, is_loopback
 from fumarole.exchange.quotas import Account, Usage
+
+RELAYS_AT_ONCE: Final = 200
+"""About a millisecond, where all of them end."""
 
 
 class Reporter(Protocol):
@@ -68,6 +71,8 @@ class Node:
     """Connections cut off because they did not take what they had asked for."""
     relays: list[Any] = field(default_factory=list)
     """The relays of clients (`sessions/relays.py`). Each ends when its topic has no subscriber any more."""
+    looks_at_relays: bool = False
+    """Are they being asked?"""
     relays_of: Counter[int] = field(default_factory=Counter)
     """How many relays each client has, by its id."""
     timers: list[Callable[[float], None]] = field(default_factory=list)
@@ -92,8 +97,24 @@ class Node:
         """Time passes. Relays without a subscriber end."""
         for timer in self.timers:
             timer(now)
-        if self.relays:
-            self.relays[:] = [relay for relay in self.relays if relay.tick(now)]
+        if self.relays and not self.looks_at_relays:
+            self.looks_at_relays = True
+            self.namespaces.slices.begin(self._tick_relays(now))
+
+    def _tick_relays(self, now: float) -> Iterator[None]:
+        """Looks whether somebody listens. Very many may end together, so that is done in slices."""
+        rest = deque(self.relays)
+        while rest:
+            alive = set(map(id, self.relays))
+            ended: set[int] = set()
+            for relay in [rest.popleft() for _ in range(min(len(rest), RELAYS_AT_ONCE))]:
+                if id(relay) in alive and not relay.tick(now):
+                    ended.add(id(relay))
+            if ended:
+                self.relays[:] = [relay for relay in self.relays if id(relay) not in ended]
+            if rest:
+                yield
+        self.looks_at_relays = False
 
     def end_relays(self, client: int) -> None:
         """What a client may receive has changed: its relays end, since they follow the old rules."""

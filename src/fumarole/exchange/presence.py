@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from fumarole.core.query.evaluation import Unprepared
 from fumarole.core.query.tree import Value
 from fumarole.core.values import ONLINE
 from fumarole.exchange.slices import Slices
@@ -74,7 +75,7 @@ class Presence:
     ) -> None:
         self._known = known
         self._show = show
-        """Puts it into the metadata, and sends diffs to consumers whose set changes."""
+        """Puts it into the metadata, and sends diffs to consumers whose set changes. Raises Unprepared."""
         self._timers = timers
         self._slices = slices
         self.grace = grace
@@ -101,6 +102,10 @@ class Presence:
             return False
         producer.here += 1
         return producer.here == 1
+
+    def would_hold(self, speaking: Speaking | None, producer: Producer) -> bool:
+        """Would `hold` say so?"""
+        return speaking is not None and speaking.is_open and not producer.here and producer not in speaking.producers
 
     def leave(self, speaking: Speaking) -> None:
         """The connection is closed."""
@@ -142,10 +147,18 @@ class Presence:
 
     def show(self, identities: Collection[str]) -> None:
         """Puts what holds of these into their metadata."""
+        self._slices.begin(self._show_all(identities))
+
+    def _show_all(self, identities: Collection[str]) -> Iterator[None]:
+        """The same in slices: queries that name `_online` may be dear (A6)."""
         for identity in identities:
-            producer = self._known.get(identity)
-            if producer is not None:
-                self._show(producer, self.is_online(producer))
+            while (producer := self._known.get(identity)) is not None:
+                try:
+                    self._show(producer, self.is_online(producer))
+                    break
+                except Unprepared as change:
+                    while change.evaluation.is_under_way:
+                        yield
 
     # The grace.
 
@@ -182,13 +195,13 @@ class Presence:
                     ended.append(producer.identity)
             if ended and self.changed is not None:
                 self.changed(ended, False)
-            self.show(ended)
+            yield from self._show_all(ended)
             yield
 
     def _end_of_node(self, name: str) -> Iterator[None]:
         online = self._elsewhere[name]
         while some := list(islice(online, AT_ONCE)):
             online.difference_update(some)
-            self.show(some)
+            yield from self._show_all(some)
             yield
         del self._elsewhere[name]

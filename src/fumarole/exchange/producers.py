@@ -13,10 +13,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from fumarole.core.limits import Quotas
 from fumarole.core.publication import finds
+from fumarole.core.query.evaluation import IN_A_SLICE, answered
 from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.query.view import View
@@ -24,19 +25,23 @@ from fumarole.core.topic import Pattern, fits, split
 from fumarole.core.values import ONLINE
 from fumarole.exchange.consumer import Consumer, Watcher
 from fumarole.exchange.filling import Filling
+from fumarole.exchange.preparations import Preparations
 from fumarole.exchange.presence import GRACE, Presence, Speaking
 from fumarole.exchange.producer import Producer, Said, is_same, may_receive, merged, size_of
-from fumarole.exchange.quotas import Account, Usage
+from fumarole.exchange.quotas import Account, QuotaError, Usage
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
 from fumarole.exchange.timers import Timers
 
+NOBODY: Final[Mapping[Consumer, Pattern]] = {}
 HEARSAY = 3.0
 """Seconds until all nodes know that a producer has published to one of them, though that one be slow (C4)."""
 EXPIRE_AT_ONCE = 1_000
 """Ten milliseconds or so, in producers looked at for their silence and consumers told of it."""
 LOOKED_AT_ONCE = 200
 """About a tenth of a millisecond, in producers to which a query of one simple test is put."""
+EMPTIED_AT_ONCE = 5_000
+"""Producers that leave the set of a query that has no consumer any more: about a millisecond."""
 
 
 class Shows(Protocol):
@@ -70,9 +75,11 @@ class Producers:
         """How many producers have been known so far."""
         self.queries = QueryIndex()
         """The standing queries. Read-only for others."""
+        slices = Slices() if slices is None else slices
+        self.preparations = Preparations(self.queries, slices)
         self._members: dict[StandingQuery, dict[Producer, None]] = {}
         self._subscribed: dict[StandingQuery, dict[Consumer, Pattern]] = {}
-        self._slices = Slices() if slices is None else slices
+        self._slices = slices
         self.filling: dict[StandingQuery, Filling] = {}
         """Queries whose sets are not whole yet. While there are any, `settle` is called before `standings` is read."""
         self._most_keys = most_keys
@@ -100,7 +107,7 @@ class Producers:
         self.left_out = 0
         """Messages whose metadata had `_online`, which producers cannot write (F5)."""
         self.presence = Presence(
-            self.known, self._show_online, Timers() if timers is None else timers, self._slices, presence_grace
+            self.known, self._show_online, Timers() if timers is None else timers, slices, presence_grace
         )
         self.publish_forgotten: Callable[[Producer], None] | None = None
         """Publishes to `_FORGOTTEN`, for consumers that keep a history."""
@@ -127,8 +134,8 @@ class Producers:
         """Merges the metadata of a reading, and sends diffs to consumers whose set changes. Returns the producer.
 
         `topic` is where the reading was published; None: on the producer's own topic. `speaking` is of the connection
-        that published it, if that puts the producer online. Raises ReadingError or QuotaError, and then nothing has
-        changed.
+        that published it, if that puts the producer online. Raises ReadingError, QuotaError or, where the connection
+        waits, Unprepared, and then nothing has changed.
         """
         return self.describe(reading.producer, reading.metadata, now, account, (reading.value, topic), speaking)
 
@@ -149,6 +156,7 @@ class Producers:
         if producer is None:
             merged = self._merged({}, metadata)
             self._check_quotas(1, size_of(merged), (self.usage,) if account is None else account.usages)
+            self._prepare_new(identity, merged, speaking, account)
             producer = Producer(identity, self._appeared + 1)
             is_first_here = self.presence.hold(speaking, producer)
             self._appear(producer, merged, now, None if account is None else account.user, said)
@@ -157,6 +165,8 @@ class Producers:
             merged = self._merged(producer.metadata, metadata) if metadata else producer.metadata
             if metadata:
                 self._check_quotas(0, size_of(merged) - producer.size(), self._usages(producer))
+            if account is not None and account.waits:
+                self._prepare_known(producer, merged, metadata, speaking)
             is_first_here = self.presence.hold(speaking, producer)
             if is_first_here:  # with the rest: no set is told of what holds in between only
                 merged = {**merged, ONLINE: True}
@@ -170,6 +180,39 @@ class Producers:
             self.presence.changed((identity,), True)
         producer.heard = now
         return producer
+
+    def _prepare_new(
+        self, identity: str, metadata: dict[str, Value], speaking: Speaking | None, account: Account | None
+    ) -> None:
+        """The same for a producer that is not known yet."""
+        if account is not None and account.waits and self.queries:
+            is_online = (speaking is not None and speaking.is_open) or self.presence.is_elsewhere(identity)
+            after = {**metadata, ONLINE: is_online}
+            self.preparations.require(identity, after, lambda: self.queries.candidates(after))
+
+    def _prepare_known(
+        self,
+        producer: Producer,
+        merged: dict[str, Value],
+        metadata: Mapping[str, Value | None],
+        speaking: Speaking | None,
+    ) -> None:
+        """The same for one that is."""
+        is_first_here = self.presence.would_hold(speaking, producer)
+        if metadata or is_first_here or self.filling:
+            self.prepare(producer, {**merged, ONLINE: True} if is_first_here else merged, (*metadata, ONLINE))
+
+    def prepare(self, producer: Producer, after: dict[str, Value], keys: Iterable[str]) -> None:
+        """Raises Unprepared where a change to this, under these keys, is too dear to be made at once."""
+        if self.queries:
+            self.preparations.require(producer.identity, after, lambda: self._concerned(producer, after, keys))
+
+    def _concerned(self, producer: Producer, after: dict[str, Value], keys: Iterable[str]) -> set[StandingQuery]:
+        before = producer.metadata
+        changed = [key for key in keys if not is_same(before.get(key), after.get(key))]
+        concerned = self.queries.affected(before, after, changed)
+        concerned.update([filling.standing for filling in self.filling.values() if filling.is_early(producer)])
+        return concerned
 
     def take(self, producer: Producer, value: float | str, topic: str | None) -> None:
         """This is its latest reading. On another topic than the one before, others may receive the producer (A3)."""
@@ -187,11 +230,23 @@ class Producers:
 
     def _show_online(self, producer: Producer, is_online: bool) -> None:
         if producer.metadata[ONLINE] is not is_online:
-            self._change(producer, {**producer.metadata, ONLINE: is_online}, (ONLINE,))
+            after = {**producer.metadata, ONLINE: is_online}
+            self.prepare(producer, after, (ONLINE,))
+            self._change(producer, after, (ONLINE,))
 
     def restore(self, identity: str, metadata: dict[str, Value], now: float) -> None:
         """A producer from the disk. It is taken as it is, though limits may be lower now."""
         self._appear(Producer(identity, self._appeared + 1), metadata, now).heard_of = now
+
+    def prepare_to_learn(self, identity: str, metadata: dict[str, Value]) -> None:
+        """Raises Unprepared where it is too dear to `learn` this at once."""
+        producer = self.known.get(identity)
+        if producer is not None:
+            after = {**metadata, ONLINE: self.presence.is_online(producer)}
+            self.prepare(producer, after, {**producer.metadata, **after})
+        elif self.queries:
+            news = {**metadata, ONLINE: self.presence.is_elsewhere(identity)}
+            self.preparations.require(identity, news, lambda: self.queries.candidates(news))
 
     def learn(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
         """Another node has newer metadata of a producer (C6)."""
@@ -226,10 +281,13 @@ class Producers:
         if producer is None:
             return False
         self._note(identity)
+        self.preparations.forget(identity)
         self.presence.forget(producer)
         self._count(producer, -1, -producer.size())
         for standing in producer.standings:
-            del self._members[standing][producer]
+            members = self._members.get(standing)  # None: it is being taken apart
+            if members is not None:
+                del members[producer]
         self._tell((), producer.standings, producer, producer.latest()[0])
         return True
 
@@ -310,7 +368,7 @@ class Producers:
         if self.ttl is not None and identity not in self._awaited:
             self._awaited.add(identity)
             heappush(self._due, (now + self.ttl, identity))
-        entered = self.queries.match(metadata) if self.queries else ()
+        entered = self.queries.match(metadata, self.preparations.answers(identity, metadata)) if self.queries else ()
         self._enter(producer, entered)
         self._tell(entered, (), producer, producer.latest()[0])
         return producer
@@ -319,14 +377,15 @@ class Producers:
         self, producer: Producer, after: dict[str, Value], keys: Iterable[str], said: Said | None = None
     ) -> bool:
         """The metadata may have changed under these keys. False: it is the same as before, but for `_online`."""
-        if self.filling:
-            self.settle(producer)
         before = producer.metadata
         changed = [key for key in keys if not is_same(before.get(key), after.get(key))]
         if not changed:
+            if self.filling:
+                self.settle(producer)
             if said is not None:
                 self.take(producer, *said)
             return False
+        early = self._taken_early(producer)
         was_on = producer.latest()[0]
         if said is not None:
             producer.take(*said)
@@ -337,7 +396,8 @@ class Producers:
             self._note(producer.identity)
         if not self.queries:
             return is_news
-        entered, left = self.queries.change(before, after, changed)
+        answers = self.preparations.answers(producer.identity, after)
+        entered, left = self.queries.change(before, after, changed, producer.standings, answers, early)
         if entered or left:
             producer.plan = None
             for standing in left:
@@ -413,9 +473,17 @@ class Producers:
     # Queries.
 
     def subscribe(self, consumer: Consumer, pattern: Pattern, query: Query) -> None:
-        """From now on the consumer gets readings and diffs by the query. `when_whole` tells when its set is whole."""
+        """From now on the consumer gets readings and diffs by the query. `when_whole` tells when its set is whole.
+
+        Raises QuotaError, and then nothing has changed.
+        """
         standing = self.queries.add(query)
         is_new = standing not in self._members
+        try:
+            self._charge(consumer, standing, is_new)
+        except QuotaError:
+            self.queries.remove(standing)
+            raise
         if is_new:
             self._members[standing] = {}
             self._subscribed[standing] = {}
@@ -426,6 +494,24 @@ class Producers:
         if is_new:
             filling = self.filling[standing] = Filling(standing, self._appeared)
             self._slices.begin(self._fill(filling))
+
+    def _charge(self, consumer: Consumer, standing: StandingQuery, is_new: bool) -> None:
+        """A query that several ask costs the namespace once, and each client of this node all of it (A5)."""
+        price, account = standing.price.worst(), consumer.account
+        own = () if account is None else tuple([usage for usage in account.usages if usage is not self.usage])
+        for usage in (self.usage, *own) if is_new and account is not None else own:
+            usage.check("standing_cost", price)
+        for usage in (self.usage, *own) if is_new else own:
+            usage.force("standing_cost", price)
+
+    def _give_back(self, consumer: Consumer, standing: StandingQuery, is_last: bool) -> None:
+        price = standing.price.worst()
+        if consumer.account is not None:
+            for usage in consumer.account.usages:
+                if usage is not self.usage:
+                    usage.give_back("standing_cost", price)
+        if is_last:
+            self.usage.give_back("standing_cost", price)
 
     def _fill(self, filling: Filling) -> Iterator[None]:
         """Puts a new query to all producers, a few at each step."""
@@ -439,7 +525,9 @@ class Producers:
                 return  # the query has no consumer any more
             for producer in producers[begin : begin + few]:
                 if self.known.get(producer.identity) is producer:
-                    self._look_at(producer, standing)
+                    yield from self._look_in_slices(producer, standing)
+                    if self.filling.get(standing) is not filling:
+                        return
                 filling.reached = producer.number
         del self.filling[standing]
         for call in filling.whole:
@@ -447,12 +535,32 @@ class Producers:
 
     def settle(self, producer: Producer) -> None:
         """The producer is about to publish. It is put to each query that has not reached it yet."""
-        for filling in self.filling.values():
-            if filling.take_early(producer):
-                self._look_at(producer, filling.standing)
+        early = self._taken_early(producer)
+        if early:
+            answers = self.preparations.answers(producer.identity, producer.metadata)
+            for standing in early:
+                self._look_at(producer, standing, answers.get(standing))
 
-    def _look_at(self, producer: Producer, standing: StandingQuery) -> None:
-        if standing not in producer.standings and standing.selects(producer.metadata):
+    def _taken_early(self, producer: Producer) -> list[StandingQuery]:
+        """The queries that were not put to it yet. They are put to it now."""
+        return [filling.standing for filling in self.filling.values() if filling.take_early(producer)]
+
+    def _look_in_slices(self, producer: Producer, standing: StandingQuery) -> Iterator[None]:
+        """Puts the query to this producer; each step is a slice. It may say something new meanwhile, and be gone."""
+        while standing.price.rates and standing.price.work(producer.metadata) > IN_A_SLICE:
+            metadata = producer.metadata
+            answer = yield from answered(standing, metadata)
+            if standing not in self.filling or self.known.get(producer.identity) is not producer:
+                return
+            if producer.metadata is metadata:
+                self._look_at(producer, standing, answer)
+                return
+        self._look_at(producer, standing)
+
+    def _look_at(self, producer: Producer, standing: StandingQuery, answer: bool | None = None) -> None:
+        if standing in producer.standings:
+            return
+        if standing.selects(producer.metadata) if answer is None else answer:
             producer.plan = None
             self._enter(producer, (standing,))
 
@@ -476,11 +584,22 @@ class Producers:
         del self._subscribed[standing][consumer]
         self.guarded -= consumer.sees is not None
         self.generation += 1
-        if self.queries.remove(standing):
+        is_last = self.queries.remove(standing)
+        self._give_back(consumer, standing, is_last)
+        if is_last:
             self.filling.pop(standing, None)
             del self._subscribed[standing]
-            for producer in self._members.pop(standing):
-                del producer.standings[standing]
+            self._slices.begin(self._empty(standing, self._members.pop(standing)))
+
+    def _empty(self, standing: StandingQuery, members: dict[Producer, None]) -> Iterator[None]:
+        """Nobody stands on this query any more: its set is taken apart, a few at each step.
+
+        Until then its producers know a query that has no consumer, and is not asked.
+        """
+        for count, producer in enumerate(members, 1):
+            producer.standings.pop(standing, None)
+            if not count % EMPTIED_AT_ONCE:
+                yield
 
     def members(self, consumer: Consumer) -> Iterator[str]:
         """The set of a consumer's query now, without producers that the consumer may not receive (A3)."""
@@ -496,7 +615,7 @@ class Producers:
         """The consumers in whose set the producer is and whose pattern matches the topic."""
         words, own = split(topic), reading_topic(producer.identity)
         for standing in producer.standings:
-            for consumer, pattern in self._subscribed[standing].items():
+            for consumer, pattern in self._subscribed.get(standing, NOBODY).items():
                 if consumer.sees is not None and not consumer.sees.shows(own, topic):
                     continue  # A3
                 if (consumer.pattern == ">" or fits(pattern, words)) and finds(consumer.pattern, topic):

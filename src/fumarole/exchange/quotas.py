@@ -124,12 +124,14 @@ class Usage:
 class Account:
     """The usages that one connection counts against."""
 
-    __slots__ = ("usages", "user")
+    __slots__ = ("usages", "user", "waits")
 
     def __init__(self, *usages: Usage, user: Usage | None = None) -> None:
         self.usages = usages if user is None else (*usages, user)
         self.user = user
         """Of these, the one of its user: what outlives the connection is remembered as the user's."""
+        self.waits = False
+        """Can the connection wait while a change of metadata is prepared (A6)?"""
 
     def renew(self, quotas: Quotas) -> None:
         """The user's quotas have changed."""
@@ -153,4 +155,6 @@ class Account:
 
 
 def _words(what: str) -> str:
+    if what == "standing_cost":
+        return "of the cost of standing queries"
     return what.replace("_per_second", " a second").replace("_bytes", " (bytes)").replace("_", " ")

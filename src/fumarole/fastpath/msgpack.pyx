@@ -218,6 +218,8 @@ cdef class MsgPackReader:
         session = self.session
         if not session.publishes or session.state is not OPEN or session.wanted() or session.unfinished:
             return False
+        if session.claim is not None:  # a change of metadata is being prepared
+            return False
         self.spoken_for = session.speaking.producers
         if self.exchange is not session.exchange:
             self.exchange = session.exchange
@@ -264,6 +266,8 @@ cdef class MsgPackReader:
         cdef bytes kept
         cdef const unsigned char* at
         session = self.session
+        if session.claim is not None:
+            return 0
         if session.publishes and session.state is OPEN and not session.unfinished and 0 < session.pending < LONGEST:
             kept = session.reclaim()
             at = <const unsigned char*>PyBytes_AS_STRING(kept)

@@ -37,6 +37,7 @@ from fumarole.fastpath.texts cimport Slice, is_text, line_end_in
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
+from fumarole.core.query.evaluation import Unprepared
 from fumarole.core.query.message import Message
 from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
 from fumarole.core.values import ONLINE
@@ -424,7 +425,7 @@ cdef class NatsReader:
             if ONLINE in said:  # left out of the message too
                 return False
             self.producers.describe(self.identity, said, self.now, self.session.account)
-        except FumaroleError:
+        except (FumaroleError, Unprepared):  # the session says why, or waits
             return False
         producer.said = text, producer.metadata
         self.work += WORK_OF_THE_SESSION * (1 + WORK_OF_A_DIFF * <Py_ssize_t>(self.producers.told - told))

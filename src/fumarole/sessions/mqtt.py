@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from fumarole.core.errors import FumaroleError, TopicError
+from fumarole.core.query.evaluation import Unprepared
 from fumarole.exchange.client_ids import ClientClaim, Verdict
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
@@ -46,7 +47,15 @@ from fumarole.sessions.mqtt_forms import identifiers
 from fumarole.sessions.mqtt_outlet import MqttOutlet
 from fumarole.sessions.mqtt_speaker import METADATA_TOPIC, Speaker, metadata_of
 from fumarole.sessions.mqtt_subscriptions import Subscriptions
-from fumarole.sessions.stream import SHOWN_NAME, WORK_AT_ONCE, Claim, RemoteAddress, State, StreamSession
+from fumarole.sessions.stream import (
+    PREPARING,
+    SHOWN_NAME,
+    WORK_AT_ONCE,
+    Claim,
+    RemoteAddress,
+    State,
+    StreamSession,
+)
 
 RECEIVE_MAXIMUM: Final = 1024
 """Messages of QoS 2 that a client may have under way."""
@@ -92,6 +101,8 @@ class MqttSession(StreamSession):
         """Until the client is let in."""
         self._key: Key | None = None
         """Its namespace and client id, once it is."""
+        self._undescribed: Connect | None = None
+        """Its user properties are not the client's metadata yet (A6)."""
         self.claim_time = 0
         """When it has claimed that id, by the hybrid clock."""
         self.speaker: Speaker | None = None
@@ -298,8 +309,21 @@ class MqttSession(StreamSession):
             assert self.exchange is not None
             try:
                 self.speaker.describe(self.exchange, metadata_of(users), self.now, self.speaking)
+            except Unprepared as change:
+                self._undescribed = event
+                self._wait(change)
             except FumaroleError:
                 self.exchange.counters.refused += 1
+
+    def _prepared(self) -> None:
+        event, self._undescribed = self._undescribed, None
+        if event is not None and self.claim is PREPARING and self.state is State.OPEN:
+            self.claim, self.waits_for_nodes = None, False
+            self._describe(event)
+            if self.claim is not None:
+                return
+            self.claim = PREPARING
+        super()._prepared()
 
     def _offer(self, event: Connect, client_id: str, keep_alive: int | None) -> dict[int, Any]:
         """The properties of the CONNACK."""
@@ -339,7 +363,11 @@ class MqttSession(StreamSession):
         if event.qos == 2 and not self._receive(event):
             return 0
         looked_at = exchange.index.looked_at
-        routed, reason, why = self._published(event)
+        try:
+            routed, reason, why = self._published(event)
+        except Unprepared:
+            self._received.discard(event.packet_id)  # it comes again
+            raise
         if reason >= FAILURE:
             exchange.counters.refused += 1
         if event.qos:

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fumarole.core.errors import FumaroleError
+from fumarole.core.query.evaluation import Unprepared
 from fumarole.exchange.client_ids import ClientClaim, Verdict
 from fumarole.exchange.node import Node
 from fumarole.protocols.mqtt_packets import Will
@@ -201,7 +202,13 @@ class Clients:
     def _publish_all(self) -> Iterator[None]:
         yield  # in a turn of the loop of its own: so many connections may end in this one
         while self._due:
-            self._publish_one(self._due.popleft())
+            will = self._due.popleft()
+            try:
+                self._publish_one(will)
+            except Unprepared as change:
+                self._due.appendleft(will)
+                while change.evaluation.is_under_way:
+                    yield
             yield
         self._is_publishing = False
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from fumarole.core.errors import NamespaceError
+from fumarole.core.query.evaluation import Unprepared
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.journal import Kind
@@ -61,6 +62,10 @@ class Claim(NamedTuple):
     key: KeyProof | None = None
 
 
+PREPARING: Final = Claim(None, None, None)
+"""In the place of a claim: a change of metadata is being prepared."""
+
+
 class RemoteAddress(NamedTuple):
     """The two ends of a connection."""
 
@@ -97,7 +102,7 @@ class StreamSession(ABC):
         self.claim: Claim | None = None
         """Set while the door has it checked. `admit` follows."""
         self.waits_for_nodes = False
-        """Is the claim one that other nodes decide? Then the session goes on by itself, and its owner is told."""
+        """Is it waited for something else than a login? Then the session goes on by itself, and its owner is told."""
         self.heard = False
         self.waits_for_room = False
         self.unfinished = False
@@ -154,7 +159,12 @@ class StreamSession(ABC):
         while self.state is not State.CLOSED and self.claim is None:
             events = self._protocol.events_received()
             for following, event in enumerate(events, 1):
-                self.spent += self._take(event)
+                try:
+                    self.spent += self._take(event)
+                except Unprepared as change:
+                    self._protocol.put_back(events[following - 1 :])
+                    self._wait(change)
+                    return
                 if self.close_expected():
                     return
                 self.unfinished = self.spent >= most and (following < len(events) or self._protocol.pending > 0)
@@ -166,6 +176,18 @@ class StreamSession(ABC):
                 self.close()
             if not events:
                 return
+
+    def _wait(self, change: Unprepared) -> None:
+        """What the client wants to say is prepared first (A6). Until then nothing more is heard from it."""
+        self.claim, self.waits_for_nodes = PREPARING, True
+        change.evaluation.when_done(self._prepared)
+
+    def _prepared(self) -> None:
+        """The client is heard again."""
+        if self.claim is PREPARING:
+            self.claim, self.waits_for_nodes = None, False
+            self._advance(WORK_AT_ONCE)
+            self.outbox.owner.admitted()
 
     @abstractmethod
     def _take(self, event: Any) -> int:
@@ -256,8 +278,9 @@ class StreamSession(ABC):
             return True
         while self._consumers and most > 0:
             _, consumer = self._consumers.popitem()
+            standing = consumer.standing
+            most -= 1 + len(consumer.pattern) // LONG_PATTERN + (standing.price.fixed if standing is not None else 0)
             self.exchange.unsubscribe(consumer)
-            most -= 1 + len(consumer.pattern) // LONG_PATTERN
         if self._consumers:
             return False
         self.account.give_back("connections")
@@ -291,6 +314,7 @@ class StreamSession(ABC):
             self.node.namespaces.leave(exchange)
             self.fail(f"maximum connections exceeded: {error}")
             return False
+        account.waits = True
         self.exchange, self.account = exchange, account
         self.is_admin = self.node.is_admin(self._user, self._address)
         self.plans = exchange.plans(self._user.publish if self._user else None)

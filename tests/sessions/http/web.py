@@ -100,6 +100,11 @@ class Browser:
     def flush(self) -> None:
         """What is answered waits until the test takes it."""
 
+    def admitted(self) -> None:
+        """What was waited for is there: the pump goes on."""
+        while self.reader.unfinished:
+            self.reader.go_on()
+
     def says(self, data: bytes) -> Browser:
         self.reader.receive_data(data)
         while self.reader.unfinished:

@@ -25,12 +25,13 @@ concern, however many stand.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from fumarole.core.query.asked import Asked
 from fumarole.core.query.canonical import canonical
 from fumarole.core.query.compile import Selects, Values, closure
+from fumarole.core.query.cost import price
 from fumarole.core.query.message import OTHER, Message, Other
 from fumarole.core.query.parts import MessageTest, message_query, set_query
 from fumarole.core.query.tree import (
@@ -85,13 +86,15 @@ _PREFERENCE: Final = {_EQUAL: 1, _ABOVE: 2, _BELOW: 2, _PATTERN: 3, _OTHER: 4, _
 class StandingQuery:
     """A standing query, shared by all consumers with the same query. Compared by identity."""
 
-    __slots__ = ("asks", "guard", "keys", "message_guard", "number", "query", "selects", "uses", "wants")
+    __slots__ = ("asks", "guard", "keys", "message_guard", "number", "price", "query", "selects", "uses", "wants")
 
     def __init__(self, query: Query, number: int = 0) -> None:
         self.query = query
         """In canonical form."""
         self.number = number
         """Greater than those of all that stood before it."""
+        self.price = price(query)
+        """What an evaluation takes."""
         self.wants = set_query(query)
         """The part that decides the set; None: all producers are in it."""
         self.keys = frozenset[str]() if self.wants is None else keys(self.wants)
@@ -118,10 +121,29 @@ class Change(NamedTuple):
     left: set[StandingQuery]
 
 
+_NONE: Final[Mapping[StandingQuery, bool]] = {}
+
+
+def _answer(standing: StandingQuery, metadata: Metadata, answers: Mapping[StandingQuery, bool]) -> bool:
+    known = answers.get(standing)
+    return standing.selects(metadata) if known is None else known
+
+
 class QueryIndex:
     """The standing queries of one namespace."""
 
-    __slots__ = ("_asked", "_begun", "_everywhere", "_guards", "_message_guards", "_standing", "_tests", "evaluated")
+    __slots__ = (
+        "_asked",
+        "_begun",
+        "_everywhere",
+        "_guards",
+        "_message_guards",
+        "_standing",
+        "_tests",
+        "evaluated",
+        "fixed",
+        "rate",
+    )
 
     def __init__(self) -> None:
         self._standing: dict[Query, StandingQuery] = {}
@@ -136,6 +158,10 @@ class QueryIndex:
         """The names that are tested of messages."""
         self.evaluated = 0
         """The number of evaluated queries so far."""
+        self.fixed = 0
+        """The fixed part of the prices of all queries."""
+        self.rate = 0.0
+        """And what they take for each character of texts."""
 
     def __len__(self) -> int:
         return len(self._standing)
@@ -165,6 +191,8 @@ class QueryIndex:
         return True
 
     def _begin(self, standing: StandingQuery) -> None:
+        self.fixed += standing.price.fixed
+        self.rate += standing.price.rate
         if standing.wants is None:
             self._everywhere[standing] = None
         else:
@@ -177,6 +205,8 @@ class QueryIndex:
             self._asked.add(standing.asks.query)
 
     def _end(self, standing: StandingQuery) -> None:
+        self.fixed -= standing.price.fixed
+        self.rate = self.rate - standing.price.rate if self._standing else 0.0
         if standing.wants is None:
             del self._everywhere[standing]
         else:
@@ -186,11 +216,19 @@ class QueryIndex:
             self._message_guards.remove(standing.message_guard, standing)
             self._asked.remove(standing.asks.query)
 
-    def match(self, metadata: Metadata) -> set[StandingQuery]:
-        """The queries that have a producer with this metadata in their set."""
-        candidates = set().union(*self._guards.true(metadata, metadata))
+    def match(self, metadata: Metadata, answers: Mapping[StandingQuery, bool] = _NONE) -> set[StandingQuery]:
+        """The queries that have a producer with this metadata in their set. Some answers may be known already."""
+        candidates = self.candidates(metadata)
         self.evaluated += len(candidates)
-        return {standing for standing in candidates if standing.selects(metadata)}.union(self._everywhere)
+        if answers:
+            found = {each for each in candidates if _answer(each, metadata, answers)}
+        else:
+            found = {standing for standing in candidates if standing.selects(metadata)}
+        return found.union(self._everywhere)
+
+    def candidates(self, metadata: Metadata) -> set[StandingQuery]:
+        """All queries that may have it in their set, but for those with all producers in theirs."""
+        return set().union(*self._guards.true(metadata, metadata))
 
     def match_message(self, message: Message) -> set[StandingQuery]:
         """Of the queries that ask something of messages, and in whose set its producer is, those that get this one; and
@@ -199,15 +237,27 @@ class QueryIndex:
         self.evaluated += len(candidates)
         return {standing for standing in candidates if standing.asks is not None and standing.asks.holds(message)}
 
-    def change(self, before: Metadata, after: Metadata, changed: Iterable[str]) -> Change:
-        """The queries that a change of a producer's metadata under these keys affects."""
+    def change(
+        self,
+        before: Metadata,
+        after: Metadata,
+        changed: Iterable[str],
+        inside: Container[StandingQuery] | None = None,
+        answers: Mapping[StandingQuery, bool] = _NONE,
+        also: Collection[StandingQuery] = (),
+    ) -> Change:
+        """The queries that a change of a producer's metadata under these keys affects, and these.
+
+        `inside` are those in whose set it is, where that is known. Some answers may be known already.
+        """
         entered: set[StandingQuery] = set()
         left: set[StandingQuery] = set()
         affected = self.affected(before, after, changed)
+        affected.update(also)
         self.evaluated += len(affected)
         for standing in affected:
-            selected = standing.selects(after)
-            if selected is not standing.selects(before):
+            selected = _answer(standing, after, answers)
+            if selected is not (standing.selects(before) if inside is None else standing in inside):
                 (entered if selected else left).add(standing)
         return Change(entered, left)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken, v_args
 
 from fumarole.core.limits import Limits
+from fumarole.core.query.cost import price
 from fumarole.core.query.errors import QueryError, clipped
 from fumarole.core.query.regex import RegexError, finder
 from fumarole.core.query.tree import (
@@ -123,6 +124,9 @@ def parse(text: str, limits: Limits = _DEFAULTS) -> Query:
         if wrong_value.found == _END_OF_PATH and text.startswith("`", wrong_value.position):
             raise _not_a_token(text, wrong_value.position) from None
         raise QueryError(text, wrong_value.position, wrong_value.found, wrong_value.expected) from None
+    worst = price(query).worst()
+    if worst > limits.query_cost:
+        raise QueryError(text, 0, f"a query that costs {worst:,}", f"at most {limits.query_cost:,}")
     return query
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from fumarole.core.errors import FumaroleError, NamespaceError, PatternError, TopicError
 from fumarole.core.query.errors import QueryError
+from fumarole.core.query.evaluation import Unprepared
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import DEFAULT
 from fumarole.exchange.outbox import Overflow
@@ -28,7 +29,7 @@ from fumarole.sessions.http import access, forms
 from fumarole.sessions.http.call import SHORT_JSON, Answer, Call
 from fumarole.sessions.http.routes import OPAQUE, Access, BadParameterError, Route, options_of
 from fumarole.sessions.http.service import HttpService
-from fumarole.sessions.stream import RemoteAddress, State, StreamSession
+from fumarole.sessions.stream import PREPARING, RemoteAddress, State, StreamSession
 
 OUTBOX: Final = 64 * 1024
 """Bytes of answers that wait for the client; of a stream of events, the namespace's own limit holds."""
@@ -87,6 +88,8 @@ class HttpSession(StreamSession):
         """Hears the lines of a body as they come."""
         self._lines_are_over = False
         """All of that body is with them."""
+        self._held: Call | None = None
+        """The request that is not answered yet, because a change of metadata is prepared (A6)."""
         self._is_answering = False
         self._is_last = False
         """Does the connection end with the answer that is being given?"""
@@ -128,6 +131,10 @@ class HttpSession(StreamSession):
         elif self._is_answering and self._protocol.pending > WAITING:
             self.close()
 
+    def hold(self, change: Unprepared) -> None:
+        """A line of a batch waits for this; then the batch goes on."""
+        self._wait(change)
+
     def _must_wait(self) -> bool:
         """Nothing more is looked at: not yet, or never."""
         return self._is_answering or self.claim is not None or self.close_expected()
@@ -141,7 +148,12 @@ class HttpSession(StreamSession):
             return False
         if self._lines_are_over:
             self._lines = None
-            lines.end()
+            try:
+                lines.end()
+            except Unprepared as change:
+                self._lines = lines
+                self._wait(change)
+                return False
         return True
 
     def receive_eof(self) -> None:
@@ -385,6 +397,7 @@ class HttpSession(StreamSession):
         except QuotaError:
             self.node.namespaces.leave(exchange)
             raise
+        account.waits = True
         self.exchange, self.account, self._user = exchange, account, user
         self.is_admin = self.node.is_admin(user, self.remote.address)
         self.state = State.OPEN
@@ -445,8 +458,21 @@ class HttpSession(StreamSession):
                 self.spent += self._lines.hear(call.body)
             else:
                 call.route.handle(call)
+        except Unprepared as change:
+            self._held = call
+            self._wait(change)
         except FumaroleError as error:
             self.refused(call, error)
+
+    def _prepared(self) -> None:
+        call, self._held = self._held, None
+        if call is not None and self.claim is PREPARING and self.state is not State.CLOSED:
+            self.claim, self.waits_for_nodes = None, False
+            self._run(call)
+            if self.claim is not None:
+                return
+            self.claim = PREPARING
+        super()._prepared()
 
     def refused(self, call: Call, error: FumaroleError) -> None:
         """What the client asked for cannot be done."""

@@ -8,6 +8,7 @@ import msgspec
 
 from fumarole.core.errors import FumaroleError, TopicError
 from fumarole.core.publication import Publication
+from fumarole.core.query.evaluation import Unprepared
 from fumarole.core.topic import Grammar, check_length, check_topic
 from fumarole.core.tracing import sampled
 from fumarole.exchange.readings import (
@@ -211,7 +212,13 @@ class Batch:
             if spent >= WORK_AT_ONCE:
                 self.unfinished = True
                 break
-            spent += WORK_OF_A_LINE + self._publish(data[at:end])
+            try:
+                spent += WORK_OF_A_LINE + self._publish(data[at:end])
+            except Unprepared as change:
+                self.unfinished = True
+                self._rest = data[at:]
+                self._call.session.hold(change)
+                return spent
             at = end + 1
         self._rest = data[at:] if at else data
         if not self.unfinished and len(self._rest) > self._longest:
@@ -251,6 +258,9 @@ class Batch:
             publication = forms.publication(line)
             publication.retain = line.retain
             reached = hand_in(self._call, publication)
+        except Unprepared:
+            self._line -= 1  # it comes again
+            raise
         except msgspec.DecodeError as error:
             self._refuse(forms.FormError(str(error)))
         except FumaroleError as error:
