@@ -16,7 +16,7 @@ from tests.integration.running import RunningBroker
 HOT_PATHS = ("compiled", "plain")
 HEAVY = (
     *("test_bad_behaviour.py", "test_churn.py", "test_drain.py", "test_liveness.py", "test_logins.py"),
-    *("test_slow_and_many.py", "test_slow_consumers.py"),
+    *("test_slow_and_many.py", "test_slow_consumers.py", "test_dear_queries.py"),
 )
 """What plain Python takes long for: with it, they are for `make soak`."""
 

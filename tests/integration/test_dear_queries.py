@@ -59,14 +59,39 @@ def generous(brokers: Brokers, engine_name: str) -> Iterator[Target]:
         yield target
 
 
-@pytest.mark.parametrize("make", [dear, wordy], ids=["MATCHES", "LIKE"])
-def test_a_reading_that_very_many_dear_queries_ask(generous: Target, make: object) -> None:
-    count = 200 if make is dear else 400
-    with RawClient(generous.port) as watcher, RawClient(generous.port) as client:
+@pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.soak)])
+def test_a_reading_that_very_many_regular_expressions_ask(generous: Target, count: int) -> None:
+    attack(generous, [dear(number) for number in range(count)])
+
+
+@pytest.mark.soak
+def test_a_reading_that_very_many_patterns_ask(generous: Target) -> None:
+    attack(generous, [wordy(number) for number in range(2_000)])
+
+
+def attack(target: Target, queries: list[str]) -> None:
+    """They stand, and one producer says a long text, and then another."""
+    with RawClient(target.port) as watcher, RawClient(target.port) as client:
         watcher.connect()
         client.connect()
         read(client, "short")
-        answers = watch(watcher, [make(number) for number in range(count)])  # type: ignore[operator]
+        answers = watch(watcher, queries)
         assert all("topic" in answer for answer in answers), answers[:2]
         read(client, TEXT)
         read(client, TEXT + "b")
+
+
+def test_a_client_gets_no_more_than_its_allowance(brokers: Brokers, engine_name: str) -> None:
+    """With the usual settings: what is refused says why, and what stands takes no longer than that."""
+    broker = brokers.share("", engine_name, observed=True)
+    with watched(broker, brokers.canary(broker)) as target, RawClient(target.port) as watcher:
+        target.memory_margin *= 2
+        watcher.connect()
+        answers = watch(watcher, [dear(number, tests=1) for number in range(100)])
+        taken = sum("topic" in answer for answer in answers)
+        assert 10 < taken < 60, taken
+        refused = {str(answer["error"]).partition(",")[0] for answer in answers if "error" in answer}
+        assert refused == {"this connection may have 4000000 of the cost of standing queries"}
+        with RawClient(target.port) as client:
+            client.connect()
+            read(client, TEXT)

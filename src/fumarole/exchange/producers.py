@@ -17,7 +17,7 @@ from typing import Final, Protocol, cast
 
 from fumarole.core.limits import Quotas
 from fumarole.core.publication import finds
-from fumarole.core.query.evaluation import IN_A_SLICE, answered
+from fumarole.core.query.evaluation import answered, needs_slices
 from fumarole.core.query.index import QueryIndex, StandingQuery
 from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.query.view import View
@@ -547,7 +547,7 @@ class Producers:
 
     def _look_in_slices(self, producer: Producer, standing: StandingQuery) -> Iterator[None]:
         """Puts the query to this producer; each step is a slice. It may say something new meanwhile, and be gone."""
-        while standing.price.rates and standing.price.work(producer.metadata) > IN_A_SLICE:
+        while standing.price.rates and needs_slices(standing, producer.metadata):
             metadata = producer.metadata
             answer = yield from answered(standing, metadata)
             if standing not in self.filling or self.known.get(producer.identity) is not producer:

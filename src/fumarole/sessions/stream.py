@@ -32,6 +32,8 @@ LONG_PATTERN = 16
 WORK_AT_ONCE = 20_000
 """Twenty milliseconds or so, in messages put into outboxes."""
 WITHOUT_END = 1 << 62
+WORK_OF_A_REGEX = 10
+"""What an automaton takes to end, in consumers: it may have 256 KiB."""
 SHOWN_NAME = 64
 UNANSWERED_PINGS = 2
 """After so many the peer is taken for gone."""
@@ -278,8 +280,7 @@ class StreamSession(ABC):
             return True
         while self._consumers and most > 0:
             _, consumer = self._consumers.popitem()
-            standing = consumer.standing
-            most -= 1 + len(consumer.pattern) // LONG_PATTERN + (standing.price.fixed if standing is not None else 0)
+            most -= 1 + len(consumer.pattern) // LONG_PATTERN + work_of_ending(consumer)
             self.exchange.unsubscribe(consumer)
         if self._consumers:
             return False
@@ -322,3 +323,9 @@ class StreamSession(ABC):
         self.state = State.OPEN
         self._note("join")
         return True
+
+
+def work_of_ending(consumer: Consumer) -> int:
+    """What the query of a consumer takes to end, in consumers without one."""
+    standing = consumer.standing
+    return 0 if standing is None else standing.price.fixed // 4 + WORK_OF_A_REGEX * len(standing.price.rates)

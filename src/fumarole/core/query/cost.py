@@ -61,6 +61,15 @@ class Price(NamedTuple):
                 work += rate * len(text)
         return work
 
+    def dearest(self, metadata: Metadata) -> float:
+        """What the test takes that takes most with these texts."""
+        most = 0.0
+        for key, rate in self.rates:
+            text = metadata.get(key) if isinstance(key, str) else None
+            if isinstance(text, str):
+                most = max(most, rate * len(text))
+        return most
+
 
 def _longest(key: Key) -> int:
     return OF_MESSAGES * _LONGEST.get(key.name, 0) if isinstance(key, Field) else LONGEST_TEXT

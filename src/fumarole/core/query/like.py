@@ -36,12 +36,12 @@ def like_test(pattern: str) -> Callable[[str], bool]:
         whole = _form(pattern).fullmatch
         return lambda text: whole(text) is not None
     last = middle.pop()
-    begins, ends = _form(first).match, _form(last).match
+    begins, ends = _stands(first), _stands(last)
     finds = [(_find(part), len(part)) for part in middle]
 
     def holds(text: str) -> bool:
         start, end = len(first), len(text) - len(last)
-        if start > end or not begins(text) or not ends(text, end):
+        if start > end or not begins(text, 0) or not ends(text, end):
             return False
         for find, length in finds:
             start = find(text, start, end)
@@ -53,11 +53,21 @@ def like_test(pattern: str) -> Callable[[str], bool]:
     return holds
 
 
+def _stands(part: str) -> Callable[[str, int], bool]:
+    """True when the part stands at this place of the text."""
+    if "_" not in part:
+        return lambda text, at: text.startswith(part, at)
+    match = _form(part).match
+    return lambda text, at: match(text, at) is not None
+
+
 def _form(part: str) -> re.Pattern[str]:
     return re.compile("".join(["." if c == "_" else re.escape(c) for c in part]), re.DOTALL)
 
 
 def _find(part: str) -> Find:
+    if "_" not in part:
+        return lambda text, start, end: text.find(part, start, end)
     search, length = _form(part).search, len(part)
     fixed = [(at, character) for at, character in enumerate(part) if character != "_"]
 
@@ -76,7 +86,7 @@ def _find(part: str) -> Find:
                 break
         return (places & -places).bit_length() - 1
 
-    return all_at_once if "_" in part else one_by_one  # `search` steps over what it knows, if it knows every character
+    return all_at_once
 
 
 def _bits(start: int, end: int) -> int:

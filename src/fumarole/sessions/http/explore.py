@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from fumarole.core.query.canonical import canonical
 from fumarole.core.query.compile import compiled
-from fumarole.core.query.evaluation import IN_A_SLICE, answered
+from fumarole.core.query.evaluation import answered, needs_slices
 from fumarole.core.query.holds import Truth, could_hold, holds
 from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.parse import parse, parse_without_message
@@ -217,7 +217,7 @@ def _previewed(call: Call, identity: str, patch: Mapping[str, Value | None]) -> 
 
 def _selects(standing: StandingQuery, metadata: Metadata) -> Generator[bytes, None, bool]:
     """Is a producer with this metadata in the set? With a pause after each dear test."""
-    if standing.price.work(metadata) <= IN_A_SLICE:
+    if not needs_slices(standing, metadata):
         return standing.selects(metadata)
     asking = answered(standing, metadata)
     while True:
