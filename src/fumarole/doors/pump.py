@@ -118,6 +118,7 @@ class Pump(asyncio.BufferedProtocol):
         self._outbox: Outbox = cast(Outbox, None)
         self._descriptor = -1
         self._send: Callable[[], bool] | None = None
+        self._take: Callable[[int], bytes] = cast(Callable[[int], bytes], None)
         self._framing: Framing | None = None
         self._chunk = 0
         self._hears = False
@@ -240,6 +241,7 @@ class Pump(asyncio.BufferedProtocol):
         self._outbox = outbox
         send = getattr(outbox, "send", None) if self._descriptor >= 0 else None
         self._send = None if send is None else partial(send, self._descriptor)
+        self._take = outbox.take if send is None else outbox.cut  # type: ignore[attr-defined] # compiled ones have it
         self._chunk = self._policies.write_chunk if send is None else self._policies.rest_chunk
         # With `send` the transport has only the bytes that the socket did not take, and reports when they have left.
         self._transport.set_write_buffer_limits(high=self._chunk if send is None else 0)
@@ -294,7 +296,7 @@ class Pump(asyncio.BufferedProtocol):
         while outbox.size and not self._paused:
             if self._send is not None and self._send():
                 break
-            data = outbox.take(self._chunk)
+            data = self._take(self._chunk)
             self._transport.write(data if self._framing is None else self._framing.wrap(data))
         if self._paused or outbox.size:
             return

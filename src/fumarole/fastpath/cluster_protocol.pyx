@@ -17,7 +17,7 @@ from libc.string cimport memchr, memcmp
 from fumarole.fastpath.nats cimport (
     INCOMPLETE, NatsReader, ODD, Operation, WORK_AT_ONCE, line_after, may_be_traced, sizes, whole
 )
-from fumarole.fastpath.outbox cimport Consumer
+from fumarole.fastpath.outbox cimport Consumer, release
 from fumarole.fastpath.plans cimport Group, Plan, has_room
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
@@ -130,6 +130,7 @@ cdef class PeerLinkReader(NatsReader):
         cdef Consumer consumer
         cdef object publication = None
         cdef tuple consumers = plan.consumers, groups = plan.groups
+        operation.shared = NULL
         for each in range(PyTuple_GET_SIZE(consumers)):
             consumer = <Consumer>PyTuple_GET_ITEM(consumers, each)
             publication = self.deliver(consumer, consumer.key, operation, publication)
@@ -150,6 +151,8 @@ cdef class PeerLinkReader(NatsReader):
                         self.session.nearly_full(self.found[0], (<Group>PyTuple_GET_ITEM(share, 0)).name, share[2])
                     publication = self.deliver(consumer, consumer.key, operation, publication)
                     routed += 1
+        if operation.shared != NULL:
+            release(operation.shared)
         self.counters.routed += routed
         self.work += routed
         if routed == 0:

@@ -1,7 +1,7 @@
 # cython: language_level=3
 from libc.string cimport memchr, memcmp
 
-from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
+from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox, Shared
 from fumarole.fastpath.plans cimport Plan, Plans
 from fumarole.fastpath.texts cimport Slice
 
@@ -31,6 +31,7 @@ cdef struct Operation:
     Py_ssize_t headers          # bytes of headers; -1: it is a PUB
     Py_ssize_t total            # bytes of headers and payload
     Py_ssize_t length           # of the whole operation
+    Shared* shared              # has the tail, if it is large and some outbox needs it; NULL: it is nowhere but in the buffer
     Slice producer              # the last header of each of these names; NULL: there is none
     Slice metadata
 
@@ -112,7 +113,7 @@ cdef class NatsReader:
     cdef bint verbose, echo, waiting, closed
     cdef bint traces            # are spans made of sampled messages (O3)? Then the session takes those
     cdef Py_ssize_t control_line, payload_limit
-    cdef char* pending          # the beginning of an operation whose end has not come yet
+    cdef Shared* pending        # the beginning of an operation whose end has not come yet
     cdef Py_ssize_t pending_length, pending_capacity
     cdef Py_ssize_t needed      # how long it will be; 0: its line is not even complete
     cdef Py_ssize_t work        # done since the loop was last given a turn: about so many messages
@@ -141,6 +142,8 @@ cdef class NatsReader:
     cdef Py_ssize_t published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1
     cdef int answer(self, Operation* operation, Py_ssize_t reached) except -1
     cdef object deliver(self, Consumer consumer, bytes key, Operation* operation, object publication)
+    cdef char* frame_of(self, Outbox outbox, Py_ssize_t length, Operation* operation, Consumer consumer) except? NULL
+    cdef int share(self, Operation* operation) except -1
     cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1
     cdef object publication(self, Operation* operation)
     cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1

@@ -24,10 +24,9 @@ from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_INCREF, PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
-from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
+from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox, new_shared, release, shared_bytes
 from fumarole.fastpath.packets cimport is_plain, send_packet
 from fumarole.fastpath.plans cimport Group, Plan, Plans, all_here, fumarole_strict
 from fumarole.fastpath.readings cimport (
@@ -55,12 +54,13 @@ cdef dict NOTHING = {}
 
 cdef extern from *:
     """
+    #define LARGE 8192                  /* bytes of an operation's tail that outboxes share, and do not copy */
     #define TEXT_LOOKED_AT 1028     /* bytes of a payload: with them goes all that is kept of a text, and the sign that there is more */
     #define NAME 9                      /* "Producer:", "Metadata:" */
     #define SHORT_NAME 7                /* "Retain:" */
     #define TRACE_NAME 12               /* "traceparent:" */
     """
-    const Py_ssize_t TEXT_LOOKED_AT, NAME, SHORT_NAME, TRACE_NAME
+    const Py_ssize_t LARGE, TEXT_LOOKED_AT, NAME, SHORT_NAME, TRACE_NAME
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
@@ -156,7 +156,8 @@ cdef class NatsReader:
         self.refresh()
 
     def __dealloc__(self):
-        free(self.pending)
+        if self.pending != NULL:
+            release(self.pending)
 
     def receive_data(self, data):
         """Bytes from the client, cut anywhere."""
@@ -250,12 +251,9 @@ cdef class NatsReader:
         cdef Py_ssize_t capacity = self.pending_length + length
         if capacity > self.pending_capacity:
             capacity = max(capacity, self.needed, 256)
-            pending = <char*>realloc(self.pending, capacity)
-            if pending == NULL:
-                raise MemoryError
-            self.pending = pending
+            self.pending = new_shared(self.pending, capacity)
             self.pending_capacity = capacity
-        memcpy(self.pending + self.pending_length, data, length)
+        memcpy(shared_bytes(self.pending) + self.pending_length, data, length)
         self.pending_length += length
         return 0
 
@@ -271,9 +269,9 @@ cdef class NatsReader:
         self.keep(data, used)
         if self.needed and self.pending_length < self.needed:
             return used
-        if self.run(self.pending, self.pending_length) or self.closed:
-            # Whatever has a line end and all its payload is done with as a whole.
-            free(self.pending)
+        if self.run(shared_bytes(self.pending), self.pending_length) or self.closed:
+            # Whatever has a line end and all its payload is done with as a whole; outboxes may hold it still.
+            release(self.pending)
             self.pending = NULL
             self.pending_length = self.pending_capacity = self.needed = 0
         return used
@@ -498,6 +496,7 @@ cdef class NatsReader:
         # A plan may be renewed while its messages are handed out; what it was then is what counts.
         cdef tuple consumers = plan.consumers, groups = plan.groups, couriers = plan.couriers
         cdef dict chosen = None     # nodes that serve a group, and the key of the one copy that each gets
+        operation.shared = NULL
         if self.last is not None:
             publication = self.publication(operation)
             self.last.put(publication)
@@ -542,6 +541,8 @@ cdef class NatsReader:
 
     cdef Py_ssize_t published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1:
         """Counts the message, and answers where that is wanted."""
+        if operation.shared != NULL:
+            release(operation.shared)
         self.counters.received += 1
         self.counters.received_bytes += operation.total
         self.counters.routed += routed
@@ -579,11 +580,11 @@ cdef class NatsReader:
             (consumer.outlet if consumer.passes is None else consumer.passes).accept(consumer, publication)
             return publication
         sid_length = PyBytes_GET_SIZE(key)
-        length = 6 + operation.topic_length + sid_length + operation.tail_length + (operation.headers >= 0)
+        length = 6 + operation.topic_length + sid_length + (operation.headers >= 0)
         if operation.reply_length:
             length += operation.reply_length + 1
         consumer.accepted += 1
-        place = outbox.reserve(length, consumer)
+        place = self.frame_of(outbox, length, operation, consumer)
         if place != NULL:
             if operation.headers >= 0:
                 place[0] = c"H"
@@ -603,10 +604,33 @@ cdef class NatsReader:
                 place += operation.reply_length
                 place[0] = c" "
                 place += 1
-            memcpy(place, operation.tail, operation.tail_length)
+            if operation.shared == NULL:
+                memcpy(place, operation.tail, operation.tail_length)
         if consumer.limit and consumer.accepted >= consumer.limit:
             consumer.outlet.expire(consumer)
         return publication
+
+    cdef char* frame_of(self, Outbox outbox, Py_ssize_t length, Operation* operation, Consumer consumer) except? NULL:
+        """Room for what precedes the tail of a frame, and for the tail unless outboxes share it. NULL: it was dropped."""
+        if operation.tail_length < LARGE:
+            return outbox.reserve(length + operation.tail_length, consumer)
+        if operation.shared == NULL:
+            self.share(operation)
+        return outbox.reserve_head(length, operation.shared, operation.tail, operation.tail_length, consumer)
+
+    cdef int share(self, Operation* operation) except -1:
+        """The tail of the operation stays where it is, if the operation was pending, or is copied once."""
+        cdef char* pending
+        if self.pending != NULL:
+            pending = shared_bytes(self.pending)
+            if pending <= operation.tail < pending + self.pending_length:
+                operation.shared = self.pending
+                operation.shared.holders += 1
+                return 0
+        operation.shared = new_shared(NULL, operation.tail_length)
+        memcpy(shared_bytes(operation.shared), operation.tail, operation.tail_length)
+        operation.tail = shared_bytes(operation.shared)
+        return 0
 
     cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1:
         """The message to an MQTT client, if it is one that can be written here."""

@@ -49,6 +49,11 @@ cdef struct Mark:
     void* consumer
 
 
+cdef struct Shared:
+    # Bytes that several outboxes send, or one that sends them from where they were received. They follow here.
+    Py_ssize_t holders
+
+
 cdef struct Block:
     # A page of frames: their bytes grow from the front, their marks from the back.
     Block* next
@@ -57,6 +62,17 @@ cdef struct Block:
     Py_ssize_t end
     Py_ssize_t frames
     Py_ssize_t first        # the first frame that is not wholly sent or dropped
+    Shared* shared          # NULL: all bytes are here. Else it is one frame, and these hold
+    const char* tail        # its bytes
+    Py_ssize_t head         # from here on
+
+
+cdef Shared* new_shared(Shared* grown, Py_ssize_t length) except NULL
+cdef void release(Shared* shared) noexcept
+
+
+cdef inline char* shared_bytes(Shared* shared) noexcept:
+    return <char*>(shared + 1)
 
 
 cdef class Outbox:
@@ -75,6 +91,11 @@ cdef class Outbox:
     cdef public bint takes_headers
     cdef public bint late           # something that may not be lost waits for room: no message may overtake it
     cdef char* reserve(self, Py_ssize_t length, Consumer consumer) except? NULL
+    cdef char* reserve_head(
+        self, Py_ssize_t length, Shared* shared, const char* tail, Py_ssize_t tail_length, Consumer consumer
+    ) except? NULL
+    cdef bint admit(self, Py_ssize_t length, Consumer consumer) except -1
+    cdef int link(self, bint to_held, Block* block) noexcept
     cdef char* append(self, bint to_held, Py_ssize_t length, void* consumer) except NULL
     cdef bint make_room(self, Py_ssize_t length, Consumer consumer) except -1
     cdef int give_up(self) except -1

@@ -10,12 +10,15 @@ and whose it is, so that the oldest can be dropped whole (D6).
 
 A frame that is half sent cannot be dropped, nor can a control frame. When dropping meets one, it is moved to the `held`
 blocks, which leave before all others.
+
+The payload of a large message is not copied for each consumer. A frame with such a payload has a block of its own, with the
+frame's head; the rest is `Shared` by all outboxes that send it, and freed by the last. Each outbox counts all of its bytes.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.errno cimport EINTR, errno
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from fumarole.exchange.counters import Counters as PureCounters
@@ -37,7 +40,7 @@ cdef extern from *:
     """
     #define BLOCK_SIZE 32768
     #define BLOCKS_KEPT 512
-    #define SEND_AT_ONCE 16
+    #define SEND_AT_ONCE 64
     #define DROP_OLDEST 0
     #define DROP_NEWEST 1
     #define DISCONNECT 2
@@ -64,6 +67,49 @@ cdef inline Mark* mark_of(Block* block, Py_ssize_t frame) noexcept:
     return <Mark*>(bytes_of(block) + block.capacity) - (frame + 1)
 
 
+cdef Shared* new_shared(Shared* grown, Py_ssize_t length) except NULL:
+    """Memory for so many bytes, with one holder. `grown` is made larger, if it is not NULL; it has no other holder."""
+    cdef Shared* shared = <Shared*>realloc(grown, sizeof(Shared) + length)
+    if shared == NULL:
+        raise MemoryError
+    shared.holders = 1
+    return shared
+
+
+cdef void release(Shared* shared) noexcept:
+    shared.holders -= 1
+    if shared.holders == 0:
+        free(shared)
+
+
+cdef inline int parts_of(Block* block, iovec* parts) noexcept:
+    """The one or two pieces of memory where the bytes of a block are that were not sent."""
+    cdef int count = 0
+    if block.shared == NULL:
+        parts[0].iov_base = bytes_of(block) + block.start
+        parts[0].iov_len = block.end - block.start
+        return 1
+    if block.start < block.head:
+        parts[0].iov_base = bytes_of(block) + block.start
+        parts[0].iov_len = block.head - block.start
+        count = 1
+    parts[count].iov_base = <void*>(block.tail + max(block.start - block.head, 0))
+    parts[count].iov_len = block.end - max(block.start, block.head)
+    return count + 1
+
+
+cdef void copy_out(Block* block, char* place, Py_ssize_t length) noexcept:
+    """The next so many bytes of a block."""
+    cdef iovec parts[2]
+    cdef int count = parts_of(block, parts), each
+    cdef Py_ssize_t size
+    for each in range(count):
+        size = min(length, <Py_ssize_t>parts[each].iov_len)
+        memcpy(place, parts[each].iov_base, size)
+        place += size
+        length -= size
+
+
 cdef inline Py_ssize_t room_in(Block* block) noexcept:
     return block.capacity - block.end - (block.frames + 1) * <Py_ssize_t>sizeof(Mark)
 
@@ -81,12 +127,17 @@ cdef Block* new_block(Py_ssize_t length) except NULL:
         block.next = NULL
         block.start = block.end = block.frames = block.first = 0
         return block
-    block = <Block*>malloc(sizeof(Block) + capacity)
+    return empty_block(capacity)
+
+
+cdef Block* empty_block(Py_ssize_t capacity) except NULL:
+    cdef Block* block = <Block*>malloc(sizeof(Block) + capacity)
     if block == NULL:
         raise MemoryError
     block.next = NULL
     block.capacity = capacity
     block.start = block.end = block.frames = block.first = 0
+    block.shared = NULL
     return block
 
 
@@ -95,7 +146,10 @@ cdef void free_block(Block* block) noexcept:
     cdef Py_ssize_t frame
     for frame in range(block.first, block.frames):
         Py_XDECREF(<PyObject*>mark_of(block, frame).consumer)
-    if block.capacity == BLOCK_SIZE - <Py_ssize_t>sizeof(Block) and spares < BLOCKS_KEPT:
+    if block.shared != NULL:
+        release(block.shared)
+        free(block)
+    elif block.capacity == BLOCK_SIZE - <Py_ssize_t>sizeof(Block) and spares < BLOCKS_KEPT:
         block.next = spare
         spare = block
         spares += 1
@@ -196,33 +250,63 @@ cdef class Outbox:
 
     cdef char* reserve(self, Py_ssize_t length, Consumer consumer) except? NULL:
         """Room for a frame that the caller now writes; NULL: it was dropped."""
-        if self.size + length > self.limit and not self.make_room(length, consumer):
+        if not self.admit(length, consumer):
             return NULL
+        return self.append(False, length, NULL if consumer is None else <void*>consumer)
+
+    cdef char* reserve_head(
+        self, Py_ssize_t length, Shared* shared, const char* tail, Py_ssize_t tail_length, Consumer consumer
+    ) except? NULL:
+        """The same for a frame whose end stays where it is, in `shared`: room for its beginning."""
+        cdef Block* block
+        cdef Mark* mark
+        if not self.admit(length + tail_length, consumer):
+            return NULL
+        block = empty_block((length + <Py_ssize_t>sizeof(Mark) + 15) & ~15)
+        block.shared = shared
+        shared.holders += 1
+        block.tail = tail
+        block.head = length
+        block.end = length + tail_length
+        block.frames = 1
+        mark = mark_of(block, 0)
+        mark.end = block.end
+        mark.consumer = <void*>consumer
+        Py_INCREF(consumer)
+        self.link(False, block)
+        return bytes_of(block)
+
+    cdef bint admit(self, Py_ssize_t length, Consumer consumer) except -1:
+        """Counts a frame of so many bytes in. False: it was dropped."""
+        if self.size + length > self.limit and not self.make_room(length, consumer):
+            return False
         if self.size == 0:
             self.ready.append(self.owner)
         self.size += length
-        if consumer is None:
-            return self.append(False, length, NULL)
-        return self.append(False, length, <void*>consumer)
+        return True
+
+    cdef int link(self, bint to_held, Block* block) noexcept:
+        """A block becomes the last one."""
+        cdef Block* last = self.held_last if to_held else self.newest
+        if last != NULL:
+            last.next = block
+        elif to_held:
+            self.held = block
+        else:
+            self.oldest = block
+        if to_held:
+            self.held_last = block
+        else:
+            self.newest = block
+        return 0
 
     cdef char* append(self, bint to_held, Py_ssize_t length, void* consumer) except NULL:
         cdef Block* last = self.held_last if to_held else self.newest
-        cdef Block* block
         cdef Mark* mark
         cdef char* place
         if last == NULL or room_in(last) < length:
-            block = new_block(length)
-            if last != NULL:
-                last.next = block
-            elif to_held:
-                self.held = block
-            else:
-                self.oldest = block
-            if to_held:
-                self.held_last = block
-            else:
-                self.newest = block
-            last = block
+            last = new_block(length)
+            self.link(to_held, last)
         place = bytes_of(last) + last.end
         last.end += length
         mark = mark_of(last, last.frames)
@@ -236,6 +320,7 @@ cdef class Outbox:
     def take(self, Py_ssize_t most=1 << 62):
         """The oldest frames, whole, up to so many bytes (but at least one frame)."""
         cdef list taken = []
+        cdef bytes frame
         cdef Py_ssize_t total = 0, length
         cdef Block* block
         while self.size > 0:
@@ -244,7 +329,9 @@ cdef class Outbox:
             if taken and total + length > most:
                 break
             while block.first < block.frames and (total == 0 or total + length <= most):
-                taken.append(PyBytes_FromStringAndSize(bytes_of(block) + block.start, length))
+                frame = PyBytes_FromStringAndSize(NULL, length)
+                copy_out(block, PyBytes_AS_STRING(frame), length)
+                taken.append(frame)
                 total += length
                 self.size -= length
                 sent(block, length)
@@ -253,9 +340,21 @@ cdef class Outbox:
             self.discard_first()
         return b"".join(taken)
 
+    def cut(self, Py_ssize_t most):
+        """What the socket did not take: the same as `take`, but of a longer frame no more than the beginning."""
+        cdef Block* block = self.held if self.held != NULL else self.oldest
+        cdef bytes beginning
+        if block == NULL or mark_of(block, block.first).end - block.start <= most:
+            return self.take(most)
+        beginning = PyBytes_FromStringAndSize(NULL, most)
+        copy_out(block, PyBytes_AS_STRING(beginning), most)
+        self.size -= most
+        sent(block, most)
+        return beginning
+
     def send(self, int descriptor):
         """Writes to the socket what it takes. True: the outbox is empty."""
-        cdef iovec parts[SEND_AT_ONCE]
+        cdef iovec parts[SEND_AT_ONCE + 1]
         cdef msghdr message
         cdef Block* block
         cdef Py_ssize_t written, wanted, length
@@ -265,17 +364,13 @@ cdef class Outbox:
             wanted = 0
             block = self.held
             while block != NULL and count < SEND_AT_ONCE:
-                parts[count].iov_base = bytes_of(block) + block.start
-                parts[count].iov_len = block.end - block.start
+                count += parts_of(block, parts + count)
                 wanted += block.end - block.start
-                count += 1
                 block = block.next
             block = self.oldest
             while block != NULL and count < SEND_AT_ONCE:
-                parts[count].iov_base = bytes_of(block) + block.start
-                parts[count].iov_len = block.end - block.start
+                count += parts_of(block, parts + count)
                 wanted += block.end - block.start
-                count += 1
                 block = block.next
             memset(&message, 0, sizeof(message))
             message.msg_iov = parts
@@ -351,15 +446,13 @@ cdef class Outbox:
         cdef Block* block
         cdef Mark* mark
         cdef Py_ssize_t begin, size
-        cdef char* place
         while self.oldest != NULL and self.size + length > self.limit:
             block = self.oldest
             mark = mark_of(block, block.first)
             size = mark.end - block.start
             begin = mark_of(block, block.first - 1).end if block.first > 0 else 0
             if mark.consumer == NULL or block.start > begin:
-                place = self.append(True, size, NULL)
-                memcpy(place, bytes_of(block) + block.start, size)
+                copy_out(block, self.append(True, size, NULL), size)
             else:
                 (<Consumer>mark.consumer).dropped += 1
                 self.counters.overflowed += 1
