@@ -25,6 +25,7 @@ TESTED_IN = {
     "exchange/producer": "exchange/test_producers.py",
     "exchange/recipients": "exchange/test_exchange.py",
     "exchange/worst_consumers": "sessions/test_services.py",
+    "sessions/diff": "sessions/test_msgpack.py",
     "sessions/service_request": "sessions/test_services.py",
     "sessions/mqtt_clients": "sessions/test_mqtt.py",
     "sessions/mqtt_outlet": "sessions/test_mqtt.py",

@@ -52,6 +52,7 @@ from fumarole.exchange.readings import (
 from fumarole.exchange.views import LiveView
 from fumarole.protocols.msgpack import Bounds, Event, Stream, Value, error, pack
 from fumarole.protocols.stream import End
+from fumarole.sessions.diff import Diff, EarlyMessages, drop
 from fumarole.sessions.stream import Claim, RemoteAddress, State, StreamSession
 
 SUBSCRIPTION = frozenset({"where", "topic", "group", "last", "every"})
@@ -61,10 +62,6 @@ FORGET = frozenset({"forget"})
 KEY = b"1"
 """A connection has one consumer."""
 WORK_OF_A_DIFF = 10
-IDENTITY_BYTES = 38
-"""What the id of a producer takes in a diff."""
-DIFF_BYTES = 19
-"""What a diff takes besides, at most: the map, its two keys, and the beginnings of two long arrays."""
 
 
 class MsgPackSession(StreamSession):
@@ -85,9 +82,7 @@ class MsgPackSession(StreamSession):
         """What the subscriber has not been told yet, for want of room."""
         self._confirmed = False
         """Has the subscriber been told its set? Before that it is told nothing else (D5)."""
-        self._early: list[Publication] = []
-        """What a member of a group was chosen for before that, by nodes that knew of it already; told afterwards."""
-        self._early_bytes = 0
+        self._early = EarlyMessages()
 
     def tick(self, now: float) -> None:
         """The handshake's deadline, and diffs that were late. After the handshake a client may be silent for ever: the
@@ -114,31 +109,18 @@ class MsgPackSession(StreamSession):
         return self._confirmed and self.outbox.has_room(weight + self._late.size() if self._late else weight)
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
+        assert self.exchange is not None
         if not self._confirmed:
-            self._keep(consumer, publication)
+            if not self._early.keep(consumer, publication, self.outbox.has_room):
+                drop(consumer, self.exchange)
         elif self._late and not self._catch_up():
-            self._drop(consumer)
+            drop(consumer, self.exchange)
         else:
             form = publication.form
             if form is None or form[0] is not FORM:
                 form = publication.form = FORM, _frame(publication)
             consumer.accepted += 1
             self.outbox.push(form[1], consumer)
-
-    def _keep(self, consumer: Consumer, publication: Publication) -> None:
-        """Keeps a message of a group until the subscriber knows its set. Without a group none is due yet (D5)."""
-        weight = publication.weight()
-        if consumer.group and self.outbox.has_room(self._early_bytes + weight):
-            self._early.append(publication)
-            self._early_bytes += weight
-        else:
-            self._drop(consumer)
-
-    def _drop(self, consumer: Consumer) -> None:
-        consumer.accepted += 1
-        consumer.dropped += 1
-        assert self.exchange is not None
-        self.exchange.counters.overflowed += 1
 
     def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
         if self._confirmed:
@@ -156,7 +138,7 @@ class MsgPackSession(StreamSession):
             if self.outbox.size + size > room:
                 self.outbox.late = True
                 return False
-            self.outbox.push(self._late.frame())
+            self.outbox.push(pack(self._late.told()))
             self._late.clear()
             self.outbox.late = False
         return True
@@ -294,12 +276,12 @@ class MsgPackSession(StreamSession):
 
     def _tell_early(self, consumer: Consumer, members: set[str]) -> None:
         """What was kept, but for readings of producers that have left the set since (M5)."""
-        early, self._early = self._early, []
-        for publication in early:
+        assert self.exchange is not None
+        for publication in self._early.take():
             if consumer.standing is None or publication.reading.producer in members:
                 self.accept(consumer, publication)
             else:
-                self._drop(consumer)
+                drop(consumer, self.exchange)
 
     def _read(self, data: list[Any] | dict[str, Any], raw: bytes) -> int:
         assert self.exchange is not None
@@ -343,40 +325,6 @@ class MsgPackSession(StreamSession):
 def published(reading: Reading, topic: str) -> Publication:
     """A reading as the exchange knows it; its payload at other doors is the value as text (M8)."""
     return Publication(topic, str(reading.value).encode(), reading=reading)
-
-
-class Diff:
-    """Producers that came and went since a subscriber's last diff. One that came and went again is left out."""
-
-    def __init__(self) -> None:
-        self._new: dict[str, None] = {}
-        self._gone: dict[str, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._new or self._gone)
-
-    def add(self, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
-        for identities, to, other in ((new, self._new, self._gone), (gone, self._gone, self._new)):
-            for identity in identities:
-                if identity in other:
-                    del other[identity]
-                else:
-                    to[identity] = None
-
-    def size(self) -> int:
-        """Bytes of the frame, at most."""
-        return IDENTITY_BYTES * (len(self._new) + len(self._gone)) + DIFF_BYTES
-
-    def told(self) -> dict[str, list[str]]:
-        """As it is said (M4)."""
-        return {"New": list(self._new), "Del": list(self._gone)}
-
-    def frame(self) -> bytes:
-        return pack(self.told())
-
-    def clear(self) -> None:
-        self._new.clear()
-        self._gone.clear()
 
 
 FORM = object()

@@ -29,11 +29,11 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
+from fumarole.sessions.diff import Diff, EarlyMessages, drop
 from fumarole.sessions.http import forms, views
 from fumarole.sessions.http.call import Call
 from fumarole.sessions.http.routes import topic_of
 from fumarole.sessions.http.streams import KEY, SHOWN_FIELDS, Stream, event
-from fumarole.sessions.msgpack import Diff
 from fumarole.sessions.stream import State
 
 
@@ -99,8 +99,7 @@ class EventStream(Stream):
         self._consumer: Consumer | None = None
         self._late = Diff()
         """What the client has not been told of its set, for want of room."""
-        self._early: list[Publication] = []
-        self._early_bytes = 0
+        self._early = EarlyMessages()
         self._dropped_told = 0
 
     def begin(self, consumer: Consumer) -> None:
@@ -127,8 +126,7 @@ class EventStream(Stream):
                 self.end(f"{len(members)} producers match, which is more than can be listed; narrow the query")
                 return
             session.outbox.push(frame)
-        early, self._early = self._early, []
-        for publication in early:
+        for publication in self._early.take():
             self.accept(consumer, publication)
         self._exchange.send_last(consumer)
 
@@ -151,9 +149,10 @@ class EventStream(Stream):
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         if not self._is_confirmed:
-            self._keep(consumer, publication)
+            if not self._early.keep(consumer, publication, lambda size: size < self._exchange.outbox_limit):
+                drop(consumer, self._exchange)
         elif self._late and not self._catch_up():
-            self._drop(consumer)
+            drop(consumer, self._exchange)
         else:
             form = publication.form
             if form is None or form[0] is not FORM:
@@ -172,20 +171,6 @@ class EventStream(Stream):
             number,
             forms.encode(shown),
         )
-
-    def _keep(self, consumer: Consumer, publication: Publication) -> None:
-        """A member of a group may be chosen before its client was told; others have no right to it yet (D5)."""
-        weight = publication.weight()
-        if consumer.group and self._early_bytes + weight < self._exchange.outbox_limit:
-            self._early.append(publication)
-            self._early_bytes += weight
-        else:
-            self._drop(consumer)
-
-    def _drop(self, consumer: Consumer) -> None:
-        consumer.accepted += 1
-        consumer.dropped += 1
-        self._exchange.counters.overflowed += 1
 
     def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
         if self._is_confirmed:
