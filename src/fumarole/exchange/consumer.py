@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from fumarole.core.publication import PRIVATE, Publication
 from fumarole.core.query.index import StandingQuery
+from fumarole.core.query.tree import show
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.quotas import Account
 
@@ -58,9 +59,11 @@ class Watcher(Outlet, Protocol):
 
 def consumer_report(consumer: Consumer) -> dict[str, Any]:
     """What one consumer has got and lost (L3)."""
+    query = {} if consumer.standing is None else {"query": show(consumer.standing.query)}
     return {
         "connection": consumer.outlet.label,
         "pattern": _shown(consumer.pattern),
+        **query,
         "group": consumer.group,
         "delivered": consumer.accepted - consumer.dropped,
         "dropped": consumer.dropped,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
+from itertools import chain
 from operator import attrgetter
 from typing import Final, Protocol, cast
 
@@ -606,6 +607,14 @@ class Producers:
         assert consumer.standing is not None
         members, sees = self._members[consumer.standing], consumer.sees
         return (each.identity for each in members if sees is None or may_receive(sees, each))
+
+    def consumers(self) -> Iterator[Consumer]:
+        """Those with a query."""
+        return chain.from_iterable(self._subscribed.values())
+
+    def asking(self) -> int:
+        """The number of consumers with a query."""
+        return sum(map(len, self._subscribed.values()))
 
     def standing_queries(self) -> list[tuple[StandingQuery, int]]:
         """Every standing query with the number of its consumers."""

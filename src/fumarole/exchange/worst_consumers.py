@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import nlargest
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from fumarole.exchange.consumer import Consumer, consumer_report
@@ -19,15 +19,23 @@ def some_consumers(exchange: Exchange) -> list[Consumer]:
     return [consumer for consumer in islice(exchange.index, CONSUMERS_LOOKED_AT) if consumer.courier is None]
 
 
+def reported_consumers(exchange: Exchange) -> list[Consumer]:
+    """The consumers of this node, those with a query last. Where there are very many, only a part of them."""
+    everybody = chain(exchange.index, exchange.producers.consumers())
+    return [consumer for consumer in islice(everybody, CONSUMERS_LOOKED_AT) if consumer.courier is None]
+
+
 def worst_consumers(exchange: Exchange, most: int = 100, of: Usage | None = None) -> dict[str, Any]:
     """Where there are very many consumers, only a part of them is looked at. With `of`, only those of one user."""
-    some = some_consumers(exchange)
+    some = reported_consumers(exchange)
     if of is not None:
         some = [each for each in some if each.account is not None and each.account.user is of]
     worst = nlargest(most, some, key=lambda consumer: (consumer.dropped, consumer.accepted))
     return {
         "namespace": exchange.name,
-        "consumers": len(exchange) if of is None else len(some),
+        "consumers": len(exchange) + exchange.producers.asking() - exchange.queried_elsewhere
+        if of is None
+        else len(some),
         "looked_at": len(some),
         "worst": [consumer_report(consumer) for consumer in worst],
     }

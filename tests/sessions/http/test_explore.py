@@ -51,6 +51,14 @@ def test_a_mistake_has_its_position(web: Web) -> None:
     assert (said.status, said.json()["position"]) == (400, 6)
 
 
+def test_how_a_view_is_read(web: Web) -> None:
+    told = explained(web, "select Region, count(*) where not Kind != 'so2'")
+    assert (told["canonical"], told["keys"]) == ("Kind = 'so2'", ["Kind"])
+    assert told["view"] == {"keys": ["Region"], "counted": True}
+    said = web.asks("GET", "/v1/explain?where=select%20Region%20were%20a")
+    assert (said.status, said.json()["position"]) == (400, 14)
+
+
 def test_why_a_producer_is_in_the_set_or_not(web: Web) -> None:
     describe(web, ATKA, '{"Kind": "so2", "Floor": 4}')
     told = explained(web, "Kind = 'so2' and Floor > 4 and Room = '4' and $value > 1", ATKA)

@@ -832,6 +832,29 @@ def test_a_user_sees_its_own_consumers_only(guarded: Web) -> None:
     assert guarded.asks("GET", "/v1/consumers", **bearer("sensor")).json()["worst"] == []
 
 
+def test_who_gets_a_topic(guarded: Web) -> None:
+    streams = [
+        ("boss", "topic=volcanoes.>"),
+        ("boss", "topic=volcanoes.*&where=Kind=1"),
+        ("sensor", "topic=volcanoes.usa.>"),
+    ]
+    for user, asked in streams:
+        guarded.connect().sends("GET", f"/v1/stream?{asked}", **bearer(user))
+
+    def listeners(topic: str, user: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = guarded.asks("GET", f"/v1/consumers?topic={topic}", **bearer(user)).json()[
+            "worst"
+        ]
+        return found
+
+    assert [each["pattern"] for each in listeners("volcanoes.usa.atka", "boss")] == ["volcanoes.>", "volcanoes.usa.>"]
+    assert [each["pattern"] for each in listeners("volcanoes.usa.>", "boss")] == ["volcanoes.>", "volcanoes.usa.>"]
+    assert [each.get("query") for each in listeners("volcanoes.usa", "boss")] == [None, "Kind = 1"]
+    assert [each["pattern"] for each in listeners("volcanoes.usa.atka", "sensor")] == ["volcanoes.usa.>"]
+    everything = guarded.asks("GET", "/v1/consumers", **bearer("boss")).json()
+    assert everything["consumers"] == len(everything["worst"]) == len(streams)
+
+
 def test_the_journal_has_what_is_new(web: Web) -> None:
     journal = web.service.node.journal
     journal.note(0.0, "join", "default", "7 sensor 127.0.0.1")

@@ -6,6 +6,9 @@ of producers, and the same subscription in other languages.
      "tree": {"text": "AND", "truth": "true", "terms": [
          {"text": "Kind = 'so2'", "truth": "true"}, {"text": "$value > 80", "truth": "message"}]}}
 
+    GET /v1/explain?where=select Region, count(*) where Kind = 'so2'
+    {"canonical": "Kind = 'so2'", …, "view": {"keys": ["Region"], "counted": true}}
+
     GET /v1/facets?where=Region = 'italy'
     {"producers": 12, "keys": [{"key": "Kind", "producers": 12, "values": [{"value": "so2", "count": 7}], "more": 2}]}
 """
@@ -23,6 +26,7 @@ from fumarole.core.query.holds import Truth, could_hold, holds
 from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.parse import parse, parse_without_message
 from fumarole.core.query.tree import And, Metadata, Not, Or, Query, Value, cost, fields, keys, show, show_key
+from fumarole.core.query.view import is_view, parse_view
 from fumarole.core.topic import parse_pattern
 from fumarole.core.values import ONLINE
 from fumarole.exchange.producer import may_receive
@@ -47,12 +51,16 @@ NAMES: Final[Mapping[Truth, str]] = {True: "true", False: "false", None: "unknow
 
 def explain(call: Call) -> None:
     """`GET /v1/explain?where=&id=`."""
-    query = parse(call.options.get("where", ""), call.service.node.limits)
+    text, limits = call.options.get("where", ""), call.service.node.limits
+    view = parse_view(text, limits) if is_view(text) else None
+    query = parse(text, limits) if view is None else view.query
     told: dict[str, Any] = {
         "canonical": show(canonical(query)),
         "keys": sorted(keys(query)),
         "message": [show_key(field) for field in sorted(fields(query))],
     }
+    if view is not None:
+        told["view"] = {"keys": list(view.keys), "counted": view.counted}
     metadata: Metadata | None = None
     if "id" in call.options:
         exchange, _ = call.here()

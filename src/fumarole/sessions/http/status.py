@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from fumarole.exchange.worst_consumers import worst_consumers
+from fumarole.core.pattern_options import parse_with_options
+from fumarole.core.topic import Pattern, check_length, covers, parse_wildcards
+from fumarole.exchange.consumer import consumer_report
+from fumarole.exchange.exchange import Exchange
+from fumarole.exchange.quotas import Usage
+from fumarole.exchange.worst_consumers import reported_consumers, worst_consumers
 from fumarole.sessions import services
 from fumarole.sessions.http import forms
 from fumarole.sessions.http.call import JSON, Call
@@ -15,6 +20,8 @@ from fumarole.sessions.service_request import Request
 
 KNOWN_EVERYWHERE: Final = ("namespace", "producers")
 """What is the same on every node, and not added up."""
+MOST_LISTENERS: Final = 200
+LOOKED_AT_ONCE: Final = 100
 
 
 def healthz(call: Call) -> None:
@@ -93,13 +100,31 @@ def _connections(call: Call) -> Iterator[bytes]:
 
 
 def consumers(call: Call) -> None:
-    """`GET /v1/consumers`: those that lost most; for a user without the role admin, the user's own."""
+    """`GET /v1/consumers`: those that lost most, or with `topic` those that get it; others see their own."""
     exchange, _ = call.here()
     usage = None if call.session.is_admin else call.session.account.user
     if usage is None and not call.session.is_admin:
         call.problem(403, "consumers of others are for users with the role admin")
+    elif "topic" in call.options:
+        check_length(call.options["topic"], call.service.node.limits.control_line)
+        asked = parse_with_options(call.options["topic"], exchange.grammar)[2]
+        call.pieces(200, JSON, _listeners(exchange, asked, usage), [("Cache-Control", "no-store")])
     else:
         call.json(200, worst_consumers(exchange, of=usage))
+
+
+def _listeners(exchange: Exchange, asked: Pattern, of: Usage | None) -> Iterator[bytes]:
+    """The consumers that get every message of this pattern, as far as queries and permissions let them."""
+    some = reported_consumers(exchange)
+    found: list[dict[str, Any]] = []
+    for number, each in enumerate(some, 1):
+        is_shown = of is None or (each.account is not None and each.account.user is of)
+        if is_shown and covers(parse_wildcards(each.pattern), asked) and len(found) < MOST_LISTENERS:
+            found.append(consumer_report(each))
+        if number % LOOKED_AT_ONCE == 0:
+            yield b""
+    told = {"namespace": exchange.name, "consumers": len(found), "looked_at": len(some), "worst": found}
+    yield forms.encode(told) + b"\n"
 
 
 def journal(call: Call) -> None:
