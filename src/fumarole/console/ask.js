@@ -8,80 +8,62 @@ import { Map as ProducerMap, places } from "/map.js"
 import { ProducerPage } from "/producer.js"
 import { ProducerSet } from "/producer_set.js"
 import { QueryBox } from "/query_box.js"
-import { age, number, plural, shown } from "/text.js"
+import { Suggestions } from "/suggestions.js"
+import { Table } from "/table.js"
+import { count, plural, shown } from "/text.js"
 import { View } from "/view.js"
+import { WhyNot } from "/why_not.js"
 
-const ROW = 30
-const OVER = 8
 const IS_VIEW = /^\s*select\s/i
+const EVERY_PRODUCER = "_ is null or has _"
 
 export function Ask({ options, go, visible, me }) {
   const where = options.where ?? ""
   const [draft, setDraft] = useState(where)
   const [problem, setProblem] = useState(null)
-  const [explained, setExplained] = useState(null)
-  const [asked, setAsked] = useState(null)
+  const [answer, setAnswer] = useState(null)
   useEffect(() => {
     setDraft(where)
-    run(where)
+    explain(where, (explained) => setAnswer({ asked: where, explained }))
   }, [where])
 
   // The last good answer stays while the text is wrong: a query is tried before it takes the place of the other.
-  async function run(text) {
-    if (IS_VIEW.test(text)) {
-      setProblem(null)
-      setExplained(null)
-      setAsked(text)
-      return
-    }
+  async function explain(text, then) {
     try {
-      setExplained(text.trim() ? await get("/v1/explain", { where: text }) : null)
+      const explained = text.trim() ? await get("/v1/explain", { where: text }) : null
       setProblem(null)
-      setAsked(text)
+      then(explained)
     } catch (error) {
       setProblem(error)
     }
   }
   function submit(text) {
-    if (text === where) run(text)
-    else if (IS_VIEW.test(text)) go("ask", { where: text })
-    else
-      get("/v1/explain", { where: text.trim() || EVERY_PRODUCER }).then(
-        () => go("ask", text.trim() ? { where: text } : {}),
-        setProblem,
-      )
+    explain(text, (explained) => (text === where ? setAnswer({ asked: text, explained }) : go("ask", text.trim() ? { where: text } : {})))
   }
+  const refine = (term) => {
+    const asked = answer.asked.trim()
+    go("ask", { where: asked ? `${/\bor\b/i.test(asked) ? `(${asked})` : asked} and ${term}` : term })
+  }
+  const { asked, explained } = answer ?? {}
   return html`<section class="ask">
     <${QueryBox} text=${draft} change=${setDraft} submit=${submit} problem=${problem} />
-    ${explained && html`<p class="explained">
-      read as <code>${shown(explained.canonical)}</code>${explained.keys.length > 0 && html`, which depends on
-      ${explained.keys.map((key) => html` <code>${shown(key)}</code>`)}`}${explained.message.length > 0 && html` and on each
-      message's ${explained.message.map((key) => html` <code>${shown(key)}</code>`)}`}</p>`}
-    ${asked !== null &&
-    (IS_VIEW.test(asked)
-      ? html`<${View} key=${asked} text=${asked} visible=${visible} />`
-      : html`<${Answer} key=${asked} where=${asked} visible=${visible} go=${go} me=${me} refine=${(term) => {
-          const text = asked.trim() ? `${/\bor\b/i.test(asked) ? `(${asked})` : asked} and ${term}` : term
-          go("ask", { where: text })
-        }} />`)}
+    ${!draft.trim() && html`<${Suggestions} take=${(text) => go("ask", { where: text })} />`}
+    ${explained && draft.trim() && html`<${Explained} explained=${explained} />`}
+    ${answer && (explained?.view
+      ? html`<${View} key=${asked} text=${asked} view=${explained.view} canonical=${explained.canonical} visible=${visible} go=${go} />`
+      : html`<${Answer} key=${asked} where=${asked} visible=${visible} go=${go} me=${me} refine=${refine} />`)}
   </section>`
 }
 
-const EVERY_PRODUCER = "_ is null or has _"
+function Explained({ explained }) {
+  const list = (names) => names.map((name, at) => html`${at > 0 ? ", " : ""}<code>${shown(name, 60)}</code>`)
+  return html`<p class="explained">Read as <code>${shown(explained.canonical)}</code>${explained.keys.length > 0 && html` · depends on ${list(explained.keys)}`}
+    ${explained.message.length > 0 && html` · asks each message for ${list(explained.message)}`}</p>`
+}
 
-function Answer({ where, visible, refine, go, me }) {
+function useSet(query, visible) {
   const [, redraw] = useState(0)
   const [set, setSet] = useState(null)
-  const [paused, setPaused] = useState(false)
-  const [every, setEvery] = useState(1)
-  const [filter, setFilter] = useState("")
-  const [sort, setSort] = useState({ by: "", down: false })
-  const [open, setOpen] = useState("")
-  const [pinned, setPinned] = useState([])
-  const [tab, setTab] = useState("table")
-  const onScreen = useRef([])
-  const query = where.trim() || EVERY_PRODUCER
-
   useEffect(() => {
     if (!visible) return undefined
     let drawing = 0
@@ -97,6 +79,20 @@ function Answer({ where, visible, refine, go, me }) {
       made.stop()
     }
   }, [query, visible])
+  return set
+}
+
+function Answer({ where, visible, refine, go, me }) {
+  const [paused, setPaused] = useState(false)
+  const [every, setEvery] = useState(1)
+  const [filter, setFilter] = useState("")
+  const [sort, setSort] = useState({ by: "", down: false })
+  const [open, setOpen] = useState("")
+  const [pinned, setPinned] = useState([])
+  const [tab, setTab] = useState("table")
+  const onScreen = useRef([])
+  const query = where.trim() || EVERY_PRODUCER
+  const set = useSet(query, visible)
 
   useEffect(() => {
     if (!set || !visible) return undefined
@@ -109,34 +105,44 @@ function Answer({ where, visible, refine, go, me }) {
   if (!set) return html`<p class="quiet">Connecting…</p>`
   const toggle = (id) => setPinned(pinned.includes(id) ? pinned.filter((each) => each !== id) : [...pinned, id].slice(-8))
   const onMap = places(rows)
+  if (tab === "map") onScreen.current = onMap.slice(0, 200).map(({ row }) => row.id)
   return html`<div class="answer">
     <div class="bar">
-      <strong aria-live="polite" data-testid="size">${plural(set.size, "producer")}</strong>
+      <strong class="count" aria-live="polite" data-testid="size">${plural(set.size, "producer")}</strong>
+      <${Sparkline} values=${set.sizes.slice(-120).map(([, size]) => size)} label="producers, the last minute" />
+      <${Changes} set=${set} />
       <${State} set=${set} />
+      <span class="tabs" role="tablist" aria-label="shown as">
+        ${["table", ...(onMap.length ? ["map"] : []), "count"].map((each) => html`<button role="tab" aria-selected=${tab === each}
+          onClick=${() => setTab(each)}>${each}</button>`)}
+      </span>
       <button aria-pressed=${paused} onClick=${() => {
         set.pause(!paused)
         setPaused(!paused)
       }}>${paused ? `Go on (${plural(set.held.length, "change")} waiting)` : "Pause"}</button>
-      <label>at most once in <input type="range" min="0.5" max="10" step="0.5" value=${every}
-        onInput=${(event) => setEvery(Number(event.target.value))} aria-label="seconds between two values of a row" /> ${every} s</label>
-      <input type="search" placeholder="filter rows" value=${filter} aria-label="filter rows"
+      <label title="The server is asked for the newest value of each row on the screen, once in this time.">at most once in
+        <input type="range" min="0.5" max="10" step="0.5" value=${every} onInput=${(event) => setEvery(Number(event.target.value))}
+          aria-label="seconds between two values of a row" /> <span class="period">${every} s</span></label>
+      <input class="filter" type="search" placeholder="filter rows" value=${filter} aria-label="filter rows"
         onInput=${(event) => setFilter(event.target.value)} />
-      <span class="tabs" role="tablist">
-        ${["table", ...(onMap.length ? ["map"] : []), "count"].map((each) => html`<button role="tab" aria-selected=${tab === each}
-          onClick=${() => setTab(each)}>${each}</button>`)}
-      </span>
-      ${where.trim() && html`<${CopyAs} where=${where} />`}
+      ${where.trim() && html`<${WhyNot} set=${set} open=${setOpen} /><${CopyAs} where=${where} />`}
     </div>
     ${pinned.length > 0 && html`<${Pinned} set=${set} ids=${pinned} clear=${() => setPinned([])} />`}
     <div class="columns">
-      <${Facets} where=${query} version=${set.size} visible=${visible && !paused} refine=${refine} />
+      <${Facets} where=${query} text=${where} version=${set.changes} visible=${visible && !paused} refine=${refine} />
       ${tab === "map" && html`<${ProducerMap} places=${onMap} open=${setOpen} />`}
-      ${tab === "count" && html`<${Chart} label="producers over time" series=${[{ name: "producers", points: set.sizes.slice() }]} />`}
+      ${tab === "count" && html`<div class="panel"><${Chart} label="producers over time" height=${320} series=${[{ name: "producers", points: set.sizes.slice() }]} fromZero=${true} /></div>`}
       ${tab === "table" && html`<${Table} rows=${rows} columns=${columns} sort=${sort} setSort=${setSort} open=${setOpen}
-        pinned=${pinned} toggle=${toggle} onScreen=${onScreen} />`}
+        pinned=${pinned} toggle=${toggle} onScreen=${onScreen} nothing=${nothing(set, where)} />`}
     </div>
     ${open && html`<${ProducerPage} id=${open} row=${set.rows.get(open)} where=${where} close=${() => setOpen("")} go=${go} me=${me} visible=${visible} />`}
   </div>`
+}
+
+// What came and went in the last seconds.
+function Changes({ set }) {
+  const { coming, going } = set
+  return html`<span class="changes" aria-hidden="true">${coming > 0 && html`<span class="plus">+${count(coming)}</span>`}${going > 0 && html`<span class="minus">−${count(going)}</span>`}</span>`
 }
 
 function State({ set }) {
@@ -145,16 +151,34 @@ function State({ set }) {
   return html`<span class="problem" role="status">${set.state === "lost" ? "connection lost, trying again…" : "connecting…"}</span>`
 }
 
-// The keys that most rows have, at most six; the others are on the producer's page.
+function nothing(set, where) {
+  if (set.state !== "open") return ""
+  if (where.trim()) return "No producer matches now. One that comes to match appears here by itself."
+  return html`No producer is known here yet. One that sends a reading appears by itself; this sends one:
+    <pre tabindex="0">curl -H 'Fumarole-Producer: ${SOME_PRODUCER}' \\
+     -H 'Fumarole-Metadata: {"Region": "italy", "Kind": "temperature"}' \\
+     -d 21.5 ${location.origin}/v1/topics/volcanoes/italy/etna</pre>`
+}
+
+const SOME_PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+
+// The keys that most rows have; the others are on the producer's page. Places are for the map, so they come last.
 function useColumns(set) {
   return useMemo(() => {
     const counts = new Map()
+    const numbers = new Map()
     let looked = 0
     for (const row of set ? set.rows.values() : []) {
-      if (row.metadata) for (const key of Object.keys(row.metadata)) if (key !== "_online") counts.set(key, (counts.get(key) || 0) + 1)
+      for (const [key, value] of Object.entries(row.metadata ?? {})) {
+        if (key === "_online") continue
+        counts.set(key, (counts.get(key) || 0) + 1)
+        if (typeof value === "number") numbers.set(key, (numbers.get(key) || 0) + 1)
+      }
       if (++looked === 200) break
     }
-    return [...counts].sort((one, other) => other[1] - one[1] || (one[0] < other[0] ? -1 : 1)).slice(0, 6).map(([key]) => key)
+    const isPlace = ([key]) => key === "lat" || key === "lon"
+    const ranked = [...counts].sort((one, other) => isPlace(one) - isPlace(other) || other[1] - one[1])
+    return ranked.slice(0, 8).map(([key, many]) => ({ key, numeric: numbers.get(key) === many }))
   }, [set, set && Math.min(set.rows.size, 200), set && set.missing.size === 0])
 }
 
@@ -177,59 +201,16 @@ function sorted(set, filter, { by, down }) {
   return down ? rows.reverse() : rows
 }
 
-function Table({ rows, columns, sort, setSort, open, pinned, toggle, onScreen }) {
-  const [top, setTop] = useState(0)
-  const [height, setHeight] = useState(600)
-  const place = useRef(null)
-  useEffect(() => {
-    const resized = new ResizeObserver(([entry]) => setHeight(entry.contentRect.height))
-    resized.observe(place.current)
-    return () => resized.disconnect()
-  }, [])
-  const first = Math.max(0, Math.floor(top / ROW) - OVER)
-  const some = rows.slice(first, first + Math.ceil(height / ROW) + 2 * OVER)
-  onScreen.current = some.filter((row) => !row.gone).map((row) => row.id)
-  const title = (by, text) => html`<div role="columnheader" aria-sort=${sort.by === by ? (sort.down ? "descending" : "ascending") : "none"}>
-    <button onClick=${() => setSort({ by, down: sort.by === by && !sort.down })}>${shown(text, 24)}${sort.by === by ? (sort.down ? " ▾" : " ▴") : ""}</button></div>`
-  const layout = { gridTemplateColumns: `2.2rem 7.5rem 6rem 100px 4.5rem repeat(${columns.length}, minmax(5rem, 1fr))` }
-  return html`<div class="table" role="table" aria-label="producers" aria-rowcount=${rows.length + 1}>
-    <div class="head" role="row" style=${layout}>
-      <div role="columnheader"><span class="hidden">pin</span></div>
-      ${title(" id", "producer")}${title(" value", "value")}<div role="columnheader">recent</div>${title(" age", "age")}
-      ${columns.map((key) => title(key, key))}
-    </div>
-    <div class="rows" ref=${place} tabindex="0" role="rowgroup" onScroll=${(event) => setTop(event.target.scrollTop)}>
-      <div class="all" style=${{ height: `${rows.length * ROW}px` }}>
-        ${some.map((row, at) => html`<div key=${row.id} role="row" aria-rowindex=${first + at + 2}
-            class=${`row${row.gone ? " gone" : row.came ? " came" : ""}`} style=${{ ...layout, top: `${(first + at) * ROW}px` }}>
-          <div role="cell"><input type="checkbox" aria-label=${`pin ${row.id}`} checked=${pinned.includes(row.id)} onChange=${() => toggle(row.id)} /></div>
-          <div role="cell" class="id"><button onClick=${() => open(row.id)} title=${row.id}>${row.gone ? "− " : row.came ? "+ " : ""}${row.id.slice(0, 8)}</button></div>
-          <div role="cell" class="value">${row.value === null ? "" : number(row.value)}</div>
-          <div role="cell"><${Sparkline} values=${row.points.map(([, value]) => value)} /></div>
-          <div role="cell" class="quiet">${online(row)}${row.at ? age((Date.now() - row.at) / 1000) : ""}</div>
-          ${columns.map((key) => html`<div role="cell">${cell(row.metadata?.[key])}</div>`)}
-        </div>`)}
-      </div>
-      ${rows.length === 0 && html`<p class="quiet none">No producer matches now. One that comes to match appears here by itself.</p>`}
-    </div>
-  </div>`
-}
-
-function cell(value) {
-  return typeof value === "number" ? number(value) : shown(value, 80)
-}
-
-function online(row) {
-  const state = row.metadata?._online
-  if (state === undefined) return ""
-  return html`<span class=${state ? "dot on" : "dot off"} title=${state ? "online" : "offline"}></span>`
-}
-
 function Pinned({ set, ids, clear }) {
   const series = ids
     .map((id) => set.rows.get(id))
     .filter((row) => row && !row.gone)
-    .map((row) => ({ name: row.id.slice(0, 8), points: row.points.slice() }))
-  return html`<div class="pinned"><${Chart} label="pinned producers" series=${series} height=${180} />
+    .map((row) => ({ name: nameOf(row), points: row.points.slice() }))
+  return html`<div class="panel pinned"><${Chart} label="pinned producers" series=${series} height=${180} />
     <button onClick=${clear}>Unpin all</button></div>`
+}
+
+function nameOf({ id, metadata }) {
+  const name = metadata?.Name ?? metadata?.Station
+  return name === undefined ? id.slice(0, 8) : `${shown(name, 30)} ${id.slice(0, 4)}`
 }

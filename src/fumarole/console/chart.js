@@ -8,18 +8,19 @@ export function Sparkline({ values, label }) {
   const points = values.filter((value) => Number.isFinite(value))
   if (points.length < 2) return html`<span class="sparkline empty"></span>`
   const low = Math.min(...points)
-  const span = Math.max(...points) - low || 1
+  const span = Math.max(...points) - low
   const step = (WIDTH - 2) / (points.length - 1)
-  const path = points.map((value, at) => `${1 + at * step},${HEIGHT - 3 - ((value - low) / span) * (HEIGHT - 6)}`).join(" ")
+  const path = points.map((value, at) => `${1 + at * step},${HEIGHT - 3 - (span ? (value - low) / span : 0.5) * (HEIGHT - 6)}`).join(" ")
+  const [endX, endY] = path.slice(path.lastIndexOf(" ") + 1).split(",")
   return html`<svg class="sparkline" width=${WIDTH} height=${HEIGHT} role="img" aria-label=${label || "recent values"}>
-    <polyline points=${path} /></svg>`
+    <polygon points=${`1,${HEIGHT} ${path} ${WIDTH - 1},${HEIGHT}`} /><polyline points=${path} /><circle cx=${endX} cy=${endY} r="1.8" /></svg>`
 }
 
 const COLOURS = ["#d9480f", "#1971c2", "#2f9e44", "#9c36b5", "#e8590c", "#0c8599", "#c2255c", "#5f3dc4"]
 
 // Lines over time: `series` is a list of {name, points: [[seconds, value], …]}. With `span` the chart shows so many
-// seconds up to now, and its values begin at 0.
-export function Chart({ series, height = 220, label, span = 0 }) {
+// seconds up to now. With `span` or `fromZero` its values begin at 0.
+export function Chart({ series, height = 220, label, span = 0, fromZero = span > 0 }) {
   const place = useRef(null)
   const plot = useRef(null)
   const names = series.map((each) => each.name).join("\n")
@@ -27,18 +28,21 @@ export function Chart({ series, height = 220, label, span = 0 }) {
     const style = getComputedStyle(document.documentElement)
     const ink = style.getPropertyValue("--muted").trim()
     const line = style.getPropertyValue("--line").trim()
-    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, font: "12px system-ui" }
+    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, size: 4 }, font: "12px system-ui" }
+    const scales = {}
+    if (span) scales.x = { range: () => [Date.now() / 1000 - span, Date.now() / 1000] }
+    if (fromZero) scales.y = { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] }
     const made = new window.uPlot(
       {
         width: place.current.clientWidth || 600,
         height,
         cursor: { drag: { x: true, y: false } },
-        legend: { show: series.length > 1 },
-        scales: span ? { x: { range: () => [Date.now() / 1000 - span, Date.now() / 1000] }, y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] } } : {},
-        axes: [axis, { ...axis, size: 64 }],
+        legend: { show: series.length > 1, live: false },
+        scales,
+        axes: [{ ...axis, values: (_, times) => times.map(clock), space: 90 }, { ...axis, size: 60 }],
         series: [
           {},
-          ...series.map((each, at) => ({ label: each.name, stroke: COLOURS[at % COLOURS.length], width: 1.5, spanGaps: true })),
+          ...series.map((each, at) => ({ label: each.name, stroke: COLOURS[at % COLOURS.length], fill: `${COLOURS[at % COLOURS.length]}14`, width: 1.75, spanGaps: true, points: { show: false } })),
         ],
       },
       merged(series),
@@ -55,6 +59,8 @@ export function Chart({ series, height = 220, label, span = 0 }) {
   useEffect(() => plot.current?.setData(merged(series)), [series])
   return html`<div class="chart" role="img" aria-label=${label} ref=${place}></div>`
 }
+
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB")
 
 // uPlot wants one list of times, and for each line a value or null at each of them.
 function merged(series) {

@@ -7,6 +7,7 @@ import { Ask } from "/ask.js"
 import { ClusterView } from "/cluster.js"
 import { Consumers } from "/consumers.js"
 import { Overview } from "/overview.js"
+import { go, link, place } from "/place.js"
 import { Publish } from "/publish.js"
 import { count, shown } from "/text.js"
 import { Topics } from "/topics.js"
@@ -20,19 +21,6 @@ const VIEWS = [
   ["cluster", "Cluster", ClusterView],
   ["archive", "Archive", Archive],
 ]
-
-function place() {
-  const [view, text] = location.hash.slice(1).split("?")
-  return { view: view || "ask", options: Object.fromEntries(new URLSearchParams(text || "")) }
-}
-
-export function go(view, options = {}, { replace = false } = {}) {
-  const kept = place().options.namespace
-  const text = new URLSearchParams(kept ? { ...options, namespace: kept } : options).toString()
-  const address = `#${view}${text ? `?${text}` : ""}`
-  if (replace) history.replaceState(null, "", address)
-  else location.hash = address
-}
 
 function useVisible() {
   const [visible, setVisible] = useState(!document.hidden)
@@ -140,9 +128,9 @@ function App() {
       document.getElementById("main").focus()
     }}>Skip to the view</a>
     <header>
-      <a class="brand" href="#overview"><img src="/icon.svg" alt="" width="24" height="24" /> Fumarole</a>
+      <a class="brand" href=${link("overview")}><img src="/icon.svg" alt="" width="24" height="24" /> Fumarole</a>
       <nav aria-label="Views">
-        ${views.map(([each, title]) => html`<a href=${`#${each}${namespace ? `?namespace=${namespace}` : ""}`}
+        ${views.map(([each, title]) => html`<a href=${link(each)}
           aria-current=${each === name ? "page" : undefined}>${title}</a>`)}
       </nav>
       <${Namespaces} chosen=${me.namespace} choose=${choose} me=${me} />

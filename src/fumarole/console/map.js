@@ -1,9 +1,14 @@
-// Where producers are, when their metadata has `lat` and `lon`. A plain grid: no tiles are fetched from elsewhere.
+// Where producers are, when their metadata has `lat` and `lon`. The land is drawn from a file of ours: nothing is fetched
+// from elsewhere. One unit is a tenth of a degree of latitude.
 import { html } from "/vendor/preact-htm.js"
+import { LAND } from "/vendor/land.js"
 import { number, shown } from "/text.js"
 
-const WIDTH = 900
-const HEIGHT = 450
+const MOST = 2000
+const NAMED = 60
+const SMALLEST = 60 // units from top to bottom: a single station is not shown without its surroundings
+const HIGH = 520 // pixels, about
+const SHADES = 5
 
 export function places(rows) {
   const found = []
@@ -11,34 +16,60 @@ export function places(rows) {
     const lat = row.metadata?.lat
     const lon = row.metadata?.lon
     if (typeof lat === "number" && typeof lon === "number" && Math.abs(lat) <= 90 && Math.abs(lon) <= 180) found.push({ row, lat, lon })
-    if (found.length === 2000) break
+    if (found.length === MOST) break
   }
   return found
 }
 
+// What part of the earth is shown: all places with a margin, twice as wide as high.
+function frame(all) {
+  const lats = all.map((each) => each.lat * 10)
+  const [south, north] = [Math.min(...lats), Math.max(...lats)]
+  const squeeze = Math.max(0.3, Math.cos(((south + north) / 2 / 10) * (Math.PI / 180)))
+  const lons = all.map((each) => each.lon * 10 * squeeze)
+  const [west, east] = [Math.min(...lons), Math.max(...lons)]
+  const height = Math.max((north - south) * 1.35, ((east - west) * 1.3) / 2, SMALLEST)
+  return { left: (west + east) / 2 - height, top: -(south + north) / 2 - height / 2, width: height * 2, height, squeeze }
+}
+
 export function Map({ places: all, open }) {
-  const lats = all.map((each) => each.lat)
-  const lons = all.map((each) => each.lon)
-  const margin = 0.05
-  const bounds = (values) => {
-    const low = Math.min(...values)
-    const high = Math.max(...values)
-    const more = Math.max((high - low) * margin, 0.01)
-    return [low - more, high + more]
+  const { left, top, width, height, squeeze } = frame(all)
+  const pixel = height / HIGH
+  const values = all.map(({ row }) => row.value).filter((value) => typeof value === "number").sort((one, other) => one - other)
+  const shade = (value) => {
+    if (typeof value !== "number" || values.length < 2) return "plain"
+    return `shade${Math.min(SHADES - 1, Math.floor((SHADES * (value - values[0])) / (values.at(-1) - values[0] || 1)))}`
   }
-  const [south, north] = bounds(lats)
-  const [west, east] = bounds(lons)
-  const x = (lon) => ((lon - west) / (east - west)) * WIDTH
-  const y = (lat) => HEIGHT - ((lat - south) / (north - south)) * HEIGHT
-  const lines = [0.25, 0.5, 0.75]
-  return html`<svg class="map" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label="map of producers">
-    ${lines.map((at) => html`<g class="grid"><line x1=${at * WIDTH} x2=${at * WIDTH} y1="0" y2=${HEIGHT} />
-      <line y1=${at * HEIGHT} y2=${at * HEIGHT} x1="0" x2=${WIDTH} />
-      <text x=${at * WIDTH + 3} y=${HEIGHT - 4}>${(west + at * (east - west)).toFixed(2)}°</text>
-      <text x="3" y=${at * HEIGHT - 3}>${(north - at * (north - south)).toFixed(2)}°</text></g>`)}
-    ${all.map(({ row, lat, lon }) => html`<circle key=${row.id} cx=${x(lon)} cy=${y(lat)} r=${all.length > 300 ? 4 : 7} tabindex="0" role="button"
-      class=${row.gone ? "gone" : row.came ? "came" : ""} aria-label=${`producer ${row.id}`}
+  const step = [1, 2, 5, 10, 20, 50, 100, 200, 300].find((each) => height / each < 7) ?? 300
+  const lines = (from, to, by) => Array.from({ length: Math.floor((to - from) / by) + 1 }, (_, at) => Math.ceil(from / by) * by + at * by)
+  const dots = all.map(({ row, lat, lon }) => ({ row, x: lon * 10 * squeeze, y: -lat * 10, value: typeof row.value === "number" ? number(row.value) : "" }))
+  return html`<div class="panel map"><svg viewBox=${`${left} ${top} ${width} ${height}`} role="group" aria-label="map of producers">
+    ${[-3600, 0, 3600].filter((turn) => left < (turn + 2100) * squeeze && left + width > (turn - 2100) * squeeze)
+      .map((turn) => html`<path class="land" d=${LAND} transform=${`scale(${squeeze} 1) translate(${turn} 0)`} />`)}
+    ${lines(left, left + width, step * squeeze).map((x) => html`<line x1=${x} x2=${x} y1=${top} y2=${top + height} />`)}
+    ${lines(top, top + height, step).map((y) => html`<line x1=${left} x2=${left + width} y1=${y} y2=${y} />`)}
+    ${dots.map(({ row, x, y, value }) => html`<circle key=${row.id} cx=${x} cy=${y} r=${(all.length > 300 ? 4 : 7) * pixel} tabindex="0" role="button"
+      class=${`${shade(row.value)}${row.gone ? " gone" : row.came ? " came" : ""}`} aria-label=${`producer ${row.id} ${value}`}
       onClick=${() => open(row.id)} onKeyDown=${(event) => event.key === "Enter" && open(row.id)}>
-      <title>${shown(row.metadata.Name ?? row.id, 60)}: ${row.value === null ? "" : number(row.value)}</title></circle>`)}
-  </svg>`
+      <title>${label(row)}: ${value}</title></circle>`)}
+    ${named(dots, pixel).map(({ row, x, y, value }) => html`<text key=${row.id} x=${x + 11 * pixel} y=${y + 4 * pixel} font-size=${12.5 * pixel} stroke-width=${3 * pixel}>${label(row)} <tspan>${value}</tspan></text>`)}
+  </svg>
+  ${values.length > 1 && html`<p class="legend"><span class="value">${number(values[0])}</span> ${Array.from({ length: SHADES }, (_, at) => html`<i class=${`shade${at}`}></i>`)} <span class="value">${number(values.at(-1))}</span></p>`}
+  </div>`
+}
+
+function label({ id, metadata }) {
+  return shown(metadata.Name ?? metadata.Station ?? id.slice(0, 8), 24)
+}
+
+// Names that do not stand on one another.
+function named(dots, pixel) {
+  if (dots.length > NAMED) return []
+  const taken = []
+  return dots.filter(({ row, x, y, value }) => {
+    const box = { left: x, right: x + (20 + 8 * (label(row).length + value.length)) * pixel, top: y - 9 * pixel, bottom: y + 9 * pixel }
+    if (taken.some((each) => box.left < each.right && each.left < box.right && box.top < each.bottom && each.top < box.bottom)) return false
+    taken.push(box)
+    return true
+  })
 }

@@ -2,13 +2,17 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "/vendor/preact-htm.js"
 import { call, get } from "/api.js"
 import { Chart } from "/chart.js"
+import { Presence } from "/table.js"
 import { ago, number, shown } from "/text.js"
+
+const POINTS = 120
 
 export function ProducerPage({ id, row, where, close, go, me, visible }) {
   const [told, setTold] = useState(null)
   const [why, setWhy] = useState(null)
   const [problem, setProblem] = useState("")
   const closing = useRef(null)
+  const own = useRef([]) // values that came since the page is open, where the table has none
   useLayoutEffect(() => { // before the page is shown: no key goes elsewhere
     const before = document.activeElement
     closing.current.focus()
@@ -22,6 +26,8 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
         const one = await get(`/v1/producers/${id}`)
         const tree = where.trim() ? await get("/v1/explain", { where, id }) : null
         if (!stopped) {
+          const at = Math.round(Date.now() - one.age * 1000) / 1000
+          if (typeof one.value === "number" && at - (own.current.at(-1)?.[0] ?? 0) > 0.05) own.current = [...own.current, [at, one.value]].slice(-POINTS)
           setTold(one)
           setWhy(tree)
           setProblem("")
@@ -51,16 +57,18 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
       setProblem(error.message)
     }
   }
-  const points = row?.points ?? []
+  const points = row?.points.length > own.current.length ? row.points : own.current
   return html`<aside class="producer" role="dialog" aria-label=${`producer ${id}`}>
-    <header><h2>${id}</h2><button ref=${closing} onClick=${close} aria-label="close">✕</button></header>
+    <header><h2>${told?.metadata.Name ?? told?.metadata.Station ? html`<span class="name">${shown(told.metadata.Name ?? told.metadata.Station, 60)}</span>` : ""}${id}</h2><button ref=${closing} onClick=${close} aria-label="close">✕</button></header>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     ${told && html`
       <p class="latest"><strong>${number(told.value ?? "no value yet")}</strong>
-        ${told.age !== undefined && html` <span class="quiet">${ago(told.age)} on ${shown(told.topic, 120)}</span>`}</p>
+        ${told.metadata.Unit !== undefined && html` <span class="quiet">${shown(told.metadata.Unit, 20)}</span>`}
+        ${told.age !== undefined && html` <span class="quiet">${ago(told.age)} on ${shown(told.topic, 120)}</span>`}
+        <${Presence} metadata=${told.metadata} named=${true} /></p>
       ${points.length > 1 && html`<${Chart} label="recent values" series=${[{ name: "value", points: points.slice() }]} height=${160} />`}
       <h3>Metadata</h3>
-      <table><tbody>${Object.entries(told.metadata).map(([key, value]) => html`<tr><th scope="row">${shown(key, 80)}</th><td>${shown(value)}</td></tr>`)}</tbody></table>
+      <table><tbody>${Object.entries(told.metadata).filter(([key]) => key !== "_online").slice(0, 500).map(([key, value]) => html`<tr><th scope="row">${shown(key, 80)}</th><td>${shown(value)}</td></tr>`)}</tbody></table>
       ${why && html`<h3>Why ${why.in_set ? "it is in the set" : "it is not in the set"}</h3><${Tree} node=${why.tree} />`}
       <p class="actions">
         <button onClick=${() => go("topics", { topic: told.topic || `readings.${id}` })}>Its topic</button>

@@ -4,7 +4,7 @@ import { Stream, get } from "/api.js"
 
 const LISTED_AT_ONCE = 5000
 const ASKED_AT_ONCE = 200
-const GOES_AFTER = 2500 // ms in which a row that left fades
+const GOES_AFTER = 2000 // ms in which a row that left fades; with the clock below it is gone within 3 s
 const NEW_FOR = 2500
 const POINTS = 40
 const COUNTED = 600
@@ -19,6 +19,9 @@ export class ProducerSet {
     this.size = 0
     this.sizes = []
     this.version = 0
+    this.changes = 0 // of the set
+    this.coming = 0 // producers that came in the last seconds
+    this.going = 0
     this.state = "connecting"
     this.problem = null
     this.missing = new Set()
@@ -77,6 +80,7 @@ export class ProducerSet {
       this.size++
     }
     this.first = false
+    if (New.length || Del.length) this.changes++
     this.count(now)
     this.touch()
     this.fill()
@@ -90,16 +94,25 @@ export class ProducerSet {
   tick() {
     const now = Date.now()
     let changed = false
+    let coming = 0
+    let going = 0
     for (const [id, row] of this.rows) {
       if (row.gone && now - row.gone > GOES_AFTER) {
         this.rows.delete(id)
         this.missing.delete(id)
         changed = true
-      } else if (row.came && now - row.came > NEW_FOR) {
+        continue
+      }
+      if (row.came && now - row.came > NEW_FOR) {
         row.came = 0
         changed = true
       }
+      if (row.gone) going++
+      else if (row.came) coming++
     }
+    changed ||= coming !== this.coming || going !== this.going
+    this.coming = coming
+    this.going = going
     if (this.state === "open" && !this.paused) this.count(now)
     if (changed) this.touch()
   }
@@ -172,6 +185,7 @@ export class ProducerSet {
     this.refreshing = true
     try {
       await this.ask(ids.filter((id) => this.rows.has(id)))
+      this.problem = null
       this.touch()
     } catch (error) {
       this.problem = error

@@ -8,7 +8,7 @@ const JOINTS = ["and ", "or ", "and not "]
 const MESSAGE = ["$value", "$topic", "$size", "$producer"]
 const WORD = /[\w~$/%.`-]*$/
 const VALUE = /([\w~$/%.-]+|`[^`]+`)\s*(?:=|!=|<>|<=?|>=?|in\s*\(|like|matches)\s*('(?:[^']|'')*)?$/i
-const AFTER_KEY = /(?:^|\band\b|\bor\b|\bnot\b|\()\s*([\w~$/%.-]+|`[^`]+`)\s+$/i
+const AFTER_KEY = /(?:^|\band\b|\bor\b|\bnot\b|\bwhere\b|\()\s*([\w~$/%.-]+|`[^`]+`)\s+$/i
 const AFTER_TEST = /(?:'|\d|\)|true|false|null)\s+$/i
 const SHOWN = 8
 
@@ -30,7 +30,7 @@ export function completions(text, keys) {
     if (choices.length || typed) return { from: text.length - typed.length, choices }
   }
   if (AFTER_TEST.test(text)) return { from: text.length, choices: JOINTS }
-  if (AFTER_KEY.test(text) && !/\b(and|or|not|has)\s+$/i.test(text)) return { from: text.length, choices: OPERATORS }
+  if (AFTER_KEY.test(text) && !/\b(and|or|not|has|where|select)\s+$/i.test(text)) return { from: text.length, choices: OPERATORS }
   const word = WORD.exec(text)[0]
   if (/'[^']*$/.test(text.replaceAll("''", "")) && (text.match(/'/g) || []).length % 2) return { from: text.length, choices: [] }
   const names = [...keys.map((each) => each.name), ...MESSAGE, "not ", "has "]
@@ -91,7 +91,7 @@ export function QueryBox({ text, change, submit, problem }) {
     <label for="query">Which sensors?</label>
     <div class="box">
       <input id="query" ref=${box} value=${text} spellcheck=${false} autocomplete="off" autocapitalize="off"
-        placeholder="Kind = 'temperature' and Region like 'it%'" role="combobox" aria-expanded=${isOpen} aria-controls="choices"
+        placeholder="Region = 'italy' and $value > 20" role="combobox" aria-expanded=${isOpen} aria-controls="choices"
         aria-autocomplete="list" aria-activedescendant=${isOpen ? `choice-${at}` : undefined} aria-invalid=${problem ? "true" : undefined}
         aria-describedby=${problem ? "query-problem" : undefined} onKeyDown=${pressed} onFocus=${look} onClick=${look}
         onBlur=${() => setTimeout(() => setOpen(false), 150)}
