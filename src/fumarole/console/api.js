@@ -52,10 +52,11 @@ export function topicPath(topic) {
 }
 
 // One subscription as server-sent events. It connects again by itself; `on.state` hears "open", "lost" and problems.
-// EventSource would not show why a query is refused, so the stream is read by hand.
+// With `most` it takes about so many events in a second. EventSource would not show why a query is refused, so the stream is read by hand.
 export class Stream {
-  constructor(options, on) {
+  constructor(options, on, most = Infinity) {
     this.options = options
+    this.most = most
     this.on = on
     this.stopped = new AbortController()
     this.lastId = ""
@@ -95,12 +96,19 @@ export class Stream {
     this.on.state?.("open")
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
     let rest = ""
+    let second = 0
+    let heard = 0
     for (;;) {
       const { value, done } = await reader.read()
       if (done) break
       const frames = (rest + value).split("\n\n")
       rest = frames.pop()
       for (const frame of frames) this.hear(frame)
+      const now = performance.now()
+      if (now - second > 1000) [second, heard] = [now, 0]
+      heard += frames.length
+      // What does not fit the connection meanwhile, the server drops and counts.
+      if (heard > this.most) await new Promise((done) => setTimeout(done, 1000 - (now - second)))
     }
     this.on.state?.("lost", new Error("the server closed the stream"))
   }

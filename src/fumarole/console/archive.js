@@ -1,47 +1,57 @@
 // What recorders keep, which alarms stand, and how a query is put to history.
 import { html, useEffect, useState } from "/vendor/preact-htm.js"
 import { get } from "/api.js"
-import { age, shown } from "/text.js"
+import { Copied } from "/copy.js"
+import { link } from "/place.js"
+import { usePoll } from "/poll.js"
+import { age, count, shown, size } from "/text.js"
 
-export function Archive({ me, visible }) {
-  const [alarms, setAlarms] = useState({ values: [], note: "" })
-  const [recorders, setRecorders] = useState([])
-  const [where, setWhere] = useState("Region = 'italy'")
+const EVERY = 5
+
+export function Archive({ me, visible, options, go }) {
+  const [open, openProblem] = usePoll("/v1/topics/open/%3E", {}, EVERY, visible)
+  const [consumers] = usePoll("/v1/consumers", {}, EVERY, visible, me.admin)
+  const [connections] = usePoll("/v1/connections", {}, EVERY, visible, me.admin)
+  const where = options.where ?? "Region = 'italy'"
+  const [draft, setDraft] = useState(where)
+  const [problem, setProblem] = useState(null)
+  useEffect(() => setDraft(where), [where])
   useEffect(() => {
-    if (!visible) return undefined
-    const ask = () => {
-      get("/v1/topics/open/%3E").then((told) => setAlarms({ values: told.values || [], note: "" }), (error) => setAlarms({ values: [], note: error.message }))
-      if (me.admin)
-        get("/v1/consumers").then(
-          (told) => setRecorders(told.worst.filter((each) => /record/i.test(`${each.connection} ${each.group}`))),
-          () => setRecorders([]),
-        )
-    }
-    ask()
-    const timer = setInterval(ask, 5000)
-    return () => clearInterval(timer)
-  }, [visible, me.admin])
+    const timer = setTimeout(() => get("/v1/explain", { where: draft }).then((told) => setProblem(told.view ? { message: "A view is of now; history takes its query." } : null), setProblem), 300)
+    return () => clearTimeout(timer)
+  }, [draft])
+  const alarms = (open?.values ?? []).map((each) => ({ ...each, alarm: parsed(each) }))
+  const waiting = new Map((connections?.connections ?? []).map((each) => [`${each.id} ${each.name}`.trim(), each.waiting_bytes]))
+  const recorders = (consumers?.worst ?? []).filter((each) => /record/i.test(`${each.connection} ${each.group}`))
   return html`<section class="archive">
-    <h2>Alarms that stand</h2>
-    ${alarms.values.length ? html`<table><thead><tr><th>topic</th><th>rule</th><th>producer</th><th>value</th><th>since</th></tr></thead><tbody>${alarms.values.map((each) => {
-      const alarm = parsed(each)
-      return html`<tr><td><code>${shown(each.topic, 120)}</code></td><td>${shown(alarm.rule, 60)}</td><td>${shown(alarm.producer, 40)}</td><td class="value">${shown(alarm.value, 40)}</td><td>${shown(alarm.since, 40) || age(each.age)}</td></tr>`
-    })}</tbody></table>` : html`<p class="quiet">${alarms.note || "None."} Rules raise them: <code>fumarole pipeline watch --rules rules.toml</code></p>`}
-    ${me.admin && html`<h2>Recorders</h2>${recorders.length ? html`<table><thead><tr><th>connection</th><th>group</th><th class="value">received</th><th class="value">dropped</th></tr></thead><tbody>
-      ${recorders.map((each) => html`<tr><td>${shown(each.connection, 60)}</td><td>${shown(each.group, 60)}</td><td class="value">${each.delivered}</td><td class="value">${each.dropped}</td></tr>`)}</tbody></table>`
-      : html`<p class="quiet">None is connected here. <code>fumarole record --archive archive '>'</code> starts one.</p>`}`}
-    <h2>Run a query on history</h2>
-    <label>Query <input value=${where} spellcheck=${false} onInput=${(event) => setWhere(event.target.value)} /></label>
-    <pre tabindex="0">${onHistory(where)}</pre>
+    <h1 class="hidden">Archive</h1>
+    <div class="pair"><article class="panel"><h2>Alarms that stand</h2>
+      ${alarms.length ? html`<div class="scroll"><table><thead><tr><th>rule</th><th>producer</th><th class="value">value</th><th>since</th><th>topic</th></tr></thead><tbody>${alarms.map(({ topic, age: old, alarm }) => html`<tr key=${topic}><td class="problem">${shown(alarm.rule, 60)}</td>
+        <td>${shown(alarm.producer, 40)}</td><td class="value">${shown(alarm.value, 40)}</td><td>${shown(alarm.since, 40) || age(old)}</td><td><a href=${link("topics", { at: topic })}><code>${shown(topic, 120)}</code></a></td></tr>`)}</tbody></table></div>`
+      : html`<p class="quiet">${openProblem ? openProblem.message : "None."} Rules raise them: <code>fumarole pipeline watch --rules rules.toml</code></p>`}</article>
+    ${me.admin && html`<article class="panel"><h2>Recorders</h2>${recorders.length ? html`<div class="scroll"><table><thead><tr><th>recorder</th><th>group</th><th>records</th><th class="value">received</th><th class="value">backlog</th><th class="value">dropped</th></tr></thead><tbody>
+      ${recorders.map((each) => html`<tr><td>${shown(each.connection, 60)}</td><td>${shown(each.group, 60)}</td><td><code>${shown(each.query ?? each.pattern, 80)}</code></td><td class="value">${count(each.delivered)}</td>
+        <td class="value">${waiting.has(each.connection) ? size(waiting.get(each.connection)) : ""}</td><td class=${each.dropped ? "value problem" : "value"}>${count(each.dropped)}</td></tr>`)}</tbody></table></div>
+      <p class="quiet note">The backlog is what waits for a recorder at this node.</p>`
+      : html`<p class="quiet">None is connected to this node. <code>fumarole record --archive archive</code> starts one.</p>`}</article>`}</div>
+    <article class="panel"><h2>Run a query on history</h2>
+      <form class="box" onSubmit=${(event) => (event.preventDefault(), go("archive", { where: draft }))}>
+        <input aria-label="query" value=${draft} spellcheck=${false} autocomplete="off" onInput=${(event) => setDraft(event.target.value)} /></form>
+      ${problem && html`<p class="problem" role="alert">${problem.position !== undefined && html`<code class="mark" aria-hidden="true">${" ".repeat(problem.position)}▲</code>`}${shown(problem.message, 300)}</p>`}
+      <h3>At the prompt</h3><${Copied} lines=${atThePrompt(draft)} />
+      <h3>In PySpark</h3><${Copied} lines=${inSpark(draft)} />
+    </article>
   </section>`
 }
 
-function onHistory(where) {
+function atThePrompt(where) {
   const word = `'${where.replaceAll("'", "'\\''")}'`
   return `fumarole pipeline rollup --archive archive --where ${word} --every '1 hour'
-fumarole pipeline gaps --archive archive --where ${word}
+fumarole pipeline gaps --archive archive --where ${word}`
+}
 
-from fumarole import pipeline
+function inSpark(where) {
+  return `from fumarole import pipeline
 
 readings = pipeline.read(spark, "archive", where=${JSON.stringify(where)})
 pipeline.rollup(readings, "1 hour").show()`

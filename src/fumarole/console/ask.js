@@ -125,7 +125,8 @@ function Answer({ where, visible, refine, go, me }) {
           aria-label="seconds between two values of a row" /> <span class="period">${every} s</span></label>
       <input class="filter" type="search" placeholder="filter rows" value=${filter} aria-label="filter rows"
         onInput=${(event) => setFilter(event.target.value)} />
-      ${where.trim() && html`<${WhyNot} set=${set} open=${setOpen} /><${CopyAs} where=${where} />`}
+      ${where.trim() && html`<${WhyNot} set=${set} open=${setOpen} /><${CopyAs} where=${where} />
+        <button onClick=${() => go("archive", { where })}>On history…</button>`}
     </div>
     ${pinned.length > 0 && html`<${Pinned} set=${set} ids=${pinned} clear=${() => setPinned([])} />`}
     <div class="columns">

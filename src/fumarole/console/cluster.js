@@ -2,59 +2,68 @@
 import { html } from "/vendor/preact-htm.js"
 import { isUp } from "/overview.js"
 import { usePoll } from "/poll.js"
-import { number, shown } from "/text.js"
+import { age, count, number, shown, size } from "/text.js"
 
-const WIDTH = 520
+const WIDTH = 760
 const HEIGHT = 320
 
 export function ClusterView({ me, visible }) {
   const [told, problem] = usePoll("/v1/cluster", {}, 2, visible, me.admin)
   if (!me.admin) return html`<section><p>The cluster's nodes and addresses are for users with the role <code>admin</code>.</p></section>`
-  if (problem) return html`<section><p class="problem" role="alert">${problem.message}</p></section>`
+  if (problem && !told) return html`<section><p class="problem" role="alert">${problem.message}</p></section>`
   if (!told) return html`<section><p class="quiet">Connecting…</p></section>`
   const peers = told.peers ?? []
   const missing = told.missing ?? []
+  const all = 1 + peers.length + missing.length
+  const up = 1 + peers.filter(isUp).length
   return html`<section class="cluster">
-    <${Picture} own=${told.node} peers=${peers} missing=${missing} />
-    <div class="scroll"><table><thead><tr><th>node</th><th>state</th><th>address</th><th class="value">round trip</th><th>more</th></tr></thead><tbody>
-      <tr><td>${shown(told.node, 60)}</td><td class="live">this node</td><td></td><td></td><td>${shown(told.version, 20)}</td></tr>
-      ${peers.map((peer) => html`<tr><td>${shown(peer.node, 60)}</td><td class=${isUp(peer) ? "live" : "problem"}>${shown(peer.state, 60)}</td>
-        <td>${shown(peer.address, 60)}</td><td class="value">${roundTrip(peer)}</td><td class="quiet">${rest(peer)}</td></tr>`)}
-      ${missing.map((each) => html`<tr><td>${shown(each.name ?? each, 60)}</td><td class="problem">missing</td><td>${shown(each.address, 60)}</td><td></td><td class="quiet">${shown(each.why, 160)}</td></tr>`)}
+    <div class="bar"><strong class="count">${up} of ${all} ${all === 1 ? "node" : "nodes"}</strong> <span class=${up === all ? "live" : "problem"}>${up === all ? "connected" : "some are missing"}</span>
+      ${problem && html`<span class="problem" role="status">connection lost, trying again…</span>`}
+      ${told.cluster && html`<span class="quiet">cluster ${shown(told.cluster, 60)}${told.unconfirmed > 0 ? `, ${count(told.unconfirmed)} changes not yet confirmed everywhere` : ""}</span>`}</div>
+    <div class="panel"><${Picture} own=${told.node} peers=${peers} missing=${missing} /></div>
+    <div class="panel scroll"><table><thead><tr><th>node</th><th>state</th><th>address</th><th>version</th><th class="value">round trip</th><th class="value">silent for</th><th class="value">behind</th><th class="value">waiting</th><th class="value">consumers</th><th class="value">sent</th><th class="value">received</th><th class="value">dropped</th></tr></thead><tbody>
+      <tr><td>${shown(told.node, 60)}</td><td class="live">this node</td><td>${shown(told.address, 60)}</td><td>${shown(told.version, 20)}</td><td></td><td></td><td></td><td></td><td class="value">${told.consumers}</td><td></td><td></td><td></td></tr>
+      ${peers.map((peer) => html`<tr key=${peer.node}><td>${shown(peer.node, 60)}</td><td class=${isUp(peer) ? "live" : "problem"}>${shown(peer.state, 60)}</td>
+        <td>${shown(peer.address, 60)}</td><td>${shown(peer.version, 20)}</td><td class="value">${roundTrip(peer)}</td><td class=${`value${peer.silence > 1 ? " problem" : ""}`}>${peer.silence === undefined ? "" : `${peer.silence.toFixed(1)} s`}</td>
+        <td class="value">${figure(peer.behind)}</td><td class="value">${peer.outbox === undefined ? "" : size(peer.outbox)}</td><td class="value">${figure(peer.consumers)}</td><td class="value">${figure(peer.forwarded)}</td><td class="value">${figure(peer.received)}</td>
+        <td class="value" title=${drops(peer)}>${figure(Object.values(peer.dropped ?? {}).reduce((sum, each) => sum + each, 0))}</td></tr>`)}
+      ${missing.map((each) => html`<tr><td>${shown(each.name ?? each.node ?? "", 60)}</td><td class="problem">missing</td><td>${shown(each.address, 60)}</td><td class="problem" colspan="9">${why(each)}</td></tr>`)}
     </tbody></table></div>
     ${told.cluster === null && html`<p class="quiet">This node is on its own. <code>fumarole demo --nodes 3</code> shows a cluster of three.</p>`}
   </section>`
 }
 
-const SHOWN = new Set(["node", "address", "state", "round_trip"])
+const figure = (value) => (value === undefined ? "" : count(value))
+const drops = (peer) => Object.entries(peer.dropped ?? {}).map(([reason, many]) => `${reason}: ${count(many)}`).join(", ")
 
-function roundTrip(peer) {
-  return `${number(Number((peer.round_trip * 1000).toFixed(3)))} ms`
-}
-
-function rest(peer) {
-  return Object.entries(peer)
-    .filter(([key, value]) => !SHOWN.has(key) && (typeof value === "number" || typeof value === "string") && value !== "")
-    .map(([key, value]) => `${key.replaceAll("_", " ")} ${typeof value === "number" ? number(value) : shown(value, 40)}`)
+// Why a node is missing, and since when, in the server's words.
+function why(each) {
+  return Object.entries(each)
+    .filter(([key, value]) => !["name", "node", "address"].includes(key) && (typeof value === "number" || typeof value === "string") && value !== "")
+    .map(([key, value]) => (key === "why" ? shown(value, 160) : key === "since" || key === "for" ? `for ${age(value)}` : `${key.replaceAll("_", " ")} ${typeof value === "number" ? number(value) : shown(value, 80)}`))
     .join(", ")
 }
 
+function roundTrip(peer) {
+  return peer.round_trip === undefined ? "" : `${number(Number((peer.round_trip * 1000).toFixed(2)))} ms`
+}
+
+// This node in the middle, the others around it.
 function Picture({ own, peers, missing }) {
-  const all = [{ name: own, up: true, own: true }, ...peers.map((peer) => ({ name: peer.node, up: isUp(peer), trip: roundTrip(peer) })), ...missing.map((each) => ({ name: each.name ?? String(each), up: false }))]
+  const around = [...peers.map((peer) => ({ name: peer.node, up: isUp(peer), trip: roundTrip(peer) })), ...missing.map((each) => ({ name: each.name || each.node || each.address, up: false, trip: "" }))]
+  const [x, y] = [WIDTH / 2, HEIGHT / 2 - 8]
   const at = (index) => {
-    const angle = (2 * Math.PI * index) / all.length - Math.PI / 2
-    const wide = all.length === 1 ? 0 : 1
-    return [WIDTH / 2 + wide * 170 * Math.cos(angle), HEIGHT / 2 + wide * 110 * Math.sin(angle)]
+    const angle = Math.PI + (2 * Math.PI * index) / around.length
+    return [x + 290 * Math.cos(angle), y + 110 * Math.sin(angle)]
   }
-  const [x, y] = at(0)
-  return html`<svg class="picture" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${all.filter((each) => each.up).length} of ${all.length} nodes are connected`}>
-    ${all.slice(1).map((each, index) => {
-      const [toX, toY] = at(index + 1)
-      return html`<g><line class=${each.up ? "up" : "down"} x1=${x} y1=${y} x2=${toX} y2=${toY} /><text x=${(x + toX) / 2 + 6} y=${(y + toY) / 2 - 6}>${each.trip || ""}</text></g>`
+  const node = (name, up, here, there, more) => html`<g><circle class=${up ? "up" : "down"} cx=${here} cy=${there} r=${more ? 24 : 19} />
+    <text text-anchor="middle" x=${here} y=${there + 42}>${shown(name, 24)}${more}</text></g>`
+  return html`<svg class="picture" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${1 + around.filter((each) => each.up).length} of ${1 + around.length} nodes are connected`}>
+    ${around.map((each, index) => {
+      const [toX, toY] = at(index)
+      return html`<g><line class=${each.up ? "up" : "down"} x1=${x} y1=${y} x2=${toX} y2=${toY} /><text class="trip" text-anchor="middle" x=${x + (toX - x) * 0.55} y=${y + (toY - y) * 0.55 - 8}>${each.trip}</text></g>`
     })}
-    ${all.map((each, index) => {
-      const [here, there] = at(index)
-      return html`<g><circle class=${each.up ? "up" : "down"} cx=${here} cy=${there} r="22" /><text text-anchor="middle" x=${here} y=${there + 40}>${shown(each.name, 24)}${each.own ? " (this)" : ""}</text></g>`
-    })}
+    ${around.map((each, index) => node(each.name, each.up, ...at(index), ""))}
+    ${node(own, true, x, y, " (this)")}
   </svg>`
 }

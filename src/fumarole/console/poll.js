@@ -30,13 +30,3 @@ export function usePoll(path, options, seconds, visible, enabled = true) {
   }, [path, key, seconds, visible, enabled])
   return [told, problem]
 }
-
-// The newest so many of a number that is asked again and again.
-export function useHistory(value, most = 150) {
-  const [history] = useState({ values: [], of: undefined })
-  if (value !== undefined && value !== null && history.of !== value) {
-    history.of = value
-    history.values = [...history.values, value.point].slice(-most)
-  }
-  return history.values
-}

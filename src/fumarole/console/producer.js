@@ -71,7 +71,8 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
       <table><tbody>${Object.entries(told.metadata).filter(([key]) => key !== "_online").slice(0, 500).map(([key, value]) => html`<tr><th scope="row">${shown(key, 80)}</th><td>${shown(value)}</td></tr>`)}</tbody></table>
       ${why && html`<h3>Why ${why.in_set ? "it is in the set" : "it is not in the set"}</h3><${Tree} node=${why.tree} />`}
       <p class="actions">
-        <button onClick=${() => go("topics", { topic: told.topic || `readings.${id}` })}>Its topic</button>
+        <button onClick=${() => go("topics", { at: told.topic || `readings.${id}` })}>Its topic</button>
+        ${me.may_publish && html`<button onClick=${() => go("publish", { id })}>Describe it</button>`}
         ${me.may_publish && html`<button onClick=${forget}>Forget this producer</button>`}
       </p>`}
   </aside>`

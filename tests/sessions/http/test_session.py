@@ -454,7 +454,7 @@ def test_levels(web: Web) -> None:
 
     def shown(below: str) -> list[tuple[str, int, Any]]:
         said = web.asks("GET", f"/v1/levels{below}").json()
-        assert said["more"] is False
+        assert (said["more"], said["last"]) == (False, False)
         return [(each["word"], each["topics"], each.get("payload", each.get("value"))) for each in said["levels"]]
 
     assert shown("") == [("a", 3, None), ("e", 0, "4"), ("readings", 1, None)]

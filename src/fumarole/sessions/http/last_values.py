@@ -83,6 +83,8 @@ class LastValues:
     def shown(self, publication: Publication, age: float) -> dict[str, Any]:
         """A value as it is told."""
         _, names = forms.message(publication, round(self.call.service.wall() - age, 3))
+        if self._exchange.retained.get(publication.topic) is not None:
+            names["retain"] = True
         return {**names, "age": round(age, 3)}
 
     def _end(self, consumer: Consumer, still_waits: Callable[[], bool]) -> None:

@@ -7,7 +7,8 @@
 
 These are the topics that `GET /v1/topics/{pattern}` shows, of all live nodes: retained messages, and where the
 namespace has `last = "all"`, the last ones. The topics of the last readings that this node has heard are among them.
-A topic that the user may not receive is neither shown nor counted (A3).
+`last` is true where the namespace has `last = "all"`. A topic that the user may not receive is neither shown nor
+counted (A3).
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class Levels(LastValues):
             if number % PRODUCERS_AT_ONCE == PRODUCERS_AT_ONCE - 1:
                 yield b""
         levels = [self._found[word] for word in sorted(self._found)]
-        before = b'{"below":%b,"more":%b,"levels":[' % (forms.encode(self._below), forms.encode(self._has_more))
+        told = self._below, self._has_more, self._exchange.last_values is not None
+        before = b'{"below":%b,"more":%b,"last":%b,"levels":[' % tuple(map(forms.encode, told))
         yield from as_array(before, levels, b"]}\n")
 
     def _look_at(self, producer: Producer) -> None:
