@@ -63,9 +63,8 @@ docs: setup .venv/.pipeline build/docs-env/.installed ## the documentation as a 
 	@scripts/step "Building the site" build/docs-env/bin/zensical build --strict
 	@echo "  build/site/index.html"
 
-pictures: setup-test ## the picture of the console, into docs/pictures
-	@$(BIN)/pytest -q tests/integration/console
-	@mkdir -p docs/pictures && cp build/pictures/ask-wide.png docs/pictures/
+pictures: setup-test ## the pictures of the console, into docs/pictures
+	@$(BIN)/python -m tests.integration.console.pictures
 
 bench: setup-test ## every figure, measured beside its peer
 	@$(BIN)/python bench/run.py

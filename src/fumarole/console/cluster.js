@@ -27,7 +27,7 @@ export function ClusterView({ me, visible }) {
         <td>${shown(peer.address, 60)}</td><td>${shown(peer.version, 20)}</td><td class="value">${roundTrip(peer)}</td><td class=${`value${peer.silence > 1 ? " problem" : ""}`}>${peer.silence === undefined ? "" : `${peer.silence.toFixed(1)} s`}</td>
         <td class="value">${figure(peer.behind)}</td><td class="value">${peer.outbox === undefined ? "" : size(peer.outbox)}</td><td class="value">${figure(peer.consumers)}</td><td class="value">${figure(peer.forwarded)}</td><td class="value">${figure(peer.received)}</td>
         <td class="value" title=${drops(peer)}>${figure(Object.values(peer.dropped ?? {}).reduce((sum, each) => sum + each, 0))}</td></tr>`)}
-      ${missing.map((each) => html`<tr><td>${shown(each.name ?? each.node ?? "", 60)}</td><td class="problem">missing</td><td>${shown(each.address, 60)}</td><td class="problem" colspan="9">${why(each)}</td></tr>`)}
+      ${missing.map((each) => html`<tr><td>${shown(each.node, 60)}</td><td class="problem">missing</td><td>${shown(each.address, 60)}</td><td class="problem" colspan="9">${why(each)}</td></tr>`)}
     </tbody></table></div>
     ${told.cluster === null && html`<p class="quiet">This node is on its own. <code>fumarole demo --nodes 3</code> shows a cluster of three.</p>`}
   </section>`
@@ -37,12 +37,7 @@ const figure = (value) => (value === undefined ? "" : count(value))
 const drops = (peer) => Object.entries(peer.dropped ?? {}).map(([reason, many]) => `${reason}: ${count(many)}`).join(", ")
 
 // Why a node is missing, and since when, in the server's words.
-function why(each) {
-  return Object.entries(each)
-    .filter(([key, value]) => !["name", "node", "address"].includes(key) && (typeof value === "number" || typeof value === "string") && value !== "")
-    .map(([key, value]) => (key === "why" ? shown(value, 160) : key === "since" || key === "for" ? `for ${age(value)}` : `${key.replaceAll("_", " ")} ${typeof value === "number" ? number(value) : shown(value, 80)}`))
-    .join(", ")
-}
+const why = (each) => [shown(each.why, 160), each.away === undefined ? "" : `for ${age(each.away)}`].filter(Boolean).join(", ")
 
 function roundTrip(peer) {
   return peer.round_trip === undefined ? "" : `${number(Number((peer.round_trip * 1000).toFixed(2)))} ms`
@@ -50,7 +45,7 @@ function roundTrip(peer) {
 
 // This node in the middle, the others around it.
 function Picture({ own, peers, missing }) {
-  const around = [...peers.map((peer) => ({ name: peer.node, up: isUp(peer), trip: roundTrip(peer) })), ...missing.map((each) => ({ name: each.name || each.node || each.address, up: false, trip: "" }))]
+  const around = [...peers.map((peer) => ({ name: peer.node, up: isUp(peer), trip: roundTrip(peer) })), ...missing.map((each) => ({ name: each.node || each.address, up: false, trip: "" }))]
   const [x, y] = [WIDTH / 2, HEIGHT / 2 - 8]
   const at = (index) => {
     const angle = Math.PI + (2 * Math.PI * index) / around.length

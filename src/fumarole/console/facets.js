@@ -36,7 +36,7 @@ export function Facets({ where, text, version, visible, refine }) {
   const presence = told.keys.find((each) => each.key === "_online")
   const keys = told.keys.filter((each) => each !== presence)
   return html`<aside class="facets" aria-label="facets">
-    ${presence && html`<${Facet} facet=${presence} title="presence" text=${text} refine=${refine} test=${(value) => (value ? "_online" : "not _online")}
+    ${presence && html`<${Facet} facet=${presence} title="presence" isOpen=${true} text=${text} refine=${refine} test=${(value) => (value ? "_online" : "not _online")}
       name=${(value) => html`<span class=${value ? "presence on" : "presence off"}>${value ? "online" : "offline"}</span>`} />`}
     ${(all ? keys : keys.slice(0, KEYS)).map((each) => html`<${Facet} key=${each.key} facet=${each} title=${shown(each.key, 40)} text=${text} refine=${refine}
       test=${(value) => `${each.name} = ${quoted(value)}`} name=${(value) => shown(value, 40) || "''"} />`)}
@@ -49,9 +49,9 @@ function isTelling({ producers, values, more }) {
   return producers === 1 || producers >= 1.5 * (values.length + more)
 }
 
-function Facet({ facet, title, text, refine, test, name }) {
+function Facet({ facet, title, isOpen = isTelling(facet), text, refine, test, name }) {
   const { producers, values, more } = facet
-  return html`<details open=${isTelling(facet)}>
+  return html`<details open=${isOpen}>
     <summary>${title} <span class="quiet">${count(producers)}</span></summary>
     <ul>${values.map(({ value, count: many }) => {
       const term = test(value)

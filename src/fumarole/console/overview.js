@@ -63,7 +63,7 @@ export function Overview({ me, visible }) {
   const names = stats.nodes?.map((each) => each.node) ?? [stats.node]
   const peers = new Map((cluster?.peers ?? []).map((peer) => [peer.node, peer]))
   const down = [...peers.values()].filter((peer) => !isUp(peer) && !names.includes(peer.node)).map((peer) => [peer.node, peer.state])
-  const missing = [...down, ...(cluster?.missing ?? []).map((each) => [each.name || each.address, "missing"])]
+  const missing = [...down, ...(cluster?.missing ?? []).map((each) => [each.node || each.address, "missing"])]
   const toConsumers = (sort) => link("consumers", { sort })
   return html`<section class="overview">
     <h1 class="hidden">Overview</h1>

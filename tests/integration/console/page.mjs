@@ -41,9 +41,9 @@ export const size = (page, text) => page.locator("[data-testid=size]", { hasText
 export const row = (page, number) => page.locator("[role=row]", { has: page.locator(`button[title="${id(number)}"]`) })
 
 // The serious faults that axe finds on the page as it is. It is run from outside: the page's own policy allows no script.
-export async function barriers(page) {
+export async function barriers(page, rules) {
   await page.evaluate(AXE)
-  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }))
+  const found = await page.evaluate((rules) => window.axe.run(document, { resultTypes: ["violations"], ...(rules && { runOnly: rules }) }), rules)
   const grave = found.violations.filter((each) => each.impact === "serious" || each.impact === "critical")
   return grave.map((each) => `${each.id}: ${each.nodes[0].html.slice(0, 160)} ${each.nodes[0].failureSummary.slice(0, 200)}`)
 }
@@ -58,6 +58,7 @@ export async function run(scenarios) {
     const faults = []
     page.on("pageerror", (error) => faults.push(error.message))
     page.on("console", (message) => /Content Security Policy/.test(message.text()) && faults.push(message.text()))
+    const begin = performance.now()
     let problem = ""
     try {
       await use(page)
@@ -66,7 +67,7 @@ export async function run(scenarios) {
       problem = String(error.message).slice(0, 1000)
       await page.screenshot({ path: `${pictures}/failed.png` }).catch(() => {})
     }
-    console.log(JSON.stringify({ name, problem }))
+    console.log(JSON.stringify({ name, problem, seconds: Math.round((performance.now() - begin) / 100) / 10 }))
     await context.close()
   }
   await browser.close()

@@ -3,19 +3,14 @@
 import hashlib
 import json
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.integration.cluster.nodes import running
+from tests.integration.console.browser import HERE, ROOT, run_node
 from tests.integration.http.webs import WebBroker
 from tests.ports import free_port
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
-BUILD = ROOT / "build" / "console"
 PICTURES = ROOT / "build" / "pictures"
 Outcomes = dict[str, str]
 SECRETS = {"boss": "kiR4Zq0ZyEw5yL1vD1Vw7e", "reader": "pS2mYd8uQn3tXb6cLf9hJ0"}
@@ -40,12 +35,7 @@ def names(script: str) -> list[str]:
 def outcomes(script: str, *arguments: str) -> Outcomes:
     """What was wrong with each scenario; empty: nothing."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    for each in HERE.glob("*.mjs"):
-        shutil.copy(each, BUILD)  # node looks for packages beside the script
-    command = ["node", str(BUILD / script), arguments[0], str(PICTURES), *arguments[1:]]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
-    told = [json.loads(line) for line in run.stdout.splitlines()]
-    assert run.returncode == 0, run.stdout + run.stderr
+    told = [json.loads(line) for line in run_node(script, arguments[0], str(PICTURES), *arguments[1:]).splitlines()]
     return {each["name"]: each["problem"] for each in told}
 
 
