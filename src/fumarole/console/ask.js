@@ -48,10 +48,10 @@ export function Ask({ options, go, visible, me }) {
   return html`<section class="ask">
     <${QueryBox} text=${draft} change=${setDraft} submit=${submit} problem=${problem} />
     ${!draft.trim() && html`<${Suggestions} take=${(text) => go("ask", { where: text })} />`}
-    ${explained && draft.trim() && html`<${Explained} explained=${explained} />`}
+    ${explained?.view && draft.trim() && html`<${Explained} explained=${explained} />`}
     ${answer && (explained?.view
       ? html`<${View} key=${asked} text=${asked} view=${explained.view} canonical=${explained.canonical} visible=${visible} go=${go} />`
-      : html`<${Answer} key=${asked} where=${asked} visible=${visible} go=${go} me=${me} refine=${refine} />`)}
+      : html`<${Answer} key=${asked} where=${asked} explained=${explained} visible=${visible} go=${go} me=${me} refine=${refine} />`)}
   </section>`
 }
 
@@ -82,7 +82,7 @@ function useSet(query, visible) {
   return set
 }
 
-function Answer({ where, visible, refine, go, me }) {
+function Answer({ where, explained, visible, refine, go, me }) {
   const [paused, setPaused] = useState(false)
   const [every, setEvery] = useState(1)
   const [filter, setFilter] = useState("")
@@ -107,6 +107,8 @@ function Answer({ where, visible, refine, go, me }) {
   const onMap = places(rows)
   if (tab === "map") onScreen.current = onMap.slice(0, 200).map(({ row }) => row.id)
   return html`<div class="answer">
+    ${where.trim() && html`<div class="bar about">${explained && html`<${Explained} explained=${explained} />`}
+      <span class="tools"><${WhyNot} set=${set} open=${setOpen} /><${CopyAs} where=${where} /><button onClick=${() => go("archive", { where })}>On history…</button></span></div>`}
     <div class="bar">
       <strong class="count" aria-live="polite" data-testid="size">${plural(set.size, "producer")}</strong>
       <${Sparkline} values=${set.sizes.slice(-120).map(([, size]) => size)} label="producers, the last minute" />
@@ -125,8 +127,6 @@ function Answer({ where, visible, refine, go, me }) {
           aria-label="seconds between two values of a row" /> <span class="period">${every} s</span></label>
       <input class="filter" type="search" placeholder="filter rows" value=${filter} aria-label="filter rows"
         onInput=${(event) => setFilter(event.target.value)} />
-      ${where.trim() && html`<${WhyNot} set=${set} open=${setOpen} /><${CopyAs} where=${where} />
-        <button onClick=${() => go("archive", { where })}>On history…</button>`}
     </div>
     ${pinned.length > 0 && html`<${Pinned} set=${set} ids=${pinned} clear=${() => setPinned([])} />`}
     <div class="columns">

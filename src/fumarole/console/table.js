@@ -29,7 +29,7 @@ export function Table({ rows, columns, sort, setSort, open, pinned, toggle, onSc
     <button title=${`sort by ${shown(text, 60)}`} onClick=${() => setSort({ by, down: sort.by === by && !sort.down })}>${shown(text, 24)}${sort.by === by ? (sort.down ? " ▾" : " ▴") : ""}</button></div>`
   const layout = narrow
     ? { gridTemplateColumns: "1.6rem minmax(6rem, 1fr) 5.5rem 96px" }
-    : { gridTemplateColumns: `1.6rem 7rem 6.5rem 104px 4.6rem repeat(${shownColumns.length}, minmax(5rem, 1fr))` }
+    : { gridTemplateColumns: `1.6rem 7.8rem 6.2rem 104px 4.6rem repeat(${shownColumns.length}, minmax(5rem, 1fr))` }
   return html`<div class=${narrow ? "table narrow" : "table"} role="table" aria-label="producers" aria-rowcount=${rows.length + 1}>
     <div class="head" role="row" style=${layout}>
       <div role="columnheader"><span class="hidden">pin</span></div>
