@@ -23,9 +23,10 @@ from kubemq import (  # type: ignore[import-not-found]
     QueryResponse,
     TLSConfig,
 )
+from sync_commands import SyncCommands  # type: ignore[import-not-found]
 
 
-class Commands:
+class Commands(SyncCommands):  # type: ignore[misc]
     """A client for events, and one for commands and queries."""
 
     def connect(self, address: str, token: str = "", authority: str = "", **_: Any) -> None:
@@ -34,9 +35,6 @@ class Commands:
         self._events = PubSubClient(config=config)
         self._requests = CQClient(config=config)
         self._cancellations: dict[str, CancellationToken] = {}
-
-    def ping(self) -> str:
-        return str(self._events.ping().version)
 
     def subscribe(self, name: str, channel: str, group: str = "") -> None:
         self._cancellations[name] = CancellationToken()
@@ -95,32 +93,9 @@ class Commands:
         shown: dict[str, Any] = driver.shown(answer)
         return shown
 
-    def cancel(self, name: str) -> None:
-        self._cancellations.pop(name).cancel()
-
     def store(self, channel: str) -> dict[str, Any]:
         result = self._events.send_event_store(EventStoreMessage(channel=channel, body=b"keep this"))
         return {"sent": result.sent, "error": result.error}
-
-    def create(self, kind: str, channel: str) -> Any:
-        return getattr(self._client_of(kind), f"create_{kind}_channel")(channel)
-
-    def delete(self, kind: str, channel: str) -> Any:
-        return getattr(self._client_of(kind), f"delete_{kind}_channel")(channel)
-
-    def list(self, kind: str, search: str = "") -> Any:
-        found = getattr(self._client_of(kind), f"list_{kind}_channels")(search)
-        return [[channel.name, channel.is_active, channel.outgoing.messages] for channel in found]
-
-    def _client_of(self, kind: str) -> Any:
-        return self._events if kind.startswith("events") else self._requests
-
-    def close(self) -> None:
-        for cancellation in self._cancellations.values():
-            cancellation.cancel()
-        self._cancellations.clear()
-        self._events.close()
-        self._requests.close()
 
 
 driver.run(Commands())
