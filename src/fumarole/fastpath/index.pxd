@@ -29,19 +29,19 @@ cdef class Index:
     cdef public dict _idle
     cdef public long long version
     cdef public long long looked_at
-    @cython.locals(node=Level, child=Level)
+    @cython.locals(level=Level, child=Level)
     cpdef bint add(self, tuple pattern, object value) except -1
-    @cython.locals(node=Level, child=Level)
+    @cython.locals(level=Level, child=Level)
     cpdef bint remove(self, tuple pattern, object value) except -1
     @cython.locals(path=list, depth=Py_ssize_t)
     cdef _prune(self, tuple pattern)
-    @cython.locals(found=list, at=list, following=list, node=Level, child=Level, word=str)
+    @cython.locals(found=list, at=list, following=list, level=Level, child=Level, word=str)
     cpdef list match(self, list words)
 
-cdef bint _is_empty(Level node)
-cdef _add_value(Level node, object value)
-cdef _remove_value(Level node, object value)
-cdef Level _child(Level node, object word)
+cdef bint _is_empty(Level level)
+cdef _add_value(Level level, object value)
+cdef _remove_value(Level level, object value)
+cdef Level _child(Level level, object word)
 @cython.locals(child=Level)
-cdef Level _grow(Level node, object word)
-cdef _cut(Level node, object word)
+cdef Level _grow(Level level, object word)
+cdef _cut(Level level, object word)
