@@ -35,6 +35,8 @@ CLAIMS = (
     "idle",
     "churn",
     "slow",
+    "last_values",
+    "conflation",
     "kubemq",
     "mqtt",
     "sensors",

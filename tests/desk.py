@@ -170,6 +170,15 @@ class Desk:
         client.hears()
         return client
 
+    def last_values(self) -> dict[str, list[tuple[str, bytes, bytes]]]:
+        """What namespaces with `last = "all"` keep (F2), by name: topics, headers, payloads."""
+        kept = {exchange.name: exchange.last_values for exchange in self.node.namespaces}
+        return {
+            name: [(topic, block, payload) for topic, _, block, payload in values.some(0, len(values), "")]
+            for name, values in kept.items()
+            if values is not None
+        }
+
     def counters(self, namespace: str = "default") -> dict[str, Any]:
         """What the namespace has counted."""
         (exchange,) = (each for each in self.node.namespaces if each.name == namespace)

@@ -95,6 +95,7 @@ rules = st.builds(
     st.sampled_from([Grammar.STRICT, Grammar.STRICT, Grammar.CHANNEL]),
     st.sampled_from(Overflow),
     st.sampled_from([250, 1000, 1 << 20]),
+    last=st.sampled_from(["retained", "all"]),
 )
 
 
@@ -119,6 +120,7 @@ def play(hot_path: HotPath, rule: NamespaceRules, steps: list[tuple[int, bytes, 
     seen.append([(client.session.close_expected(), client.session.outbox.overflowed) for client in clients])
     seen.append([(k.key, k.accepted, k.dropped) for client in clients for k in client.session._consumers.values()])
     seen.append(desk.counters())
+    seen.insert(0, desk.last_values())
     return seen
 
 

@@ -18,7 +18,7 @@ from tests.sessions.http.web import Web
 
 pytestmark = pytest.mark.skipif(compiled() is None, reason="the fast path is not built")
 LIMITS = Limits(payload=300, control_line=60)
-RULES = {"default": NamespaceRules(), "other": NamespaceRules()}
+RULES = {"default": NamespaceRules(last="all"), "other": NamespaceRules()}
 
 topic = st.sampled_from(
     ["a", "a/b", "a.b", "a/c/d", "none", "b", "_x", "$SYS.x", "_FORGOTTEN", "", "a%20b", "a..b", "x" * 61]
@@ -123,6 +123,7 @@ def play(
     seen.append([(each.session.close_expected(), each.session.outbox.overflowed) for each in browsers])
     seen.append([each.report() for each in desk.node.namespaces])
     seen.append(dict(web.service.answered))
+    seen.insert(0, desk.last_values())
     return seen
 
 

@@ -139,6 +139,7 @@ rules = st.builds(
     st.sampled_from([Grammar.STRICT, Grammar.STRICT, Grammar.CHANNEL, Grammar.OPEN]),
     st.sampled_from(Overflow),
     st.sampled_from([400, 2000, 1 << 20]),
+    last=st.sampled_from(["retained", "all"]),
 )
 
 
@@ -184,6 +185,7 @@ def play(hot_path: HotPath, rule: NamespaceRules, most: int, steps: list[Any]) -
     seen.append([(client.session.close_expected(), client.session.outbox.overflowed) for client in clients])
     seen.append([(k.key, k.accepted, k.dropped) for client in clients for k in client.session._consumers.values()])
     seen.append(desk.counters())
+    seen.insert(0, desk.last_values())
     (exchange,) = desk.node.namespaces
     seen.append({each: (known.value, known.metadata) for each, known in exchange.producers.known.items()})
     return seen

@@ -107,7 +107,12 @@ other = st.sampled_from(
 said = st.lists(st.one_of(reading(), reading(), run, run, other), min_size=1, max_size=6).map(b"".join)
 change = st.sampled_from([*[f"forget {who}" for who in IDENTITIES], "watch", "leave", "tick"])
 step = st.tuples(st.integers(0, len(PUBLISHERS)), said, st.integers(0, 2**32), st.one_of(st.just(""), change))
-rules = st.builds(NamespaceRules, overflow=st.sampled_from(Overflow), outbox=st.sampled_from([300, 1000, 1 << 20]))
+rules = st.builds(
+    NamespaceRules,
+    last=st.sampled_from(["retained", "all"]),
+    overflow=st.sampled_from(Overflow),
+    outbox=st.sampled_from([300, 1000, 1 << 20]),
+)
 Step = tuple[int, bytes, int, str]
 
 
@@ -144,6 +149,7 @@ def play(hot_path: HotPath, rule: NamespaceRules, steps: list[Step]) -> list[obj
     seen.append([(k.accepted, k.dropped) for client in everybody for k in client.session._consumers.values()])
     seen.append([(p.identity, p.metadata, repr(p.value), p.heard) for p in exchange.producers])
     seen.append(desk.counters())
+    seen.insert(-1, desk.last_values())
     return seen
 
 

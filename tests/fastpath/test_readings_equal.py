@@ -79,7 +79,12 @@ step = st.tuples(
     st.one_of(said, said, said, st.tuples(said, broken, said).map(b"".join)),
     st.integers(0, 2**32),
 )
-rules = st.builds(NamespaceRules, overflow=st.sampled_from(Overflow), outbox=st.sampled_from([200, 400, 1000, 1 << 20]))
+rules = st.builds(
+    NamespaceRules,
+    last=st.sampled_from(["retained", "all"]),
+    overflow=st.sampled_from(Overflow),
+    outbox=st.sampled_from([200, 400, 1000, 1 << 20]),
+)
 
 
 def play(hot_path: HotPath, rule: NamespaceRules, steps: list[tuple[int, bytes, int]]) -> list[object]:
@@ -108,6 +113,7 @@ def play(hot_path: HotPath, rule: NamespaceRules, steps: list[tuple[int, bytes, 
     exchange = desk.node.namespaces.join("default")
     seen.append([(p.identity, p.metadata, p.value, p.heard) for p in exchange.producers])
     seen.append(desk.counters())
+    seen.insert(-1, desk.last_values())
     return seen
 
 

@@ -47,7 +47,19 @@ PLAIN = HotPath("plain Python", PURE)
 def compiled() -> HotPath | None:
     """The compiled hot_path, or None where it was not built."""
     try:
-        from fumarole.fastpath import cluster_protocol, heir, http, index, mqtt, msgpack, nats, outbox, plans, websocket
+        from fumarole.fastpath import (
+            cluster_protocol,
+            heir,
+            http,
+            index,
+            last_values,
+            mqtt,
+            msgpack,
+            nats,
+            outbox,
+            plans,
+            websocket,
+        )
     except ImportError:
         return None
     parts = Parts(
@@ -55,6 +67,7 @@ def compiled() -> HotPath | None:
         consumer=outbox.Consumer,
         counters=outbox.Counters,
         group=plans.Group,
+        last_values=last_values.LastValues,
         outbox=outbox.Outbox,
         plan=plans.Plan,
         plans=plans.Plans,

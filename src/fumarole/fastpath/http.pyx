@@ -93,6 +93,8 @@ cdef class Publishing(NatsReader):
         cdef Plan plan
         if block_length + length > LARGEST:
             return NOT_PUBLISHED
+        if self.last is not None:
+            self.last.begin()
         plan = self.plans.known(topic, topic_length)
         operation.topic = topic
         operation.topic_length = topic_length

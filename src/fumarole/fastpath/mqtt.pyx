@@ -158,6 +158,8 @@ cdef class MqttReader(NatsReader):
             return 0
         self.counters = session.exchange.counters
         self.last = session.exchange.last_values
+        if self.last is not None:
+            self.last.begin()
         if self.exchange is not session.exchange:
             self.exchange = session.exchange
             self.producers = self.exchange.producers
@@ -192,6 +194,8 @@ cdef class MqttReader(NatsReader):
         cdef Py_ssize_t size
         cdef Plan plan
         self.needed = 0
+        if self.last is not None:
+            self.last.begin()
         while at < end and not self.closed and not self.waiting:
             size = self.acknowledged(<const unsigned char*>at, end - at)
             if size:
@@ -338,6 +342,13 @@ cdef class MqttReader(NatsReader):
             else:
                 self.outbox.push(b"\x40\x02" + self.packet_id)
         return 0
+
+    cdef int keep_last(self, Operation* operation) except -1:
+        cdef bytes block = <bytes>self.blocks[self.qos]
+        return self.last.keep(
+            operation.topic, operation.topic_length, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block),
+            self.payload.at, self.payload.length,
+        )
 
     cdef object deliver(self, Consumer consumer, bytes key, Operation* operation, object publication):
         cdef Slice properties, topic

@@ -334,6 +334,9 @@ cdef class MsgPackReader:
             publication = self.publication(identity, value, raw, length)
             self.work += <Py_ssize_t>self.exchange.publish(plan, publication, self.session) + 1
             return 0
+        if self.exchange.last_values is not None:
+            publication = self.publication(identity, value, raw, length)
+            self.exchange.last_values.put(publication)
         for each in range(PyTuple_GET_SIZE(consumers)):
             consumer = <Consumer>PyTuple_GET_ITEM(consumers, each)
             if consumer.outlet is not self.session or self.echo:

@@ -1,6 +1,7 @@
 # cython: language_level=3
 from libc.string cimport memchr, memcmp
 
+from fumarole.fastpath.last_values cimport LastValues
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox, Shared
 from fumarole.fastpath.plans cimport Plan, Plans
 from fumarole.fastpath.texts cimport Slice
@@ -109,7 +110,7 @@ cdef class NatsReader:
     cdef Outbox outbox
     cdef Plans plans
     cdef Counters counters
-    cdef object last            # where the namespace keeps the last message of every topic; None: nowhere
+    cdef LastValues last        # where the namespace keeps the last message of every topic; None: nowhere
     cdef bint verbose, echo, waiting, closed
     cdef bint traces            # are spans made of sampled messages (O3)? Then the session takes those
     cdef Py_ssize_t control_line, payload_limit
@@ -146,5 +147,6 @@ cdef class NatsReader:
     cdef int share(self, Operation* operation) except -1
     cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1
     cdef object publication(self, Operation* operation)
+    cdef int keep_last(self, Operation* operation) except -1
     cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1
     cdef int give(self, bytes data) except -1

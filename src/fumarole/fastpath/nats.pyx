@@ -207,6 +207,8 @@ cdef class NatsReader:
         if self.plans is not None:
             self.counters = session.exchange.counters
             self.last = session.exchange.last_values
+            if self.last is not None:
+                self.last.begin()
             if self.exchange is not session.exchange:
                 self.exchange = session.exchange
                 self.producers = self.exchange.producers
@@ -284,6 +286,8 @@ cdef class NatsReader:
         cdef Py_ssize_t size
         cdef Plan plan
         self.needed = 0
+        if self.last is not None:
+            self.last.begin()
         while at < end and not self.closed and not self.waiting:
             size = ODD if self.plans is None else self.parse(at, end, &operation)
             if size == INCOMPLETE:
@@ -498,8 +502,7 @@ cdef class NatsReader:
         cdef dict chosen = None     # nodes that serve a group, and the key of the one copy that each gets
         operation.shared = NULL
         if self.last is not None:
-            publication = self.publication(operation)
-            self.last.put(publication)
+            self.keep_last(operation)
         for each in range(PyTuple_GET_SIZE(consumers)):
             consumer = <Consumer>PyTuple_GET_ITEM(consumers, each)
             if self.echo or consumer.outlet is not self.session:
@@ -538,6 +541,16 @@ cdef class NatsReader:
                 publication = self.deliver(consumer, consumer.key, operation, publication)
                 forwarded += 1
         return self.published(operation, routed, forwarded)
+
+    cdef int keep_last(self, Operation* operation) except -1:
+        """It is the newest message of its topic (F2)."""
+        cdef Slice block = headers_of(operation), payload = payload_of(operation)
+        if self.identity is not None and not block.length:
+            self.last.put(self.publication(operation))  # its headers are made of the reading
+            return 0
+        return self.last.keep(
+            operation.topic, operation.topic_length, block.at, block.length, payload.at, payload.length
+        )
 
     cdef Py_ssize_t published(self, Operation* operation, Py_ssize_t routed, Py_ssize_t forwarded) except -1:
         """Counts the message, and answers where that is wanted."""

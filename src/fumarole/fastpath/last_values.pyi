@@ -1,0 +1,3 @@
+from fumarole.exchange.last_values import LastValues as PureLastValues
+
+class LastValues(PureLastValues): ...
