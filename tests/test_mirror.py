@@ -124,6 +124,7 @@ TESTED_IN = {
     "fastpath/heir": "integration/cluster/test_heir.py",
     "fastpath/http": "fastpath/test_http_equal.py",
     "fastpath/hot_path": "fastpath/test_equal.py",
+    "fastpath/last_values": "exchange/test_last_values.py",
     "fastpath/mqtt": "fastpath/test_mqtt_equal.py",
     "fastpath/msgpack": "fastpath/test_readings_equal.py",
     "fastpath/nats": "fastpath/test_equal.py",
