@@ -241,6 +241,14 @@ def test_declared_payloads(commands_in_session: None, tmp_path: Path) -> None:
     assert given.run("sql", asked, "--payloads", str(declared), "--json")[0] == '{"t": 1.5}\n{"t": 2.5}\n'
 
 
+def test_declared_payloads_of_no_messages(commands_in_session: None, tmp_path: Path) -> None:
+    """Spark has nothing to do then, and says nothing of what it counted."""
+    declared = tmp_path / "payloads.toml"
+    declared.write_text('[[payloads]]\ntopic = "w.*"\nformat = "text"\nfields = {t = "double"}\nvalue = "t"\n')
+    Recorder(tmp_path / "a").seal(change(0, "p", {"Region": "usa"}), "changes")
+    assert Commands(tmp_path / "a").run("rollup", "--payloads", str(declared), "--by", "Region", "--json") == ("", "")
+
+
 def test_a_key_that_is_misspelt_is_said(commands: Commands) -> None:
     out, err = commands.run("whatif", "--where", "Regoin = 'usa'")
     assert (out, err) == (

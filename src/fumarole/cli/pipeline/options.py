@@ -37,9 +37,7 @@ Publish = Annotated[
     Form | None,
     typer.Option("--publish", metavar="FORM", help="delta: the archive is a Delta table as well, over the same files."),
 ]
-Declared = Annotated[
-    Path | None, typer.Option("--payloads", metavar="FILE", help="Declarations of payloads: [[payloads]] in TOML.")
-]
+Declared = Annotated[Path | None, typer.Option("--payloads", metavar="FILE", help="Declarations of payloads, in TOML.")]
 
 
 @dataclass(frozen=True, slots=True)

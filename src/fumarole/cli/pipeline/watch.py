@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     """,
 )
 def watch(
-    rules: Annotated[Path, typer.Option(metavar="FILE", help="The rules: [[rules]] in TOML.")],
+    rules: Annotated[Path, typer.Option(metavar="FILE", help="The rules, in TOML.")],
     *,
     servers: Annotated[
         str, typer.Option(envvar="FUMAROLE_SERVERS", metavar="URL,…", help="Brokers, tried in turn.")

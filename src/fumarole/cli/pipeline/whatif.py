@@ -35,7 +35,7 @@ def whatif(
     chosen: Chosen,
     *,
     rules: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Which alarms these rules would have raised: [[rules]] in TOML.")
+        Path | None, typer.Option(metavar="FILE", help="Which alarms these rules, in TOML, would have raised.")
     ] = None,
     page: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --rules: a report with the alarms in it.")

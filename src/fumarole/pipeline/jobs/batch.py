@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
@@ -12,6 +13,8 @@ from operator import or_
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, types
 from pyspark.sql import functions as sf
 
@@ -80,8 +83,13 @@ class Part:
             return 0
         found: list[int] = []
         seen = self._seen[-1]
+
+        def ask() -> None:
+            with suppress(Py4JError, PySparkException):  # of a job with nothing to do Spark has a row without columns
+                found.append(seen.get["unfit"])
+
         # Where Spark finds out that a job has nothing to do it does not say that nothing was counted.
-        asking = threading.Thread(target=lambda: found.append(seen.get["unfit"]), daemon=True)
+        asking = threading.Thread(target=ask, daemon=True)
         asking.start()
         asking.join(COUNTED_SECONDS)
         return found[0] if found else 0
