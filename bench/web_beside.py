@@ -1,4 +1,4 @@
-"""What the other doors notice of the web door: 1,000 streams of events, and 10,000 producers listed once a second."""
+"""What other doors notice of the web door: 1,000 streams with 1,000 events a second, lists of 10,000 producers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from bench.web_clients import connect, hear, learn, taken_streams
 from tests.ports import free_port
 
 SECONDS = 15
-EVENT = b"POST /v1/topics/volcanoes/usa/atka HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n21.5"
+TOPICS = 100
+"""Each stream has one of so many topics, and a message goes to each of them once a second."""
+EVENT = b"POST /v1/topics/beside/%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n21.5"
 LIST = b"GET /v1/producers?limit=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -32,7 +34,7 @@ def measure(claim: str, effort: Effort) -> Iterator[Figure]:
         effort.tell("a message at a time through each other door, calm")
         calm = _sung(command)
         with ExitStack() as stack:
-            taken_streams(web, streams, stack)
+            taken_streams(web, streams, stack, [f"beside.{number}" for number in range(TOPICS)])
             ended = threading.Event()
             listing = threading.Thread(target=_list_and_post, args=(web, ended))
             listing.start()
@@ -60,10 +62,13 @@ def _sung(command: list[str]) -> dict[str, dict[str, float]]:
 
 
 def _list_and_post(port: int, ended: threading.Event) -> None:
-    """Once a second the list of all producers, and a message that goes to every stream."""
+    """Once a second the list of all producers, and a message to every topic."""
     with connect(port) as lists, connect(port) as posts:
-        while not ended.wait(1.0):
-            posts.sendall(EVENT)
-            hear(posts, b"}")
+        while not ended.is_set():
             lists.sendall(LIST)
+            for number in range(TOPICS):
+                posts.sendall(EVENT % number)
+                hear(posts, b"}")
+                if ended.wait(1.0 / TOPICS):
+                    break
             hear(lists, b"\r\n0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from bench.servers import CannotMeasureError
@@ -37,18 +38,18 @@ def hear_head(connection: socket.socket) -> None:
         raise CannotMeasureError(f"no stream: {said[:200]!r}")
 
 
-def stream(port: int) -> socket.socket:
+def stream(port: int, topic: str = "volcanoes.>") -> socket.socket:
     made = connect(port)
-    made.sendall(b"GET /v1/stream?topic=volcanoes.> HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    made.sendall(b"GET /v1/stream?topic=%b HTTP/1.1\r\nHost: localhost\r\n\r\n" % topic.encode())
     hear_head(made)
     return made
 
 
-def taken_streams(port: int, streams: int, stack: ExitStack) -> None:
-    """So many are open until the stack ends, and what comes is taken."""
+def taken_streams(port: int, streams: int, stack: ExitStack, topics: Sequence[str]) -> None:
+    """So many are open until the stack ends, each with one of these topics in turn, and what comes is taken."""
     selector = stack.enter_context(selectors.DefaultSelector())
-    for _ in range(streams):
-        made = stack.enter_context(stream(port))
+    for number in range(streams):
+        made = stack.enter_context(stream(port, topics[number % len(topics)]))
         made.setblocking(False)
         selector.register(made, selectors.EVENT_READ)
     ended = threading.Event()

@@ -1,4 +1,4 @@
-from fumarole.exchange.journal import LONGEST, Journal
+from fumarole.exchange.journal import LONGEST, Event, Journal, Kind
 
 
 def test_the_newest_events_stay_and_numbers_go_on() -> None:
@@ -28,3 +28,15 @@ def test_what_a_client_says_of_itself_is_kept_in_part() -> None:
     journal.note(1.0, "leave", "default", "x" * 10_000, "y" * 10_000)
     (event,) = journal.report(1.0)["events"]
     assert (len(event["client"]), len(event["text"])) == (LONGEST, LONGEST)
+
+
+def test_refusals_are_counted_and_told() -> None:
+    """O2."""
+    journal = Journal(kept=1)
+    told: list[Event] = []
+    kinds: list[Kind] = ["join", "refusal", "leave", "refusal"]
+    journal.hear = told.append
+    for kind in kinds:
+        journal.note(1.0, kind, "default", "1", kind)
+    assert journal.refusals == 2
+    assert [each.number for each in told] == [2, 4]

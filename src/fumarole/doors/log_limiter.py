@@ -8,6 +8,15 @@ SECONDS = 60.0
 """Between two lines of one kind."""
 
 
+SHOWN = 50
+"""Characters of what a client has said."""
+
+
+def plain(text: str) -> str:
+    """A client's words as they may stand in a log: short, and without a character that a terminal obeys."""
+    return text[:SHOWN].encode("unicode_escape").decode("ascii")[: 2 * SHOWN]
+
+
 class LogLimiter:
     """Logs the first line of each kind, then one a minute with the number of lines left out.
 

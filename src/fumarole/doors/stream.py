@@ -248,6 +248,7 @@ class StreamDoor(ABC):
         limits = self._node.limits
         if self._node.connections >= limits.connections or self._addresses[address] >= limits.connections_per_address:
             self._node.refused_connections += 1
+            warn("connection from %s refused: %s", address, TOO_MANY)
             transport.write(self.refusal(TOO_MANY))
             transport.close()
             return

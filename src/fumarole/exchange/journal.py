@@ -6,6 +6,7 @@ Memory is bounded: the newest events stay, whatever clients do. Numbers go on, s
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 KEPT: Final = 1_000
@@ -32,11 +33,19 @@ class Journal:
     def __init__(self, kept: int = KEPT) -> None:
         self._events: deque[Event] = deque(maxlen=kept)
         self.total = 0
+        self.refusals = 0
+        """How many of all events were refusals."""
+        self.hear: Callable[[Event], None] = lambda _: None
+        """Told of each refusal (O2)."""
 
     def note(self, at: float, kind: Kind, namespace: str, client: str, text: str = "") -> None:
         """Something happened to this client."""
         self.total += 1
-        self._events.append(Event(self.total, at, kind, namespace, client[:LONGEST], text[:LONGEST]))
+        event = Event(self.total, at, kind, namespace, client[:LONGEST], text[:LONGEST])
+        self._events.append(event)
+        if kind == "refusal":
+            self.refusals += 1
+            self.hear(event)
 
     def report(self, now: float, after: int = 0) -> dict[str, Any]:
         """The events with a higher number, newest first, with their age in seconds."""

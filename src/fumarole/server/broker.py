@@ -26,7 +26,7 @@ from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
 from fumarole.core.packages import MissingPackageError, absence, need
 from fumarole.doors.busy_poll import BusyPoll
-from fumarole.doors.log_limiter import LogLimiter
+from fumarole.doors.log_limiter import LogLimiter, plain
 from fumarole.doors.logins import Logins
 from fumarole.doors.registry import DOORS, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
@@ -115,6 +115,8 @@ class Broker:
             authentication=settings.users is not None,
         )
         namespaces.clock.node = self.node.name
+        warn = LogLimiter(log)
+        self.node.journal.hear = lambda event: warn("refused %s: %s", plain(event.client), plain(event.text))
         self.node.nonce = _nonce(settings)
         SliceRunner(self.node)
         TimerRunner(self.node)

@@ -1036,6 +1036,18 @@ def test_every_answer_is_counted(web: Web) -> None:
     assert web.service.answered == {200: 1, 400: 1}
 
 
+def test_refusals_are_in_the_journal_and_counted(guarded: Web) -> None:
+    """O2. What is not there, and credentials that are missing, are no refusals."""
+    guarded.asks("GET", "/nothing", **bearer("boss"))
+    guarded.asks("GET", "/v1/stats")
+    guarded.asks("GET", "/v1/stats", **bearer("sensor"))
+    guarded.asks("POST", "/v1/topics/other", "x", **bearer("sensor"))
+    told = guarded.asks("GET", "/v1/journal", **bearer("boss")).json()["events"]
+    assert [(each["kind"], each["text"][:4]) for each in told] == [("refusal", "403 ")] * 2
+    assert [each["namespace"] for each in told] == ["default", "default"]
+    assert samples(guarded.asks("GET", "/metrics", **bearer("boss")))["fumarole_refusals_total", ()] == 2
+
+
 def test_last_values_are_delivered_and_conflated_messages_are_not(web: Web, desk: Desk) -> None:
     for value in ("1", "2", "3"):
         web.asks("POST", "/v1/topics/a?retain=1", value)

@@ -93,6 +93,7 @@ class Call:
 
     def problem(self, status: int, detail: str, fields: Iterable[Answer] = (), **more: object) -> None:
         """A refusal (RFC 9457)."""
+        self.session.note_refusal(status, detail)
         about = {"type": "about:blank", "title": http.phrase(status), "status": status, "detail": detail, **more}
         self.whole(status, http.PROBLEM, _encode(about) + b"\n", fields)
 

@@ -95,6 +95,7 @@ def numbers_of(exchange: Exchange) -> tuple[int, ...]:
 
 NODE: Final = {
     "refused_connections": _counter("refused_connections", "Connections refused at the limit."),
+    "refusals": _counter("refusals", "Clients cut off, and requests refused, for a limit, a right or a mistake."),
     "slow_consumers": _counter("slow_consumers", "Connections cut off because they did not take what they asked for."),
     "failed_logins": _counter("failed_logins", "Logins with wrong credentials."),
     "refused_logins": _counter("refused_logins", "Logins refused because too many waited."),
@@ -174,6 +175,7 @@ def _of_node(call: Call, *, is_open: bool) -> Iterator[str]:
     numbers: dict[str, Any] = {
         "refused_connections": node.refused_connections,
         "slow_consumers": node.slow_consumers,
+        "refusals": node.journal.refusals,
         **service.process(),
     }
     tracer = node.namespaces.tracer

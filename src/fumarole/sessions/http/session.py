@@ -43,6 +43,8 @@ WORK_OF_A_PART: Final = 40
 """Of a body: as many chunks as the protocol takes at once."""
 WORK_AT_ONCE: Final = 1_000
 """A millisecond or so."""
+REFUSALS: Final = frozenset({403, 408, 413, 429, 503})
+"""Statuses that say that a client may not, or that a limit is reached."""
 IDENTITY: Final = "identity"
 NOTHING_HERE: Final = "there is nothing of this name here; /openapi.json lists what there is"
 STOPS: Final = "this node stops; ask another one"
@@ -224,6 +226,7 @@ class HttpSession(StreamSession):
         if not status.isdigit():  # of those that a door says to every protocol
             status, detail = "503", text
         self.service.answered[int(status)] += 1
+        self.note_refusal(int(status), detail)
         return http.problem(int(status), detail, keep_alive=False)
 
     # Requests.
@@ -600,10 +603,18 @@ class HttpSession(StreamSession):
         else:
             self._advance(WORK_AT_ONCE)
 
+    def note_refusal(self, status: int, detail: str) -> None:
+        """O2. A page that is not there is no refusal, and wrong credentials are noted where they are verified."""
+        if status in REFUSALS:
+            namespace = "" if self.exchange is None else self.exchange.name
+            client = f"{self.label} http {self._address}"
+            self.node.journal.note(self.now, "refusal", namespace, client, f"{status} {detail}")
+
     def _refuse(self, head: Head, status: int, detail: str, fields: Iterable[Answer] = ()) -> bool:
         """Says no. A body that follows is passed over where it is short, else the connection closes."""
         self._call = None
         self.service.answered[status] += 1
+        self.note_refusal(status, detail)
         keep = self._pass_over_body(head)
         said = http.problem(status, detail, self._all(head, fields), keep_alive=keep and head.keep_alive)
         self.outbox.push(said if head.method != "HEAD" else said[: said.find(b"\r\n\r\n") + 4])
