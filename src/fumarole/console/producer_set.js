@@ -30,7 +30,7 @@ export class ProducerSet {
     this.stream = new Stream({ where, topic: NO_READINGS }, {
       set: (diff) => (this.paused ? this.held.push(diff) : this.apply(diff)),
       state: (state, problem) => this.became(state, problem),
-      bye: () => this.became("lost", new Error("the node is shutting down")),
+      bye: ({ others }) => this.became("lost", new Error(["the node is shutting down", ...others].join("; go to "))),
     })
     this.clock = setInterval(() => this.tick(), 500)
   }

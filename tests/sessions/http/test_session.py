@@ -997,6 +997,15 @@ def test_preflight_of_a_configured_origin(desk: Desk) -> None:
     assert "POST" in said.fields["access-control-allow-methods"]
 
 
+def test_headers_of_a_message_may_be_sent_from_a_configured_origin(desk: Desk) -> None:
+    web = Web(desk, origins=("https://plots.example",))
+    asked = "content-type, fumarole-header-unit,Fumarole-Header-Room, cookie, fumarole-header-a b"
+    fields = {"Origin": "https://plots.example", "Access_Control_Request_Headers": asked}
+    names = web.asks("OPTIONS", "/v1/topics/a", **fields).fields["access-control-allow-headers"].split(", ")
+    assert {"Content-Type", "Fumarole-Producer", "fumarole-header-unit", "fumarole-header-room"} <= set(names)
+    assert not {"cookie", "fumarole-header-a b"} & set(names)
+
+
 # What watches over the node.
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+import re
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
@@ -19,6 +20,11 @@ from fumarole.sessions.stream import Claim
 
 COOKIE: Final = "fumarole"
 """The name of the cookie that `POST /v1/session` gives."""
+SENDABLE: Final = (
+    *("Authorization", "Content-Type", "Fumarole-Producer", "Fumarole-Metadata", "Last-Event-ID"),
+    *("traceparent", "tracestate"),
+)
+_MESSAGE_HEADER = re.compile(r"fumarole-header-[a-z0-9_-]{1,100}")
 FOREIGN: Final = "this request comes from another site; configure its origin in `http.origins` to allow it"
 REBOUND: Final = "without users, requests name localhost or a host of `http.hosts`; this one names another"
 
@@ -48,6 +54,13 @@ def foreign_origin(head: Head, origins: tuple[str, ...], *, secure: bool) -> boo
         own = f"{'https' if secure else 'http'}://{fields.get('host', '')}"
         return origin.lower() != own.lower() and origin not in origins
     return fields.get("sec-fetch-site") == "cross-site"
+
+
+def sendable(head: Head) -> list[str]:
+    """The fields that a page of a configured origin may send: those that mean something here, and headers of a message
+    as far as it asks for them."""
+    asked = head.fields.get("access-control-request-headers", "").split(",")
+    return [*SENDABLE, *(name for each in asked if _MESSAGE_HEADER.fullmatch(name := each.strip().lower()))]
 
 
 def is_navigation(head: Head) -> bool:

@@ -410,8 +410,8 @@ class HttpSession(StreamSession):
         fields = [("Allow", allowed(methods))]
         origin = head.fields.get("origin")
         if origin is not None and origin in self.service.settings.origins:
-            wanted = "Authorization, Content-Type, Fumarole-Producer, Fumarole-Metadata, Last-Event-ID"
-            fields += [("Access-Control-Allow-Methods", allowed(methods)), ("Access-Control-Allow-Headers", wanted)]
+            names = ", ".join(access.sendable(head))
+            fields += [("Access-Control-Allow-Methods", allowed(methods)), ("Access-Control-Allow-Headers", names)]
             fields += [("Access-Control-Max-Age", "600")]
         self._pass_over_body(head)
         self._send(head, 204, fields, None)
