@@ -14,7 +14,7 @@ from fumarole.exchange.permissions import Permissions, User
 from fumarole.exchange.tracer import Tracer
 from fumarole.fastpath.hot_path import HotPath
 from fumarole.sessions.http import last_values
-from fumarole.sessions.http.metrics import FAMILIES
+from fumarole.sessions.http.metrics import FAMILIES, NAMESPACES
 from fumarole.sessions.http.streams import COMMENT_EVERY
 from tests.desk import Desk
 from tests.sessions.http.web import PAGE, Web, answers
@@ -1070,6 +1070,48 @@ def test_last_values_are_delivered_and_conflated_messages_are_not(web: Web, desk
     assert told["conflated"] > 0
     assert found["fumarole_delivered_messages_total", mine] == told["delivered"]
     assert found["fumarole_conflated_messages_total", mine] == told["conflated"]
+
+
+def test_each_number_of_a_namespace_has_its_name(web: Web, desk: Desk) -> None:
+    """What is read in one go is written family by family."""
+    exchange = desk.connect().session.exchange
+    assert exchange is not None
+    counted = exchange.counters
+    names = (
+        "received",
+        "received_bytes",
+        "routed",
+        "unheard",
+        "overflowed",
+        "refused",
+        "conflated",
+        "forwarded",
+        "strayed",
+    )
+    for number, name in enumerate(names, 100):
+        setattr(counted, name, number)
+    exchange.usage.refused["consumers"] = 7
+    found = samples(web.asks("GET", "/metrics"))
+    mine = ("namespace", "default")
+    rows = {
+        ("received_messages_total", ""): 100,
+        ("received_bytes_total", ""): 101,
+        ("delivered_messages_total", ""): 102 - 104 - 106,
+        ("dropped_messages_total", "no_consumer"): 103,
+        ("dropped_messages_total", "outbox_full"): 104,
+        ("dropped_messages_total", "refused"): 105,
+        ("conflated_messages_total", ""): 106,
+        ("forwarded_messages_total", ""): 107,
+        ("stray_messages_total", ""): 108,
+        ("quota_refusals_total", ""): 7,
+        ("connections", ""): 2,
+        ("consumers", ""): 0,
+        ("known_producers", ""): 0,
+    }
+    for (name, reason), number in rows.items():
+        labels = (mine, ("reason", reason)) if reason else (mine,)
+        assert found[f"fumarole_{name}", labels] == number, name
+    assert len(rows) == sum(len(each.labels) for each in NAMESPACES)
 
 
 def test_spans_are_counted_where_they_are_made(web: Web, desk: Desk) -> None:
