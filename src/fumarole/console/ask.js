@@ -179,7 +179,8 @@ function useColumns(set) {
     }
     const isPlace = ([key]) => key === "lat" || key === "lon"
     const ranked = [...counts].sort((one, other) => isPlace(one) - isPlace(other) || other[1] - one[1])
-    return ranked.slice(0, 8).map(([key, many]) => ({ key, numeric: numbers.get(key) === many }))
+    const usual = ranked.filter(([, many], at) => at < 2 || many >= looked / 5)
+    return usual.slice(0, 8).map(([key, many]) => ({ key, numeric: numbers.get(key) === many }))
   }, [set, set && Math.min(set.rows.size, 200), set && set.missing.size === 0])
 }
 

@@ -17,7 +17,8 @@ export function ClusterView({ me, visible }) {
   const all = 1 + peers.length + missing.length
   const up = 1 + peers.filter(isUp).length
   return html`<section class="cluster">
-    <div class="bar"><strong class="count">${up} of ${all} ${all === 1 ? "node" : "nodes"}</strong> <span class=${up === all ? "live" : "problem"}>${up === all ? "connected" : "some are missing"}</span>
+    <div class="bar"><strong class="count">${all === 1 ? "1 node" : `${up} of ${all} nodes`}</strong> ${all > 1 && html`<span class=${up === all ? "live" : "problem"}>${up === all ? "connected" : "some are missing"}</span>`}
+      ${told.cluster === null && html`<span class="quiet">It is on its own. <code>fumarole demo --nodes 3</code> shows a cluster of three.</span>`}
       ${problem && html`<span class="problem" role="status">connection lost, trying again…</span>`}
       ${told.cluster && html`<span class="quiet">cluster ${shown(told.cluster, 60)}${told.unconfirmed > 0 ? `, ${count(told.unconfirmed)} changes not yet confirmed everywhere` : ""}</span>`}</div>
     <div class="panel"><${Picture} own=${told.node} peers=${peers} missing=${missing} /></div>
@@ -29,7 +30,6 @@ export function ClusterView({ me, visible }) {
         <td class="value" title=${drops(peer)}>${figure(Object.values(peer.dropped ?? {}).reduce((sum, each) => sum + each, 0))}</td></tr>`)}
       ${missing.map((each) => html`<tr><td>${shown(each.node, 60)}</td><td class="problem">missing</td><td>${shown(each.address, 60)}</td><td class="problem" colspan="9">${why(each)}</td></tr>`)}
     </tbody></table></div>
-    ${told.cluster === null && html`<p class="quiet">This node is on its own. <code>fumarole demo --nodes 3</code> shows a cluster of three.</p>`}
   </section>`
 }
 

@@ -66,11 +66,13 @@ function Namespaces({ chosen, choose, me }) {
     if (!me.admin) return
     get("/v1/namespaces").then((told) => setAll(told.namespaces), () => setAll([]))
   }, [me.admin, chosen])
-  if (me.user || all.length < 2) return html`<span class="namespace">${me.namespace}</span>`
-  const others = all.filter((each) => each.name !== chosen && each.received > 0)
+  const isUsed = (each) => each.name === chosen || each.received > 0 || each.consumers > 0 || each.producers > 0
+  const used = all.filter(isUsed)
+  if (me.user || used.length < 2) return html`<span class="namespace">${me.namespace}</span>`
+  const others = used.filter((each) => each.name !== chosen && each.received > 0)
   return html`<label class="namespace">Namespace
     <select value=${chosen} onChange=${(event) => choose(event.target.value)}>
-      ${all.map((each) => html`<option value=${each.name}>${each.name} (${count(each.received)} messages)</option>`)}
+      ${used.map((each) => html`<option value=${each.name}>${each.name} (${count(each.received)} messages)</option>`)}
     </select>
     ${others.length > 0 && html`<span class="hint" title=${others.map((each) => each.name).join(", ")}>
       ${others.length === 1 ? "another has" : `${others.length} others have`} traffic</span>`}

@@ -12,6 +12,7 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
   const [why, setWhy] = useState(null)
   const [problem, setProblem] = useState("")
   const closing = useRef(null)
+  const asked = useRef(0)
   const own = useRef([]) // values that came since the page is open, where the table has none
   useLayoutEffect(() => { // before the page is shown: no key goes elsewhere
     const before = document.activeElement
@@ -26,8 +27,9 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
         const one = await get(`/v1/producers/${id}`)
         const tree = where.trim() ? await get("/v1/explain", { where, id }) : null
         if (!stopped) {
-          const at = Math.round(Date.now() - one.age * 1000) / 1000
-          if (typeof one.value === "number" && at - (own.current.at(-1)?.[0] ?? 0) > 0.05) own.current = [...own.current, [at, one.value]].slice(-POINTS)
+          const now = Date.now()
+          if (typeof one.value === "number" && one.age * 1000 < now - asked.current) own.current = [...own.current, [now / 1000 - one.age, one.value]].slice(-POINTS)
+          asked.current = now
           setTold(one)
           setWhy(tree)
           setProblem("")

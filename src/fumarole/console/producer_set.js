@@ -75,7 +75,7 @@ export class ProducerSet {
     for (const id of New) {
       const row = this.rows.get(id)
       if (row && !row.gone) continue
-      this.rows.set(id, { id, metadata: null, value: null, age: null, at: 0, came: this.first ? 0 : now, gone: 0, points: [] })
+      this.rows.set(id, { id, metadata: null, value: null, age: null, at: 0, asked: 0, came: this.first ? 0 : now, gone: 0, points: [] })
       this.missing.add(id)
       this.size++
     }
@@ -169,8 +169,9 @@ export class ProducerSet {
     row.topic = topic
     this.missing.delete(id)
     if (value === undefined) return
+    const isNew = !row.at || age * 1000 < now - row.asked // it came since the row was asked for
+    row.asked = now
     const at = now - age * 1000
-    const isNew = at - row.at > 50
     row.at = isNew ? at : row.at
     row.value = value
     if (isNew && typeof value === "number") {

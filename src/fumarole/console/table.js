@@ -5,10 +5,10 @@ import { age, number, shown } from "/text.js"
 
 const ROW = 32
 const NARROW_ROW = 56 // with the metadata below
-const NARROW = 640
+const NARROW = 700
 const OVER = 8
 const FIXED = 470 // pixels of what is not metadata
-const COLUMN = 118
+const COLUMN = 108
 
 export function Table({ rows, columns, sort, setSort, open, pinned, toggle, onScreen, nothing }) {
   const [top, setTop] = useState(0)
@@ -29,7 +29,7 @@ export function Table({ rows, columns, sort, setSort, open, pinned, toggle, onSc
     <button title=${`sort by ${shown(text, 60)}`} onClick=${() => setSort({ by, down: sort.by === by && !sort.down })}>${shown(text, 24)}${sort.by === by ? (sort.down ? " ▾" : " ▴") : ""}</button></div>`
   const layout = narrow
     ? { gridTemplateColumns: "1.6rem minmax(6rem, 1fr) 5.5rem 96px" }
-    : { gridTemplateColumns: `1.6rem 7.8rem 6.2rem 104px 4.6rem repeat(${shownColumns.length}, minmax(5rem, 1fr))` }
+    : { gridTemplateColumns: `1.6rem 7.8rem 6.2rem 104px 4.6rem ${shownColumns.length ? `repeat(${shownColumns.length}, minmax(5rem, 1fr))` : "1fr"}` }
   return html`<div class=${narrow ? "table narrow" : "table"} role="table" aria-label="producers" aria-rowcount=${rows.length + 1}>
     <div class="head" role="row" style=${layout}>
       <div role="columnheader"><span class="hidden">pin</span></div>
@@ -37,7 +37,7 @@ export function Table({ rows, columns, sort, setSort, open, pinned, toggle, onSc
       ${shownColumns.map(({ key, numeric }) => title(key, key, numeric))}
     </div>
     <div class="rows" ref=${place} tabindex="0" role="rowgroup" onScroll=${(event) => setTop(event.target.scrollTop)}
-      style=${{ height: `${(rows.length || 3) * tall + 1}px` }}>
+      style=${{ height: rows.length ? `${rows.length * tall + 1}px` : "auto" }}>
       <div class="all" style=${{ height: `${rows.length * tall}px` }}>
         ${some.map((row, at) => html`<div key=${row.id} role="row" aria-rowindex=${first + at + 2} class=${look(row)}
             style=${{ ...layout, top: `${(first + at) * tall}px`, height: `${tall}px` }}>

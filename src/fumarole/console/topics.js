@@ -16,6 +16,7 @@ const MOST = 1500 // messages that the page takes in a second
 const AGAIN = 5000 // ms between two looks at the open levels
 const SLOW = 500 // ms that such a look may take, or it is not repeated by itself
 
+const inOrder = new Intl.Collator("en", { numeric: true }).compare
 const trees = new Map() // by namespace, so that the tree stays while another view is shown
 
 export function Topics({ options, go, visible, me }) {
@@ -143,7 +144,7 @@ function useLevels(tree, unfolded, visible) {
 
 function Branch({ tree, level, path, unfolded, toggle, select, at, busy }) {
   const [filter, setFilter] = useState("")
-  const names = [...level.children.keys()].filter((name) => name.includes(filter)).sort()
+  const names = [...level.children.keys()].filter((name) => name.includes(filter)).sort(inOrder)
   const now = Date.now() / 1000
   return html`<ul role="group">
     ${level.children.size > SHOWN_CHILDREN && html`<li role="none"><input type="search" aria-label="filter words" placeholder=${`filter ${count(level.children.size)} words`}
