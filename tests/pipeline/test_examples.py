@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import json
 import runpy
 import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -71,6 +74,49 @@ def test_spark_live(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         topic, count = line.split()
         counts[topic] = counts.get(topic, 0) + int(count)
     assert counts == {"volcanoes.italy.etna": 2, "volcanoes.usa.atka": 3}
+
+
+@pytest.mark.usefixtures("plans_as_they_are")
+def test_notebook(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells, one after the other, as a notebook runs them."""
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    sensor = "6f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+    keys = {"Region": "italy", "Kind": "temperature"}
+    said = [{"time": noon, "producer": sensor, "key": key, "kind": "text", "text": text} for key, text in keys.items()]
+    readings = [
+        {
+            "time": noon + timedelta(seconds=second),
+            "topic": "volcanoes.italy.etna",
+            "producer": sensor,
+            "value": value,
+            "payload": str(value).encode(),
+        }
+        for second, value in enumerate([20.0, 81.0, 82.0, 83.0, 84.0, 20.0])
+    ]
+    write_rows(str(tmp_path / "archive"), "default", readings)
+    write_rows(str(tmp_path / "archive"), "default", said, kind="changes")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    cells = json.loads((EXAMPLES / "alarms.ipynb").read_text())["cells"]
+    names: dict[str, Any] = {}
+    shown: list[Any] = []
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    assert partitions is not None
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            *lines, last = ast.parse("".join(cell["source"])).body
+            is_shown = isinstance(last, ast.Expr)
+            exec(compile(ast.Module([*lines, *([] if is_shown else [last])], []), "notebook", "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown.append(eval(compile(ast.Expression(last.value), "notebook", "eval"), names))
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)  # the notebook's session is the run's
+    summary, minutes, _, alarms = shown
+    assert summary["messages"].tolist() == [6]
+    assert minutes[["Region", "count", "max"]].to_numpy().tolist() == [["italy", 6, 84.0]]
+    assert (tmp_path / "regions.png").stat().st_size > 1000
+    assert alarms["topic"].tolist() == ["alarms.hot.italy"] * 2
+    assert alarms["state"].tolist() == ["raised", "cleared"]
+    assert alarms["value"].tolist() == [83.0, 20.0]
 
 
 async def publish_when_heard(url: str) -> None:
