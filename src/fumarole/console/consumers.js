@@ -26,6 +26,7 @@ export function Consumers({ me, visible, options, go }) {
   if (sort) figures.sort((one, other) => (other[sort] ?? -1) - (one[sort] ?? -1))
   const groups = new Map()
   for (const each of told.worst) if (each.group) groups.set(each.group, [...(groups.get(each.group) || []), each])
+  for (const name of Object.keys(told.groups ?? {})) if (!groups.has(name)) groups.set(name, [])
   const title = (name, text) => html`<th class="value" aria-sort=${sort === name ? "descending" : "none"}><button class="plain" onClick=${() => go("consumers", { sort: name })}>${text}${sort === name ? " ▾" : ""}</button></th>`
   async function cut(each) {
     if (!confirm(`Close connection ${each.id} (${each.door}, ${each.address})?`)) return
@@ -51,8 +52,7 @@ export function Consumers({ me, visible, options, go }) {
         <td class="value">${each.waiting === undefined ? "" : size(each.waiting)}</td><td class="value">${each.conflated ? count(each.conflated) : ""}</td>
         <td class=${`value${each.dropped ? " problem" : ""}`}>${count(each.dropped)}</td>
         <td class="quiet">${each.dropped > 0 && `its outbox was full, ${each.droppedAt ? `last ${ago((Date.now() - each.droppedAt) / 1000)}` : "before this view opened"}`}</td></tr>`)}</tbody></table></div>`}
-    ${groups.size > 0 && html`<h2>Groups</h2><div class="panels">${[...groups].map(([name, members]) => html`<article key=${name}><h3>${shown(name, 60)} <span class="quiet">${plural(members.length, "member")}</span></h3>
-      <${Balance} members=${members} seen=${seen} /></article>`)}</div>`}
+    ${groups.size > 0 && html`<h2>Groups</h2><div class="panels">${[...groups].map(([name, members]) => html`<${Group} key=${name} name=${name} members=${members} nodes=${told.groups?.[name] ?? {}} own=${me.node} seen=${seen} />`)}</div>`}
     ${me.admin && html`<h2 id="connections">Connections of this node</h2>
     <div class="panel scroll"><table><thead><tr><th>id</th><th>door</th><th>name</th><th>address</th><th>namespace</th><th class="value">consumers</th><th class="value">waiting</th><th></th></tr></thead>
       <tbody>${byDoor(open?.connections ?? []).filter(wanted).slice(0, SHOWN).map((each) => html`<tr key=${each.id}><td>${each.id}</td><td>${each.door}</td><td>${shown(each.name, 60)}</td><td>${shown(each.address, 60)}</td>
@@ -99,6 +99,15 @@ function useRates(told) {
     Object.assign(before, { told, at: now, figures })
   }
   return before.figures
+}
+
+// Members here with what each got, and how many there are on other nodes.
+function Group({ name, members, nodes, own, seen }) {
+  const all = Object.values(nodes).reduce((sum, each) => sum + each, 0)
+  const others = Object.entries(nodes).filter(([node]) => node !== own)
+  return html`<article><h3>${shown(name, 60)} <span class="quiet">${plural(Math.max(all, members.length), "member")}</span></h3>
+    ${members.length > 0 && html`<${Balance} members=${members} seen=${seen} />`}
+    ${others.length > 0 && html`<p class="quiet">on ${others.map(([node, many]) => `${shown(node, 40)}: ${count(many)}`).join(", on ")}</p>`}</article>`
 }
 
 function Balance({ members, seen }) {

@@ -39,3 +39,15 @@ def worst_consumers(exchange: Exchange, most: int = 100, of: Usage | None = None
         "looked_at": len(some),
         "worst": [consumer_report(consumer) for consumer in worst],
     }
+
+
+def groups_by_node(exchange: Exchange, own: str) -> dict[str, dict[str, int]]:
+    """The members of each group on each node of the cluster, where a bounded part of the consumers has any."""
+    groups: dict[str, dict[str, int]] = {}
+    everybody = chain(exchange.index, exchange.producers.consumers())
+    for consumer in islice(everybody, CONSUMERS_LOOKED_AT):
+        if consumer.group:
+            node = own if consumer.courier is None else consumer.outlet.label
+            members = groups.setdefault(consumer.group, {})
+            members[node] = members.get(node, 0) + consumer.count
+    return groups

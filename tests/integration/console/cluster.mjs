@@ -28,6 +28,15 @@ const scenarios = {
     await row(page, 1).waitFor({ state: "detached", timeout: PATIENCE })
   },
 
+  async "a group has its members of all nodes"(page) {
+    const member = new AbortController()
+    await fetch(`${second}/v1/stream?topic=lab.>&group=crew`, { signal: member.signal })
+    await open(page, "consumers")
+    await page.locator("article", { hasText: "crew" }).locator("p", { hasText: /: 1/ }).waitFor({ timeout: PATIENCE })
+    member.abort()
+    await page.locator("article", { hasText: "crew" }).waitFor({ state: "detached", timeout: PATIENCE })
+  },
+
   async "messages published at another node are shown"(page) {
     await open(page, "topics", { topic: "lab.>" })
     await page.locator(".live").waitFor({ timeout: PATIENCE })

@@ -830,6 +830,10 @@ def test_a_user_sees_its_own_consumers_only(guarded: Web) -> None:
     assert sorted(each["pattern"] for each in everything["worst"]) == ["volcanoes.>", "volcanoes.usa.>"]
     stream.session.close()
     assert guarded.asks("GET", "/v1/consumers", **bearer("sensor")).json()["worst"] == []
+    guarded.connect().sends("GET", "/v1/stream?topic=volcanoes.usa.>&group=crew", **bearer("sensor"))
+    crew = {"crew": {guarded.service.node.name: 1}}
+    assert guarded.asks("GET", "/v1/consumers", **bearer("boss")).json()["groups"] == crew
+    assert "groups" not in guarded.asks("GET", "/v1/consumers", **bearer("sensor")).json()
 
 
 def test_who_gets_a_topic(guarded: Web) -> None:

@@ -10,7 +10,7 @@ from fumarole.core.topic import Pattern, check_length, covers, parse_wildcards
 from fumarole.exchange.consumer import consumer_report
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.quotas import Usage
-from fumarole.exchange.worst_consumers import reported_consumers, worst_consumers
+from fumarole.exchange.worst_consumers import groups_by_node, reported_consumers, worst_consumers
 from fumarole.sessions import services
 from fumarole.sessions.http import forms
 from fumarole.sessions.http.call import JSON, Call
@@ -110,7 +110,10 @@ def consumers(call: Call) -> None:
         asked = parse_with_options(call.options["topic"], exchange.grammar)[2]
         call.pieces(200, JSON, _listeners(exchange, asked, usage), [("Cache-Control", "no-store")])
     else:
-        call.json(200, worst_consumers(exchange, of=usage))
+        told = worst_consumers(exchange, of=usage)
+        call.json(
+            200, told if usage is not None else told | {"groups": groups_by_node(exchange, call.service.node.name)}
+        )
 
 
 def _listeners(exchange: Exchange, asked: Pattern, of: Usage | None) -> Iterator[bytes]:
