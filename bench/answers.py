@@ -166,7 +166,7 @@ def _decode(spark: SparkSession, archive: Path) -> None:
 
 
 def by_hand(spark: SparkSession, files: list[str]) -> DataFrame:
-    """The shortest: all payloads have one form, and nobody asks which do not fit."""
+    """The shortest: all payloads have one form, and which do not fit is not asked."""
     said = sf.from_json(
         sf.col("payload").cast("string"), "temperature double, ok boolean, station struct<name: string>"
     )

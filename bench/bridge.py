@@ -164,7 +164,7 @@ def _bridge(url: str, *flags: str) -> Iterator[str]:
 
 
 async def _publish_quickly(url: str, exchange: str, count: int) -> None:
-    """Frames made beforehand, so that whoever takes them is what is measured."""
+    """Frames made beforehand, so that the receiver is what is measured."""
     connection = await aio_pika.connect(url)
     async with connection:
         channel: Any = await (await connection.channel(publisher_confirms=False)).get_underlay_channel()

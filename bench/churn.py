@@ -1,4 +1,4 @@
-"""Throughput on 100,000 hot topics while somebody subscribes and unsubscribes 1,000 times a second.
+"""Throughput on 100,000 hot topics while a client subscribes and unsubscribes 1,000 times a second.
 
 The undisturbed rate stands beside it, round by round. Each subscribe is taken back at once, so that nothing more has to
 be delivered: what is measured is what the coming and going of consumers costs the others.

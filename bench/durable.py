@@ -67,7 +67,7 @@ def measure(effort: Effort) -> Iterator[Figure]:
 
 
 async def delays(work: Awaitable[object]) -> float:
-    """Milliseconds by which the loop was once late to wake somebody who slept for one, while the work was done."""
+    """Milliseconds by which the loop was once late to wake a task that slept for one, while the work was done."""
     late: list[float] = []
 
     async def watch() -> None:

@@ -129,7 +129,7 @@ def timed(job: Callable[[], None]) -> float:
 
 
 def _forget() -> None:
-    """A table that was sent to all workers stays until Java's collector finds that nobody needs it: the next job would
+    """A table that was sent to all workers stays until Java's collector finds that it is not needed: the next job would
     find the memory full of them.
     """
     spark = SparkSession.getActiveSession()

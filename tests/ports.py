@@ -18,7 +18,7 @@ _numbers = itertools.count(os.getpid() * _APART)
 
 
 def free_port() -> int:
-    """Nobody listens there, and this process is not given it again soon."""
+    """No process listens there, and this process is not given it again soon."""
     for number in itertools.islice(_numbers, _COUNT):
         port = _FIRST + number % _COUNT
         try:

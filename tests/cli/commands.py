@@ -48,7 +48,7 @@ class CommandLine:
         self._processes: list[Process] = []
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Without the variables of whoever runs the tests."""
+        """Without the variables of the user who runs the tests."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FUMAROLE_")}
         return {**kept, "FUMAROLE_SERVERS": self.url, **more}
 

@@ -191,7 +191,7 @@ def test_what_password_and_token_print_can_be_used(command_line: CommandLine, tm
 
 
 def test_stats(command_line: CommandLine) -> None:
-    command_line.start("sub", "b")  # a namespace is there as long as somebody is in it
+    command_line.start("sub", "b")  # a namespace is there as long as a client is in it
     command_line.wait_for_consumers(1)
     command_line.run("pub", "a", "12345")
     stats = json.loads(command_line.run("stats", "--json", "--consumers").out)

@@ -147,7 +147,7 @@ class FakeServer:
         self.heard: list[bytearray] = []
         """What came, by connection."""
         self.arrived = asyncio.Event()
-        """Set whenever somebody or something came."""
+        """Set whenever a client or a message came."""
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
         self.port = free_port()

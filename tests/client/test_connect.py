@@ -233,7 +233,7 @@ MESSAGE = b"MSG a 2 5\r\nevil!\r\n"
 
 @pytest.mark.parametrize("behind", [MESSAGE, MESSAGE[:-4], b"P", nats.PONG, b"-ERR 'Invalid Publish Subject'\r\n"])
 async def test_nothing_in_the_clear_goes_before_tls(start_fake: StartFake, behind: bytes) -> None:
-    """Somebody on the way could say it, and let the true server go on."""
+    """An attacker on the way could say it, and let the true server go on."""
     server = await start_fake(greeting=nats.info({"tls_required": True}) + behind)
     notices = Notices()
     with pytest.raises(fumarole.NoServerError, match=r"more than a greeting|Invalid Publish Subject"):

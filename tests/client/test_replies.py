@@ -182,7 +182,7 @@ async def test_after_an_inbox_that_could_not_be_made_another_is(start_fake: Star
 async def test_a_request_does_not_get_the_error_of_an_earlier_one(
     start_fake: StartFake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whose subscribe went on after its time was up, and failed when nobody waited for it any more."""
+    """Whose subscribe went on after its time was up, and failed when no caller waited for it any more."""
     server = await start_fake()
     async with fumarole.connect(server.url, on_notice=lambda _: None) as client:
         server.silent = True

@@ -223,7 +223,7 @@ def test_a_claim_of_a_clock_that_is_ahead(places: dict[str, Place]) -> None:
 
 
 def test_no_session_yet() -> None:
-    """A node whose MQTT door nobody has come to has no ids."""
+    """A node whose MQTT door had no client has no ids."""
     desk = Desk(PLAIN)
     assert desk.node.client_ids.claimed(ClientClaim("default", "a", None, 1), "b") is Verdict.GRANTED
     assert list(desk.node.client_ids.claims()) == []

@@ -145,7 +145,7 @@ BEYOND = {
 
 @pytest.mark.parametrize("text", BEYOND.values(), ids=BEYOND)
 def test_an_impossible_query_of_a_peer_is_warned_about(text: str) -> None:
-    """Whoever has the secret may be mad."""
+    """A peer that has the secret may still send nonsense."""
     namespaces, warnings = Namespaces(), list[str]()
     others = Others(namespaces, Limits(), Listener(), lambda text, *details: warnings.append(text % details))
     others.apply(Entry("default", "a", "", 1, text))
@@ -154,7 +154,7 @@ def test_an_impossible_query_of_a_peer_is_warned_about(text: str) -> None:
 
 
 class Ticket(int):
-    """One that counts how often anybody looks at it."""
+    """One that counts how often it is looked at."""
 
     looks: ClassVar = 0
 

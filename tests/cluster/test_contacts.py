@@ -77,11 +77,11 @@ def test_it_is_settled_who_is_there_when_all_were_tried_and_nobody_is_just_comin
     phone.contacts.add(HERE, 0.0)
     assert not phone.contacts.are_settled()
     phone.contacts.fail(HERE, DATA, 0.0)
-    assert phone.contacts.are_settled()  # nobody is there
+    assert phone.contacts.are_settled()  # no node is there
     phone.contacts.succeed(HERE, 1.0)
     assert phone.contacts.are_settled()
     phone.contacts.fail(HERE, BEATS, 2.0)
-    assert not phone.contacts.are_settled()  # there was somebody a moment ago
+    assert not phone.contacts.are_settled()  # there was a node a moment ago
     for _ in range(SURE):
         phone.contacts.fail(HERE, BEATS, 3.0)
     assert phone.contacts.are_settled()

@@ -243,7 +243,7 @@ def test_nonsense_of_a_peer_ends_its_link_and_no_other(hot_path: Any, name: str)
     assert len(ear.heard) == 50
     assert registry_faults(world) == []
     confirmed = node.subscribe("b.>", "")
-    assert confirmed.confirmed is None  # nobody can have answered yet
+    assert confirmed.confirmed is None  # no peer can have answered yet
     world.run(0.1)
     assert confirmed.confirmed is not None
 

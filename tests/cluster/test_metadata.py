@@ -1,4 +1,4 @@
-"""What producers say of themselves comes to the same on every node, whoever was told and in whatever order it is heard."""
+"""Metadata comes to the same on every node, in whatever order the nodes hear of it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Place:
         self.forgotten += 1
 
     def watch(self) -> Watcher:
-        """Somebody who stands on a query that the producer satisfies wherever it is."""
+        """A consumer of a query that the producer satisfies wherever it is."""
         watcher = Watcher(self.name)
         self.exchange.subscribe(self.exchange.consumer(watcher, ">", "", b"1"), parse("Room = 'kitchen'"))
         return watcher
@@ -158,7 +158,7 @@ def test_versions_of_keys_are_forgotten_after_a_while() -> None:
 
 
 def test_what_was_said_before_it_was_forgotten_does_not_come_back() -> None:
-    """In whatever order somebody hears that a producer said something, was forgotten, and said something else."""
+    """In whatever order a node hears that a producer said something, was forgotten, and said something else."""
     a, b, c, late = all_of = places("a", "b", "c", "d")
     a.tell({"Kind": "temperature"})
     for place in all_of:
@@ -305,7 +305,7 @@ def test_who_speaks_now_and_then_somewhere_is_forgotten_nowhere() -> None:
 
 
 def test_the_silent_are_forgotten_though_the_node_that_heard_them_is_gone() -> None:
-    """All others do at once what each does alone; nobody is told twice."""
+    """All others do at once what each does alone; no node is told twice."""
     a, b, c = all_of = places("a", "b", "c", ttl=TTL)
     pass_time(all_of, 100.0)
     a.tell({"Room": "kitchen"})

@@ -176,7 +176,7 @@ async def test_a_long_batch_gives_way_and_is_read_as_before(pair: Pair, monkeypa
         end.pump._reader = reader
         end.receive(b"x")
         assert (end.transport.reading, len(end.pump.get_buffer(-1))) == (False, READ_BUFFER)
-        while not end.transport.reading:  # noqa: ASYNC110 - the pump tells nobody
+        while not end.transport.reading:  # noqa: ASYNC110 - the pump does not tell
             await asyncio.sleep(0)
         assert reader.turns == 0
 
@@ -194,7 +194,7 @@ async def accepted(listening: PeerLink) -> AsyncIterator[Accepted]:
     """A connection on a real socket, and what its other end hears."""
     host, _, port = listening.cluster.identity.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    while not listening._connections:  # noqa: ASYNC110 - the link tells nobody
+    while not listening._connections:  # noqa: ASYNC110 - the link does not tell
         await asyncio.sleep(0.01)
     (connection,) = listening._connections
     yield connection, reader

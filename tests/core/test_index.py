@@ -173,7 +173,7 @@ def test_globs_are_found_by_what_is_fixed_about_them(index: plain.Index, glob: s
 
 
 def test_what_a_match_looks_at_is_counted(index: plain.Index) -> None:
-    """Whoever publishes can tell what a topic took, however its patterns were made."""
+    """A publisher can tell what a topic took, however its patterns were made."""
     for words in product("a*", repeat=10):
         index.add(parse_pattern(".".join([*words, "b"])), words)
     assert index.looked_at == 0

@@ -46,7 +46,7 @@ def missing_tools() -> list[str]:
 
 
 class Containers:
-    """The world of one test: its images, containers, volumes and networks are nobody else's."""
+    """One test's own images, containers, volumes and networks."""
 
     def __init__(self, folder: Path) -> None:
         files = min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])

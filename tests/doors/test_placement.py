@@ -1,4 +1,4 @@
-"""Which process takes a connection: few stay together, many are spread, and nobody waits for one that is gone."""
+"""Which process takes a connection: few stay together, many are spread, and none waits for one that is gone."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ async def test_what_came_with_a_claim_is_work_for_many_turns(hot_path: HotPath, 
     subscriptions = b"".join(b"SUB a %d\r\n" % sid for sid in range(1000))
     messages = b"".join(b"PUB a 2\r\n%02d\r\n" % number for number in range(100))
     door.say(b"PING\r\n" * before + b'CONNECT {"user":"ada","verbose":false}\r\n' + subscriptions + messages + b"PUB ")
-    while session.claim is None:  # noqa: ASYNC110 - the pump tells nobody
+    while session.claim is None:  # noqa: ASYNC110 - the pump does not tell
         await asyncio.sleep(0)
     assert door.heard() == b"PONG\r\n" * before
     session.admit(User("ada", "default"))

@@ -169,7 +169,7 @@ async def test_the_kernel_asks_for_signs_of_life(hot_path: HotPath, idle: float,
     ):
         await door.open("127.0.0.1", 0)
         _, writer = await asyncio.open_connection(*door.address)
-        while not door._pumps:  # noqa: ASYNC110 - the door tells nobody
+        while not door._pumps:  # noqa: ASYNC110 - the door does not tell
             await asyncio.sleep(0.01)
         (pump,) = door._pumps
         accepted = pump._transport.get_extra_info("socket")

@@ -48,7 +48,7 @@ class HastyClient:
 
 
 class InjectedClient(HastyClient):
-    """Somebody on the way has put words before its own, in plain text and before the broker has said anything."""
+    """An attacker on the way has put words before its own, in plain text and before the broker has said anything."""
 
     def __init__(self, port: int, context: ssl.SSLContext, injected: bytes) -> None:
         super().__init__(port, context)

@@ -87,7 +87,7 @@ INBOXES = {
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
 @pytest.mark.parametrize("group", ["", "g"], ids=["alone", "group"])
 def test_an_inbox_is_found_by_its_word_alone(exchange: Exchange, known: bool, group: str) -> None:
-    """A4: no wildcard finds it, `>` included, alone or in a group, whoever comes and goes."""
+    """A4: no wildcard finds it, `>` included, alone or in a group, while other consumers come and go."""
     wide = [
         ">",
         "*",
@@ -128,7 +128,7 @@ def test_an_inbox_is_found_by_its_word_alone(exchange: Exchange, known: bool, gr
 
 
 def test_replies_to_one_inbox_share_a_plan(exchange: Exchange) -> None:
-    """Each request has a topic of its own, and nobody wants a plan for each."""
+    """Each request has a topic of its own, and there should not be a plan for each."""
     subscribe(exchange, Listener(">"), ">")
     subscribe(exchange, Listener("a"), "_INBOX.a.*")
     plans = [exchange.plan(f"_INBOX.a.{number}") for number in range(5)]
@@ -146,7 +146,7 @@ def test_an_inbox_for_who_may_not_see_all_of_it(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
 def test_private_topics_are_for_those_who_name_them(exchange: Exchange, known: bool) -> None:
-    """Whoever comes and goes, whatever plans there are, and whatever else the same wildcards match."""
+    """Whatever consumers come and go, whatever plans there are, and whatever else the same wildcards match."""
     wide = [Listener(pattern) for pattern in (">", "*.*", "_WHERE.>", "_WHERE.*", "_WHERE.a*", "*.a")]
     for listener in wide:
         subscribe(exchange, listener, listener.name)

@@ -38,7 +38,7 @@ def test_a_namespace_goes_with_its_last_connection_unless_configured() -> None:
 
 
 def test_a_namespace_with_producers_stays() -> None:
-    """M3, M7: nobody is connected, but they are not forgotten."""
+    """M3, M7: no client is connected, but they are not forgotten."""
     namespaces = Namespaces()
     exchange = namespaces.join("lab")
     exchange.producers.hear(Reading(PRODUCER, {"Room": "410"}, 1.0), 0.0)

@@ -347,7 +347,7 @@ TestSets = Sets.TestCase
 TestSets.settings = examples(150, stateful_step_count=30)
 
 DEAR = " OR ".join(f"None MATCHES 'x{number}'" for number in range(LOOKED_AT_ONCE // COST_OF_MATCHES))
-"""True of nobody, and so much work that producers are looked at one at a time."""
+"""True of no producer, and so much work that producers are looked at one at a time."""
 
 
 def put_off() -> Slices:

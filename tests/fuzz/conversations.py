@@ -84,7 +84,7 @@ class Step(NamedTuple):
 
 
 class Speaker:
-    """Makes up what a client says. `wild`: how often it says what nobody should, from 0 to 1."""
+    """Makes up what a client says. `wild`: how often it says what no client should, from 0 to 1."""
 
     def __init__(self, chance: random.Random, wild: float, namespaces: list[str]) -> None:
         self._chance = chance

@@ -19,7 +19,7 @@ def test_random_input(check: str) -> None:
 
 
 def test_conversations_reach_what_they_are_meant_to_reach() -> None:
-    """The generator is no good if everybody is thrown out at the first word."""
+    """The generator is no good if all clients are disconnected at the first word."""
     delivered = dropped = answered = refused = cut_off = groups = 0
     for seed in range(300):
         authentication, steps = conversation(seed)

@@ -1,4 +1,4 @@
-"""A publisher and a consumer who want nothing but peace: a process of its own, so that nobody's work here slows it down.
+"""A publisher and a consumer in a process of their own, so that the test's work does not slow them down.
 
     python -m tests.integration.canary PORT USER PASSWORD AUTHORITY      (the last three may be empty)
 

@@ -34,7 +34,7 @@ class Eyes:
         self._broker = broker
         self._standstill = Standstill()
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._report)
-        self._report()  # whoever waits for this line may send the signal
+        self._report()  # a test that waits for this line may send the signal
 
     def _report(self) -> None:
         assert self._broker is not None

@@ -31,7 +31,7 @@ SETTLE_SECONDS = 15.0
 
 
 class Target:
-    """A broker that is watched while somebody misbehaves."""
+    """A broker that is watched while a client misbehaves."""
 
     def __init__(self, broker: RunningBroker, canary: Canary) -> None:
         self.broker = broker

@@ -78,7 +78,7 @@ class RunningProcess(ABC):
         return time.monotonic()
 
     def await_end(self, began: float) -> float:
-        """Waits for the end that somebody has asked for."""
+        """Waits for the end that was asked for."""
         try:
             code = self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -259,7 +259,7 @@ def test_half_a_line_then_nothing_but_time(brokers: Brokers, engine_name: str) -
 
 
 def test_who_was_refused_is_not_listened_to(target: Target) -> None:
-    """After the error, whatever else was in the same packet, or comes, is nobody's concern."""
+    """After the error, whatever else was in the same packet, or comes, does not matter."""
     with RawClient(target.port) as witness, RawClient(target.port) as client:
         witness.connect()
         witness.talk(b"SUB evil 1\r\n")

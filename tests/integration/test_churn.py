@@ -41,7 +41,7 @@ def subscriptions(port: int, round_number: int) -> None:
 
 
 def namespaces(port: int, round_number: int) -> None:
-    """Each is there while somebody uses it."""
+    """Each is there while a client uses it."""
     for number in range(300):
         with RawClient(port) as client:
             client.connect(user=f"ns-{round_number}-{number}")

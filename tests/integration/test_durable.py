@@ -72,7 +72,7 @@ def test_killed(start: Start) -> None:
     broker.kill()
     broker = start()
     assert selected(broker, "Room = '410' AND Floor = 4 AND `Straße` = 'Ätna' AND On = true") == [A]
-    # A namespace that is not configured, and to which nobody had connected since.
+    # A namespace that is not configured, and to which no client had connected since.
     assert selected(broker, "Room = '1'", "lab") == [B]
     # It goes on from there.
     with Peer(broker, "Floor = 5 AND Room = '410'") as subscriber, Peer(broker) as publisher:

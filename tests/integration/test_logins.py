@@ -1,4 +1,4 @@
-"""Logins, under attack: hashing is slow on purpose, and must be nobody's problem but the attacker's (hazards 7, 10)."""
+"""Logins, under attack: hashing is slow on purpose, and must slow down only the attacker (hazards 7, 10)."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_unique_producers_without_end(target: Target) -> None:
 
 
 def test_a_dear_query_over_many_producers(target: Target) -> None:
-    """It takes seconds, and nobody else notices. Who leaves before it is answered ends the work."""
+    """It takes seconds, and no other client notices. A client that leaves before the answer ends the work."""
     names = [f"{n:08x}-0000-4000-8000-000000000000" for n in range(1_000)]
     query = " OR ".join(f"Room LIKE '%{n}%y%'" for n in range(450)) + " OR Room = 'x7'"
     with Peer(target.broker) as sensor:

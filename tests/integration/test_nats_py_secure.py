@@ -198,7 +198,7 @@ async def test_what_is_denied_does_not_leak_through_a_wider_pattern(
 
 
 async def test_a_member_that_may_not_see_a_message_is_not_chosen(ada: Client, limited: tuple[Client, Errors]) -> None:
-    """Hazard 4: it goes to one who may, every time, and not to nobody."""
+    """Hazard 4: it goes to a member that may receive it, every time."""
     client, _ = limited
     restricted = await client.subscribe("open.>", queue="g")
     await client.flush()

@@ -44,7 +44,7 @@ class RefusingClient:
 
 
 async def test_a_capture_that_was_refused_is_taken_and_then_told() -> None:
-    """It must not look like an end that somebody asked for."""
+    """It must not look like an end that was asked for."""
 
     async def ready() -> None:
         pass

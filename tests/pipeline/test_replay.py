@@ -439,7 +439,7 @@ class Exchange:
 def test_at_each_message_holds_what_held_then(
     given_events: list[tuple[str, str, dict[str, Any], int]], since: int
 ) -> None:
-    """Whoever recorded it, however often each was started, and wherever the replay begins."""
+    """Of any recorder, however often each was started, and wherever the replay begins."""
     with tempfile.TemporaryDirectory() as name:
         times = []
         noon = int(NOON.timestamp() * 1e6)

@@ -142,7 +142,7 @@ def test_bytes_that_come_one_by_one_are_looked_at_once() -> None:
 
 
 def test_much_is_handed_over_in_parts() -> None:
-    """Whoever asks has others to serve, too."""
+    """The caller has other connections to serve, too."""
     stream = Stream()
     stream.receive_data(b"\x01" * 10_000)
     parts = []

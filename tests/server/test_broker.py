@@ -16,7 +16,7 @@ PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 
 @pytest.mark.parametrize("number", [None, 0, 1])
 def test_only_who_writes_it_down_notes_what_is_to_be_written(tmp_path: Path, number: int | None) -> None:
-    """Elsewhere nobody would ever take it off, and no namespace would end."""
+    """Elsewhere it would never be taken off, and no namespace would end."""
     placement = Placement(2)
     worker = None if number is None else Worker(number, 2, tmp_path, placement)
     namespaces = Broker(Settings(data=tmp_path), worker).node.namespaces

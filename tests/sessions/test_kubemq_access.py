@@ -83,7 +83,7 @@ def test_what_a_user_may_publish(guarded: Door) -> None:
 
 
 def test_no_user_speaks_for_a_producer(guarded: Door) -> None:
-    """Others hear the tags as tags; nobody hears a reading."""
+    """Others get the tags as tags; there is no reading."""
     nats = guarded.desk.connect(user="root", password="")
     nats.session.admit(ROOT)
     nats.say("SUB open.hall 1\r\n")

@@ -122,7 +122,7 @@ def test_no_reading_on_other_topics_of_the_server(desk: Desk) -> None:
     "metadata", [r'{"Kind": "a", "a": "\ud800"}', r'{"Kind": "a", "\udfff": 1}', f'{{"Kind": "a", "a": {10**30}}}']
 )
 def test_what_only_json_can_carry_is_refused(desk: Desk, metadata: str) -> None:
-    """L1: and then nothing has happened, and nobody else has noticed."""
+    """L1: and then nothing has happened."""
     subscriber = MsgPackClient(desk).say({"where": "Kind = 'a'", "topic": "t"})
     client = desk.connect()
     said = client.asks("SUB t 1\r\n" + reading("t", "1", metadata) + reading("t", "2", '{"Kind": "a"}'))
@@ -133,7 +133,7 @@ def test_what_only_json_can_carry_is_refused(desk: Desk, metadata: str) -> None:
 
 
 def test_a_number_that_is_too_large_is_text(desk: Desk) -> None:
-    """M8: the payload is what it is, whoever can make a number of it."""
+    """M8: the payload stays as it is, a number or not."""
     subscriber = MsgPackClient(desk).say({"topic": "t"})
     desk.connect().say(reading("t", str(2**64 - 1)) + reading("t", str(2**64)) + reading("t", "9" * 400))
     assert [each[2] for each in subscriber.hears()[1:]] == [2**64 - 1, str(2**64), "9" * 400]
@@ -340,7 +340,7 @@ def pages(client: Client, query: str = "") -> Iterator[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("query", ["", "HAS Kind"])
 def test_who_is_there_all_the_time_is_told_once(desk: Desk, query: str) -> None:
-    """Whoever is forgotten, forgotten and back again, or new between two answers."""
+    """Whichever producers are forgotten, forgotten and back again, or new between two answers."""
     client, ids = desk.connect(), [f"{number:08}-0000-4000-8000-000000000000" for number in range(2_500)]
     (exchange,) = desk.node.namespaces
     for identity in ids:
@@ -403,7 +403,7 @@ def test_where_a_producer_was_heard_last_is_what_counts(hot_path: HotPath) -> No
 
 
 def test_where(desk: Desk) -> None:
-    """Readings and diffs as JSON on topics of their own, until nobody listens any more."""
+    """Readings and diffs as JSON on topics of their own, until there is no subscriber any more."""
     client, sensor = desk.connect(), desk.connect()
     desk.connect().say("SUB elsewhere 1\r\n")
     answer = ask(client, "where", json.dumps({"where": "Kind = 'a'", "topic": "volcanoes.>"}))
@@ -465,7 +465,7 @@ def test_where_is_answered_when_its_set_is_whole(desk: Desk) -> None:
 
 @pytest.mark.parametrize(("query", "most"), [("Kind = 'b'", 20_000), (DEAR, 99)], ids=["simple", "dear"])
 def test_a_query_is_put_to_so_many_producers_in_one_request(desk: Desk, query: str, most: int) -> None:
-    """L1: an answer may have nobody, and `next` all the same."""
+    """L1: an answer may have no producer, and `next` all the same."""
     client, (exchange,) = desk.connect(), desk.node.namespaces
     ids = [f"{number:08}-0000-4000-8000-000000000000" for number in range(most + 1)]
     for each in ids:
@@ -546,7 +546,7 @@ def test_where_counts_what_was_published_and_heard(desk: Desk) -> None:
 
 @pytest.mark.parametrize("overflow", Overflow)
 def test_an_answer_finds_room_or_says_that_there_is_none(hot_path: HotPath, overflow: Overflow) -> None:
-    """L3: nobody has published it, so it is neither delivered nor dropped; who takes no answers is cut off."""
+    """L3: no client has published it, so it is neither delivered nor dropped; a client that takes no answers is cut off."""
     desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=2000, overflow=overflow)})
     client, sender = desk.connect(), desk.connect()
     client.say("SUB inbox 1\r\nSUB a 2\r\n")
@@ -584,7 +584,7 @@ def test_where_is_for_who_asked(hot_path: HotPath) -> None:
 
 @pytest.mark.parametrize("service", ["stats", "consumers", "cluster"])
 def test_what_shows_others_is_for_admins(hot_path: HotPath, service: str) -> None:
-    """A4: with users those who have the role, without users everybody on loopback."""
+    """A4: with users those who have the role, without users all clients on loopback."""
     desk = Desk(hot_path, authentication=True)
     refused = {"error": f"$FUM.{service} shows what others do, and is for users with the role admin"}
     assert ask(user(desk, None), service) == refused

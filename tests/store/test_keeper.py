@@ -134,7 +134,7 @@ async def test_the_forgotten_stay_forgotten(tmp_path: Path) -> None:
         world.forget("default", B)
         world.hear("default", B, n=2)
         world.forget("lab", A)
-        # Nobody is there, but the disk does not know it yet.
+        # No producer is there, but the disk does not know it yet.
         assert "lab" in {exchange.name for exchange in world.namespaces}
         await world.keeper.save()
         assert "lab" not in {exchange.name for exchange in world.namespaces}

@@ -102,7 +102,7 @@ class Node:
             self.namespaces.slices.begin(self._tick_relays(now))
 
     def _tick_relays(self, now: float) -> Iterator[None]:
-        """Looks whether somebody listens. Very many may end together, so that is done in slices."""
+        """Looks whether relays have subscribers. Very many may end together, so that is done in slices."""
         rest = deque(self.relays)
         while rest:
             alive = set(map(id, self.relays))

@@ -593,7 +593,7 @@ class Producers:
             self._slices.begin(self._empty(standing, self._members.pop(standing)))
 
     def _empty(self, standing: StandingQuery, members: dict[Producer, None]) -> Iterator[None]:
-        """Nobody stands on this query any more: its set is taken apart, a few at each step.
+        """The query has no consumer any more: its set is taken apart, a few at each step.
 
         Until then its producers know a query that has no consumer, and is not asked.
         """

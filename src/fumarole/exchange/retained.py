@@ -26,7 +26,7 @@ from fumarole.exchange.readings import reading_block, reading_in
 
 MARK_SECONDS: Final = 86_400
 MOST_MARKS: Final = 100_000
-"""Of more removals, the oldest are forgotten before their day is over: anybody may remove what they have retained."""
+"""Of more removals, the oldest are forgotten before their day is over: any client may remove what it has retained."""
 AT_ONCE: Final = 1_000
 """Messages and marks that are looked at in one slice."""
 FRAMING: Final = 64

@@ -21,8 +21,8 @@ def some_consumers(exchange: Exchange) -> list[Consumer]:
 
 def reported_consumers(exchange: Exchange) -> list[Consumer]:
     """The consumers of this node, those with a query last. Where there are very many, only a part of them."""
-    everybody = chain(exchange.index, exchange.producers.consumers())
-    return [consumer for consumer in islice(everybody, CONSUMERS_LOOKED_AT) if consumer.courier is None]
+    consumers = chain(exchange.index, exchange.producers.consumers())
+    return [consumer for consumer in islice(consumers, CONSUMERS_LOOKED_AT) if consumer.courier is None]
 
 
 def worst_consumers(exchange: Exchange, most: int = 100, of: Usage | None = None) -> dict[str, Any]:

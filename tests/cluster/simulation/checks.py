@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.cluster.simulation.world import World
 
 NOTICED = 2.3
-"""Seconds after which a fault is noticed by everybody, ticks and delays included."""
+"""Seconds after which a fault is noticed by all nodes, ticks and delays included."""
 HEALED = 3.0
 """Seconds after which all is as if there had been no fault (C4)."""
 
@@ -53,7 +53,7 @@ class History:
         return not any(begin - after <= at <= end + before and names & nodes for begin, end, nodes in self.touched)
 
     def is_noticed(self, at: float, names: set[str]) -> bool:
-        """The same, or has the fault been there for so long that everybody has noticed?"""
+        """The same, or has the fault been there for so long that all nodes have noticed?"""
         return not any(
             (begin - 0.5 <= at <= begin + NOTICED or end - 0.5 <= at <= end + HEALED) and names & nodes
             for begin, end, nodes in self.touched
@@ -143,12 +143,12 @@ class History:
 
 
 def _overlaps(ear: Ear, at: float) -> bool:
-    """Was this consumer, or could somebody think that it was, there about this time?"""
+    """Was this consumer, or could a node think that it was, there about this time?"""
     return ear.left is None or ear.left > at - 1.0
 
 
 def registry_faults(world: World) -> list[str]:
-    """S7: everybody knows everybody's consumers, and nobody else's."""
+    """S7: each node knows the consumers of all nodes, and no others."""
     found = []
     up = [host for host in world.running if host.is_up]
     for host in up:

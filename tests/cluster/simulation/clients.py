@@ -1,4 +1,4 @@
-"""Clients of the simulation: consumers that write down what they hear, and somebody who does anything at random."""
+"""Clients of the simulation: consumers that write down what they hear, and a client that does anything at random."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def jump(world: World, host: Host, seconds: float) -> None:
 
 
 def slow(world: World, seconds: float) -> None:
-    """Within what is forgiven: nobody is given up, and nothing is lost."""
+    """Within what is forgiven: no node is evicted, and nothing is lost."""
     world.delay = world.random.uniform(0.05, 0.25)
     touch(world, world.now, world.now + seconds, world.running)
     world.after(seconds, lambda: setattr(world, "delay", 0.0))

@@ -27,7 +27,7 @@ class WatchedBridge(Bridge):
         super().start()
         self._standstill = Standstill()
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._say)
-        self._say()  # whoever waits for this line may send the signal
+        self._say()  # a test that waits for this line may send the signal
 
     async def stop(self) -> None:
         assert self._standstill is not None

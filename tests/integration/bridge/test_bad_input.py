@@ -1,4 +1,4 @@
-"""Whatever is sent from either side: an error or nothing, and nobody else is disturbed (L1, B5). The oracle watches."""
+"""Whatever is sent from either side: an error or nothing, and no other client is disturbed (L1, B5). The oracle watches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTLE_SECONDS = 5.0
 
 @contextmanager
 def watched(bridge: RunningBridge) -> Iterator[Dealer]:
-    """Gives somebody who misbehaves. A canary publishes to itself, through the broker, before, during and after."""
+    """Gives a client that misbehaves. A canary publishes to itself, through the broker, before, during and after."""
     before = bridge.observe()
     descriptors, memory, logged = bridge.descriptors(), bridge.memory(), len(bridge.log)
     with dealers(bridge.endpoint, 2) as (canary, attacker):

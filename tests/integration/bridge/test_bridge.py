@@ -147,7 +147,7 @@ def test_a_large_payload_goes_both_ways(dealer: Dealer) -> None:
 
 
 def test_bindings_come_with_the_first_route_and_go_with_the_last(start_bridge: StartBridge, rabbitmq: RabbitMq) -> None:
-    """B3: and the direct queue is there only while somebody has a direct name."""
+    """B3: and the direct queue is there only while a client has a direct name."""
     bridge = start_bridge("--topics", "b3.#", "--direct-queue", "b3-queue")
     assert "b3.#" in rabbitmq.bindings("amq.topic")
     assert "b3-queue" not in rabbitmq.queues()

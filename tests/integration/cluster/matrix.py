@@ -35,7 +35,7 @@ MEMORY_MARGIN = 32 * 1024 * 1024
 OWN_FILES = 3
 """Descriptors that a node may open for itself meanwhile."""
 OWN_TASKS = 2
-"""Tasks of the moment: a look at the clock, somebody being dialed."""
+"""Short tasks: a look at the clock, a node being dialed."""
 
 
 class Client:

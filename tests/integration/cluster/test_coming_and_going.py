@@ -33,7 +33,7 @@ def status(node: NodeProcess, *flags: str) -> str:
 
 
 def test_who_joins_finds_everybody_from_the_first_moment(tmp_path: Path) -> None:
-    """And each is found. It lets nobody in before. That it listens without a secret, it says."""
+    """And each is found. No client is let in before. It logs that it listens without a secret."""
     with running(tmp_path, 2) as nodes:
         consumer = Client(nodes[1].host, nodes[1].port)
         consumer.say(b"".join(b"SUB many.%d %d\r\n" % (number, number) for number in range(CONSUMERS)))

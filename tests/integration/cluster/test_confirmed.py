@@ -65,7 +65,7 @@ def test_a_leave_is_confirmed_too(connect: Connect) -> None:
         consumer.flush()
         consumer.say(b"UNSUB %d\r\n" % number)
         consumer.flush()
-        publisher.say(b"PUB ask inbox 0\r\n\r\n")  # R1: nobody in the whole cluster can hear it, and it is said at once
+        publisher.say(b"PUB ask inbox 0\r\n\r\n")  # R1: no consumer of the cluster can hear it, and it is said at once
         assert b" 503" in publisher.hear_until(b"\r\n\r\n")
 
 

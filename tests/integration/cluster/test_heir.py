@@ -24,7 +24,7 @@ def heirs_of(node: NodeProcess) -> list[int]:
 
 
 def await_end(process: int) -> None:
-    """Ended: it is gone, or has nothing left but its name until somebody asks for its code."""
+    """Ended: it is gone, or has nothing left but its name until its exit code is asked for."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -46,7 +46,7 @@ def test_it_has_the_memory_and_nothing_else(tmp_path: Path) -> None:
         assert (system / "maps").read_text().splitlines()[0] == (node / "maps").read_text().splitlines()[0]
         client = Client(nodes[0].host, nodes[0].port)
         client.flush()
-        # Whoever stops all processes of a terminal or a service means the node, which hears of it by itself.
+        # A signal to all processes of a terminal or a service is meant for the node, which gets it too.
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             os.kill(heir, each)
         client.flush()

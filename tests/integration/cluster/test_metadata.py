@@ -139,7 +139,7 @@ def test_tests_on_messages_across_nodes(nodes: Nodes) -> None:
 
 
 def test_a_query_is_answered_on_another_node_to_who_names_the_topic(nodes: Nodes) -> None:
-    """And to nobody there who listens to everything."""
+    """And to no consumer of everything there."""
     room, identity = uuid.uuid4().hex, str(uuid.uuid4())
     asking, wide, own = (Client(nodes[number].host, nodes[number].port) for number in (0, 1, 1))
     wide.say(b"SUB > 1\r\n")

@@ -1,4 +1,4 @@
-"""The port for other nodes, and what strangers do there: refused, counted, said on both sides, and nobody is harmed."""
+"""The port for other nodes, and what strangers do there: refused, counted, logged on both sides, without harm to others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def nodes(folder: Path) -> Iterator[Nodes]:
 
 
 class Stranger:
-    """Somebody who connects to the port of a node."""
+    """A stranger that connects to the port of a node."""
 
     def __init__(self, node: NodeProcess) -> None:
         host, _, port = node.cluster_address.rpartition(":")
@@ -205,7 +205,7 @@ def test_who_is_looked_for_is_named(tmp_path: Path) -> None:
         assert "not a frame of this protocol; is it the `cluster` address of the other node?" in lost.log.read_text()
         nodes[1].kill()
         deadline = time.monotonic() + 20
-        # At first it is only gone; that nobody listens there is known when it was tried again.
+        # At first it is only gone; that no process listens there is known when it was tried again.
         while [each["why"] for each in status(nodes[0])["missing"]] != ["connection refused"] * 2:
             assert time.monotonic() < deadline, status(nodes[0])["missing"]
             time.sleep(0.05)

@@ -246,7 +246,7 @@ def test_all_stop_though_one_is_just_to_be_started_again(workers: Workers) -> No
 
 
 def test_a_child_that_is_no_worker(tmp_path: Path) -> None:
-    """Its end is nobody's business."""
+    """Its end changes nothing for clients."""
     with running(tmp_path, 2, beside="sleep 60") as workers:
         (foreign,) = [each for each in workers.children() if Path(f"/proc/{each}/comm").read_text() == "sleep\n"]
         before = set(workers.children()) - {foreign}
@@ -314,7 +314,7 @@ def test_workers_do_not_outlive_who_watches_them(tmp_path: Path) -> None:
 
 
 def is_there(process: int) -> bool:
-    """Not counting one that has ended and that nobody has asked about yet."""
+    """Not counting one that has ended and whose exit code was not asked for yet."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

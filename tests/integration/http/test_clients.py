@@ -1,4 +1,4 @@
-"""The web door and HTTP clients that nobody here wrote: httpx, aiohttp, and schemathesis with /openapi.json (H2-H6)."""
+"""The web door and HTTP clients of others: httpx, aiohttp, and schemathesis with /openapi.json (H2-H6)."""
 
 from __future__ import annotations
 

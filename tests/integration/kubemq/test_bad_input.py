@@ -1,4 +1,4 @@
-"""Whatever a KubeMQ client sends: the documented error, and nobody else is disturbed (L1). The oracle watches."""
+"""Whatever a KubeMQ client sends: the documented error, and no other client is disturbed (L1). The oracle watches."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ NOT_MESSAGES = {
 @pytest.mark.parametrize("data", NOT_MESSAGES.values(), ids=NOT_MESSAGES.keys())
 def test_what_is_no_message(target: Target, calls: Calls, data: bytes) -> None:
     for method in METHODS:
-        # A ping has no text: to it, that is a field which nobody knows.
+        # A ping has no text: to it, that is an unknown field.
         if method != "Ping" or not data.startswith(b"\x1a"):
             assert refused(calls, method, data) == ("INVALID_ARGUMENT", "not a message of this method")
     stream = calls.stream()

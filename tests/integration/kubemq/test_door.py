@@ -78,7 +78,7 @@ def test_requests(calls: Calls) -> None:
 
 
 def test_a_request_that_is_not_answered(calls: Calls) -> None:
-    """And its answer, when it comes at last, harms nobody."""
+    """And its answer, when it comes at last, does no harm."""
     responder = calls.responder(Subscribe.Commands, "slow")
     with pytest.raises(grpc.RpcError) as caught:
         calls.ask(Request.Command, "slow", timeout=50)

@@ -157,7 +157,7 @@ def test_all_sdks_meet(broker: RunningBroker, all_sdks: dict[str, Sdk]) -> None:
 @pytest.mark.parametrize("kind", ["commands", "queries"])
 def test_a_request_and_its_answer(broker: RunningBroker, all_sdks: dict[str, Sdk], sdk: Sdk, kind: str) -> None:
     """Asked by each of the SDKs, and by this one itself."""
-    # SDK 4 lets nobody answer to a wildcard, though the server would.
+    # SDK 4 lets no client answer to a wildcard, though the server would.
     channel = "do.it" if sdk.name.startswith("4") else "do.*"
     with Subscribed(broker, answering(sdk, "responder", kind, channel)):
         for other in all_sdks.values():

@@ -135,7 +135,7 @@ def until_heard(listener: Sdk, sender: Sdk, name: str, channel: str) -> None:
 
 
 def next_channel(sdk: Sdk, name: str) -> str:
-    """Past those that asked whether anybody listens."""
+    """Past those that asked whether there is a consumer."""
     while (channel := str(sdk.heard(name)[0]["channel"])).endswith("first"):
         pass
     return channel

@@ -243,7 +243,7 @@ BAD: list[tuple[str, bytes, Reason]] = [
 
 @pytest.mark.parametrize(("data", "reason"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
 def test_bad_packets(target: Target, data: bytes, reason: Reason) -> None:
-    """Told why, then closed; nobody else notices."""
+    """Told why, then closed; no other client notices."""
     for pieces in ([data], [bytes([byte]) for byte in data]):
         with Raw(port_of(target.broker)) as peer:
             for piece in pieces:

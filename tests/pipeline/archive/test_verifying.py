@@ -101,7 +101,7 @@ def test_a_single_bit_of_a_file_that_was_found(archive: Path) -> None:
 
 
 def test_a_file_that_the_file_system_does_not_give_stays(archive: Path) -> None:
-    """Nobody knows whether it is whole, so it is not taken out of the archive (P1)."""
+    """It is unknown whether it is whole, so it is not taken out of the archive (P1)."""
     path = file(archive, "s-t-2-000000000000.parquet")
     path.unlink()
     path.symlink_to(path)
@@ -137,7 +137,7 @@ def test_a_store_that_fails_in_the_middle_says_nothing_of_the_file(archive: Path
 
 
 class Busy(Root):
-    """An archive to which a recorder adds a file whenever somebody has looked through the seals."""
+    """An archive to which a recorder adds a file whenever the seals were looked through."""
 
     def files(self, *parts: str, recursive: bool = False) -> Iterator[tuple[str, int]]:
         yield from list(super().files(*parts, recursive=recursive))

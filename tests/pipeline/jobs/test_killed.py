@@ -63,7 +63,7 @@ def kill_again_and_again(archive: Path, out: Path, times: int, seed: int) -> Non
 
 
 def check(spark: SparkSession, archive: Path, out: Path) -> int:
-    """Whoever comes last catches up; then everything is there once. How many messages."""
+    """The last job catches up; then everything is there once. How many messages."""
     for _ in StandingJob(spark, archive, out).catch_up():
         pass
     return check_exact(spark, archive, out)

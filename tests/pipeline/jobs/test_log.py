@@ -1,4 +1,4 @@
-"""The standing job's log: where nobody can be kept from starting a second job, and after very many batches.
+"""The standing job's log: where a second job cannot be prevented, and after very many batches.
 
 The rest is in `test_standing`.
 """

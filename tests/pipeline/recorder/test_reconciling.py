@@ -55,7 +55,7 @@ async def recording(client: Client, root: Root, name: str = "r", topic: str = ">
 
 async def become(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 (nobody tells when a file is there)
+        while not holds():  # noqa: ASYNC110 (nothing tells when a file is there)
             await asyncio.sleep(0.02)
 
 

@@ -127,7 +127,7 @@ def test_of_a_topic_that_is_left_out_only_the_changes_are_there(tmp_path: Path) 
 
 
 def test_all_that_is_needed_is_loaded_before_the_first_rows(tmp_path: Path) -> None:
-    """Whoever receives messages meanwhile would stand still for a second, and misdate them."""
+    """A recorder that receives messages meanwhile would stand still for a second, and misdate them."""
     code = """
 import sys
 from tests.pipeline.recorder.test_writer import NOON, Rolling, Writer, batch, open_root

@@ -293,7 +293,7 @@ def test_of_some_keys(spark: SparkSession) -> None:
 
 
 def test_who_begins_anew_does_so_with_each_key(spark: SparkSession) -> None:
-    """Also with keys that are not among those that it said again; and where that is all that is known of anybody."""
+    """Also with keys that are not among those that it said again; and where that is all that is known of any producer."""
     begun: Change = (3, "p", None, "r", 1)
     messages, changes = frames(
         spark, [(2, "p", {}), (4, "p", {})], [(1, "p", {"a": 1, "b": 2}, "r", 1), begun, (3, "p", {"b": 3}, "r", 1)]
