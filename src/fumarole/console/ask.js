@@ -163,7 +163,7 @@ function nothing(set, where) {
 
 const SOME_PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 
-// The keys that most rows have; the others are on the producer's page. Places are for the map, so they come last.
+// The keys that most rows have; the others are on the producer's page. Places are for the map.
 function useColumns(set) {
   return useMemo(() => {
     const counts = new Map()
@@ -178,7 +178,7 @@ function useColumns(set) {
       if (++looked === 200) break
     }
     const isPlace = ([key]) => key === "lat" || key === "lon"
-    const ranked = [...counts].sort((one, other) => isPlace(one) - isPlace(other) || other[1] - one[1])
+    const ranked = [...counts].sort((one, other) => isPlace(one) - isPlace(other) || other[1] - one[1]).filter((each, at) => at < 3 || !isPlace(each))
     const usual = ranked.filter(([, many], at) => at < 2 || many >= looked / 5)
     return usual.slice(0, 8).map(([key, many]) => ({ key, numeric: numbers.get(key) === many }))
   }, [set, set && Math.min(set.rows.size, 200), set && set.missing.size === 0])

@@ -39,10 +39,10 @@ export function Chart({ series, height = 220, label, span = 0, fromZero = span >
         cursor: { drag: { x: true, y: false } },
         legend: { show: series.length > 1, live: false },
         scales,
-        axes: [{ ...axis, values: (_, times) => times.map(clock), space: 90 }, { ...axis, size: 60 }],
+        axes: [{ ...axis, values: (_, times) => times.map(clock), space: 90, size: 34 }, { ...axis, size: 60 }],
         series: [
           {},
-          ...series.map((each, at) => ({ label: each.name, stroke: COLOURS[at % COLOURS.length], fill: `${COLOURS[at % COLOURS.length]}14`, width: 1.75, spanGaps: true, points: { show: false } })),
+          ...series.map((each, at) => ({ label: each.name, stroke: COLOURS[at % COLOURS.length], fill: fromZero || series.length === 1 ? `${COLOURS[at % COLOURS.length]}14` : undefined, width: 1.75, spanGaps: true, points: { show: false } })),
         ],
       },
       merged(series),

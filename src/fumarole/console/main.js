@@ -49,7 +49,7 @@ function Login({ done, problem }) {
     }
   }
   return html`<main class="login">
-    <form onSubmit=${submit}>
+    <form class="panel" onSubmit=${submit}>
       <h1><img src="/icon.svg" alt="" width="32" height="32" /> Fumarole</h1>
       <label>User <input name="user" autocomplete="username" autofocus /></label>
       <label>Password, or a token without a user
