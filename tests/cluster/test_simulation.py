@@ -381,7 +381,7 @@ def a_node_that_comes_hears_of_no_producers(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_lost_peer_keeps_producers_online(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Metadata, "lose", lambda self, node: None)
+    patch.setattr(Metadata, "evict", lambda self, node: None)
 
 
 def nobody_is_told_that_the_last_has_gone(patch: pytest.MonkeyPatch) -> None:

@@ -261,17 +261,17 @@ def test_other_nodes() -> None:
     assert online(producers) == {A, B}
     presence.told("n1", [A, B], False)
     assert online(producers) == {A}, "its grace was over there"
-    presence.lose("n2")
+    presence.evict("n2")
     timers.run(2.9)
     assert online(producers) == {A}
     presence.told("n2", [A], True)  # it is back, or was started again
     timers.run(10.0)
     assert online(producers) == {A}
-    presence.lose("n2")
+    presence.evict("n2")
     presence.told("n3", [A], True)  # the client has gone elsewhere
     timers.run(20.0)
     assert online(producers) == {A}
-    presence.lose("n3")
+    presence.evict("n3")
     timers.run(30.0)
     assert online(producers) == set()
     assert not presence._elsewhere or not any(presence._elsewhere.values())

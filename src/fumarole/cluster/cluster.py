@@ -283,7 +283,7 @@ class Cluster:
         peer.close()
         self._past += peer.traffic()
         self.remove_consumers(peer)
-        self.metadata.lose(peer.name)
+        self.metadata.evict(peer.name)
         self.fresh_state.evict(peer.name)
         self.client_ids.evict(peer.name)
         self._evicted.add(peer.name)

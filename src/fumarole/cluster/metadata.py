@@ -355,10 +355,10 @@ class Metadata:
                 node, [each for each in said.identities if is_identity(each)], said.is_online
             )
 
-    def lose(self, node: str) -> None:
+    def evict(self, node: str) -> None:
         """This node is gone. Producers that were online there stay so for the grace."""
         for exchange in list(self._namespaces):
-            exchange.producers.presence.lose(node)
+            exchange.producers.presence.evict(node)
 
     def heard(self, said: Heard) -> None:
         exchange = self._namespaces.get(said.namespace)

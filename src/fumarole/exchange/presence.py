@@ -136,7 +136,7 @@ class Presence:
             online.difference_update(identities)
         self.show(identities)
 
-    def lose(self, node: str) -> None:
+    def evict(self, node: str) -> None:
         """This node is gone."""
         online = self._elsewhere.pop(node, None)
         if online:
