@@ -121,6 +121,7 @@ TESTED_IN = {
     "exchange/node": "sessions/test_services.py",
     "exchange/plans": "exchange/test_exchange.py",
     "fastpath/cluster_protocol": "fastpath/test_cluster_protocol_equal.py",
+    "fastpath/conflation": "exchange/test_conflation.py",
     "fastpath/heir": "integration/cluster/test_heir.py",
     "fastpath/http": "fastpath/test_http_equal.py",
     "fastpath/hot_path": "fastpath/test_equal.py",

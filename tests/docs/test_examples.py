@@ -60,11 +60,14 @@ def test_the_msgpack_lines_of_readme(addresses: list[str]) -> None:
 
 
 def test_what_is_known_and_then_what_comes(addresses: list[str]) -> None:
-    (code,) = examples("docs/how-to/fresh-state.md")
+    code, of_nats = examples("docs/how-to/fresh-state.md")
     assert run(code, addresses).splitlines() == [
         "doors.cellar.state closed known before",
         "doors.cellar.state open live",
     ]
+    said = run(of_nats, addresses).splitlines()
+    assert sorted(said[:-1]) == ["81.5", "[[4, 1]]", "gates.north closed known before", "gusts.roof 0 live"]
+    assert said[-1] == "gusts.roof 999 live"
 
 
 def test_sensor_and_subscriber_of_the_metadata_page(addresses: list[str]) -> None:

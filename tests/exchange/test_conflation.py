@@ -13,7 +13,11 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import Namespaces
-from fumarole.fastpath.hot_path import HotPath
+from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
+from tests.desk import Desk, MqttClient
+
+PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+EVERY = ["$EVERY.1s.>", "$EVERY.500ms.a.*", "$EVERY.0s.>", "$LAST.$EVERY.1s.a.x"]
 
 
 @dataclass
@@ -129,4 +133,76 @@ def test_a_consumer_that_leaves_takes_what_waits_with_it(exchange: Exchange) -> 
 
 def vars_of(consumer: Consumer) -> tuple[int, int]:
     conflation = consumer.conflation
-    return len(conflation._held), len(conflation._due)  # type: ignore[union-attr]
+    return len(conflation.held), len(conflation._due)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_waits_is_the_same_as_a_dictionary(hot_path: HotPath, seed: int) -> None:
+    chance = random.Random(seed)
+    held = hot_path.parts.held()
+    known: dict[str, bytes | None] = {}
+    for number in range(3_000):
+        key = f"t.{chance.randrange(300)}" * chance.choice([1, 1, 7])
+        payload = b"%d" % number * chance.randrange(30)
+        what = chance.random()
+        if what < 0.4:
+            held.know(key)
+            known[key] = None
+        elif what < 0.7 and key in known:
+            assert held.hold(key, Publication(key, payload)) == (known[key] is not None)
+            known[key] = payload
+        elif what < 0.85:
+            taken = held.take(key)
+            assert (None if taken is None else (taken.topic, taken.payload)) == (
+                None if known.get(key) is None else (key, known[key])
+            )
+            if key in known:
+                known[key] = None
+        else:
+            held.forget(key)
+            known.pop(key, None)
+        assert (key in held) == (key in known)
+    assert len(held) == len(known)
+    assert held.waiting() == sum(payload is not None for payload in known.values())
+    for key in list(known):
+        held.forget(key)
+    assert (len(held), held.waiting()) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_readers_of_both_forms_conflate_alike(seed: int) -> None:
+    """Messages with and without headers, reply and producer, of NATS and MQTT, for consumers with a period and without."""
+    fast = compiled()
+    assert fast is not None
+    assert conflated(fast, random.Random(seed)) == conflated(PLAIN, random.Random(seed))
+
+
+def conflated(hot_path: HotPath, chance: random.Random) -> list[object]:
+    """All that the consumers hear, and the counters."""
+    desk = Desk(hot_path)
+    timers = desk.node.namespaces.timers
+    ears = [desk.connect().say(f"SUB {pattern} 1\r\n") for pattern in EVERY]
+    ears.append(desk.connect(headers=False).say("SUB $EVERY.1s.> 1\r\n"))
+    sensor, mqtt = desk.connect(), MqttClient(desk)
+    heard: list[object] = []
+    for number in range(120):
+        topic = chance.choice(["a.x", "a.y", "b"])
+        payload = f"{number}" * chance.choice([1, 2, 40])
+        match chance.randrange(8):
+            case 0:
+                sensor.say(f"PUB {topic} answers {len(payload)}\r\n{payload}\r\n")
+            case 1:
+                block = chance.choice(["NATS/1.0\r\nA: b\r\n\r\n", f"NATS/1.0\r\nProducer: {PRODUCER}\r\n\r\n"])
+                sizes = f"{len(block)} {len(block) + len(payload)}"
+                sensor.say(f"HPUB {topic} {sizes}\r\n{block}{payload}\r\n")
+            case 2:
+                mqtt.publish(topic.replace(".", "/"), payload.encode())
+            case _:
+                sensor.say(f"PUB {topic} {len(payload)}\r\n{payload}\r\n" * chance.choice([1, 1, 3]))
+        if chance.random() < 0.3:
+            timers.run(timers.now() + chance.choice([0.1, 0.5, 1.0]))
+        heard.append([ear.hears() for ear in ears])
+    timers.run(timers.now() + 3.0)
+    heard.append([ear.hears() for ear in ears])
+    heard.append([each.conflated for ear in ears for each in ear.session._consumers.values()])
+    return [*heard, desk.counters()]

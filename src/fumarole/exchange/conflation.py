@@ -25,6 +25,7 @@ from fumarole.exchange.consumer import Consumer
 
 if TYPE_CHECKING:
     from fumarole.exchange.exchange import Exchange
+    from fumarole.exchange.parts import Parts
 
 HANDED_OVER_AT_ONCE: Final = 500
 BEHIND_BYTES: Final = 64 * 1024
@@ -33,15 +34,61 @@ LOOK_SECONDS: Final = 0.01
 """From one look at an outbox that is behind to the next."""
 
 
+class Held:
+    """The keys, topics or producers, of which a message has gone on within the period, and what waits under each.
+
+    Of a key nothing may wait. The compiled form is fastpath/conflation.pyx.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Publication | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._held
+
+    def waiting(self) -> int:
+        """Messages that wait."""
+        return sum(held is not None for held in self._held.values())
+
+    def know(self, key: str) -> None:
+        """A message of this key has gone on, and none waits."""
+        self._held[key] = None
+
+    def hold(self, key: str, publication: Publication) -> bool:
+        """It waits from here on, under a key that is known. True: in place of another."""
+        replaced = self._held[key] is not None
+        self._held[key] = publication
+        return replaced
+
+    def take(self, key: str) -> Publication | None:
+        """What waits, and from here on nothing does."""
+        held = self._held.get(key)
+        if held is not None:
+            self._held[key] = None
+        return held
+
+    def forget(self, key: str) -> None:
+        """The key is known no more, and nothing waits."""
+        self._held.pop(key, None)
+
+    def clear(self) -> None:
+        self._held.clear()
+
+
 class Conflation:
     """The last stage of a consumer with `every`."""
 
-    def __init__(self, exchange: Exchange, consumer: Consumer, every: float) -> None:
+    def __init__(self, exchange: Exchange, consumer: Consumer, every: float, parts: Parts) -> None:
         self._exchange = exchange
         self._consumer = consumer
         self._every = every
-        self._held: dict[str, Publication | None] = {}
-        """By topic, or by producer for a query: what waits; None: nothing, but one has just gone on."""
+        self.held: Held = parts.held()
+        """With a period: by topic, or by producer for a query."""
+        self._behind: dict[str, Publication] = {}
+        """Without one: what waits for room, the oldest first."""
         self._due: deque[tuple[float, str]] = deque()
         """When to look at which of them again. All wait equally long, so they are in order."""
         self._is_arranged = False
@@ -49,15 +96,14 @@ class Conflation:
 
     def __len__(self) -> int:
         """Messages that wait."""
-        return sum(held is not None for held in self._held.values())
+        return self.held.waiting() + len(self._behind)
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         reading = publication.reading
         key = publication.topic if consumer.standing is None or reading is None else reading.producer
         if publication.reply:
-            if self._held.get(key) is not None:
+            if self.held.take(key) is not None or self._behind.pop(key, None) is not None:
                 self._count()
-                self._held[key] = None
             consumer.outlet.accept(consumer, publication)
         elif self._every:
             self._accept_in_time(key, publication)
@@ -65,23 +111,22 @@ class Conflation:
             self._accept_in_room(key, publication)
 
     def _accept_in_time(self, key: str, publication: Publication) -> None:
-        if key in self._held:
-            if self._held[key] is not None:
+        if key in self.held:
+            if self.held.hold(key, publication):
                 self._count()
-            self._held[key] = publication
             return
-        self._held[key] = None
+        self.held.know(key)
         self._due.append((self._exchange.timers.now() + self._every, key))
         self._arrange(self._every)
         self._consumer.outlet.accept(self._consumer, publication)
 
     def _accept_in_room(self, key: str, publication: Publication) -> None:
-        if not self._held and self._has_room():
+        if not self._behind and self._has_room():
             self._consumer.outlet.accept(self._consumer, publication)
             return
-        if self._held.pop(key, None) is not None:
+        if self._behind.pop(key, None) is not None:
             self._count()
-        self._held[key] = publication  # last: what is newer than others does not overtake them (D4)
+        self._behind[key] = publication  # last: what is newer than others does not overtake them (D4)
         self._arrange(LOOK_SECONDS)
 
     def _has_room(self) -> bool:
@@ -106,11 +151,10 @@ class Conflation:
         now, handed_over = self._exchange.timers.now(), 0
         while self._due and self._due[0][0] <= now and not self._has_ended:
             _, key = self._due.popleft()
-            held = self._held[key]
+            held = self.held.take(key)
             if held is None:
-                del self._held[key]
+                self.held.forget(key)
                 continue
-            self._held[key] = None
             self._due.append((now + self._every, key))
             self._consumer.outlet.accept(self._consumer, held)
             handed_over += 1
@@ -120,11 +164,9 @@ class Conflation:
             self._arrange(self._due[0][0] - now)
 
     def _in_room(self) -> Iterator[None]:
-        while self._held and not self._has_ended and self._has_room():
-            held = self._held.pop(next(iter(self._held)))
-            if held is not None:
-                self._consumer.outlet.accept(self._consumer, held)
-        if self._held:
+        while self._behind and not self._has_ended and self._has_room():
+            self._consumer.outlet.accept(self._consumer, self._behind.pop(next(iter(self._behind))))
+        if self._behind:
             self._arrange(LOOK_SECONDS)
         return
         yield  # a job: one slice, whose work the room in the outbox bounds
@@ -132,5 +174,6 @@ class Conflation:
     def end(self) -> None:
         """The consumer is gone, and what waits with it."""
         self._has_ended = True
-        self._held.clear()
+        self.held.clear()
+        self._behind.clear()
         self._due.clear()

@@ -146,7 +146,7 @@ class Exchange:
             pattern = parse_pattern(consumer.pattern, self.grammar)
         self._take_in(consumer, pattern, query)
         if every is not None and consumer.courier is None:
-            consumer.stage = consumer.conflation = Conflation(self, consumer, every)
+            consumer.stage = consumer.conflation = Conflation(self, consumer, every, self._parts)
         gathering: Gathering | None = None
         if last is not Last.NONE and not consumer.group:
             gathering = consumer.stage = Gathering(self, consumer, pattern, query, last)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fumarole.core.index import Index
+from fumarole.exchange.conflation import Held
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.counters import Counters
 from fumarole.exchange.groups import Group
@@ -27,6 +28,7 @@ class Parts:
     consumer: type[Consumer] = Consumer
     counters: type[Counters] = Counters
     group: type[Group] = Group
+    held: type[Held] = Held
     last_values: type[LastValues] = LastValues
     outbox: type[Outbox] = Outbox
     plan: type[Plan] = Plan

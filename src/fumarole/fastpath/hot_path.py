@@ -49,6 +49,7 @@ def compiled() -> HotPath | None:
     try:
         from fumarole.fastpath import (
             cluster_protocol,
+            conflation,
             heir,
             http,
             index,
@@ -67,6 +68,7 @@ def compiled() -> HotPath | None:
         consumer=outbox.Consumer,
         counters=outbox.Counters,
         group=plans.Group,
+        held=conflation.Held,
         last_values=last_values.LastValues,
         outbox=outbox.Outbox,
         plan=plans.Plan,

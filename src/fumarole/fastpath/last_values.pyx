@@ -20,38 +20,13 @@ from libc.string cimport memcmp, memcpy
 from fumarole.exchange.last_values import ENTRY_BYTES, NOT_KEPT, WITHOUT_END
 from fumarole.exchange.readings import reading_block
 
-cdef extern from *:
-    """
-    #define FIRST_SLOTS 64
-    #define SLACK 64            /* bytes that a value may have too many for its message */
+from fumarole.fastpath.hashing cimport fumarole_hash_of
 
-    static uint64_t fumarole_last_seed = 0x9E3779B97F4A7C15ull;
+cdef Py_ssize_t FIRST_SLOTS = 64
+cdef Py_ssize_t SLACK = 64          # bytes that a value may have too many for its message
 
-    static inline uint64_t fumarole_last_mix(uint64_t hash, uint64_t word) {
-        hash = (hash ^ word) * 0xD6E8FEB86659FD93ull;
-        return hash ^ (hash >> 32);
-    }
-
-    static inline uint64_t fumarole_last_hash(const char* text, Py_ssize_t length) {
-        uint64_t hash = fumarole_last_seed ^ (uint64_t)length, word;
-        for (; length >= 8; text += 8, length -= 8) {
-            memcpy(&word, text, 8);
-            hash = fumarole_last_mix(hash, word);
-        }
-        if (length) {
-            word = 0;
-            memcpy(&word, text, (size_t)length);
-            hash = fumarole_last_mix(hash, word);
-        }
-        return fumarole_last_mix(hash, fumarole_last_seed);
-    }
-    """
-    const Py_ssize_t FIRST_SLOTS, SLACK
-    uint64_t fumarole_last_seed
-    uint64_t fumarole_last_hash(const char* text, Py_ssize_t length) nogil
-
-# Python's own secret of this process: no client can choose topics whose hashes collide.
-fumarole_last_seed ^= <uint64_t><Py_ssize_t>hash("fumarole.last")
+# Python's own secret of this process.
+cdef uint64_t seed = <uint64_t><Py_ssize_t>hash("fumarole.last") ^ <uint64_t>0x9E3779B97F4A7C15
 
 cdef Py_ssize_t ENTRY = ENTRY_BYTES
 assert NOT_KEPT == ("_", "$")
@@ -86,7 +61,7 @@ cdef class LastValues:
     def get(self, str topic):
         cdef Py_ssize_t length
         cdef const char* text = PyUnicode_AsUTF8AndSize(topic, &length)
-        cdef Py_ssize_t place = self.find(text, length, fumarole_last_hash(text, length))
+        cdef Py_ssize_t place = self.find(text, length, fumarole_hash_of(seed, text, length))
         return None if place < 0 else self.value(place)
 
     def some(self, Py_ssize_t begin, Py_ssize_t most, str prefix):
@@ -125,7 +100,7 @@ cdef class LastValues:
         cdef char* data
         if topic_length and (topic[0] == c"_" or topic[0] == c"$"):
             return 0
-        hash = fumarole_last_hash(topic, topic_length)
+        hash = fumarole_hash_of(seed, topic, topic_length)
         place = self.find(topic, topic_length, hash)
         if place < 0:
             grows += ENTRY + topic_length

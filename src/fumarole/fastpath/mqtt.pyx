@@ -360,7 +360,7 @@ cdef class MqttReader(NatsReader):
             properties.at, properties.length = PyBytes_AS_STRING(self.properties), PyBytes_GET_SIZE(self.properties)
             if send_packet(consumer, self.qos and PyBytes_AS_STRING(key)[0] & QOS, topic, properties, self.payload):
                 return publication
-        if consumer.outbox is not None and not self.has_tail:
+        if (consumer.outbox is not None or consumer.held is not None) and not self.has_tail:
             self.write_tail(operation)
         return NatsReader.deliver(self, consumer, key, operation, publication)
 

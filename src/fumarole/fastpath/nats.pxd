@@ -146,6 +146,7 @@ cdef class NatsReader:
     cdef char* frame_of(self, Outbox outbox, Py_ssize_t length, Operation* operation, Consumer consumer) except? NULL
     cdef int share(self, Operation* operation) except -1
     cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1
+    cdef bint waits(self, Consumer consumer, Operation* operation) except -1
     cdef object publication(self, Operation* operation)
     cdef int keep_last(self, Operation* operation) except -1
     cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1

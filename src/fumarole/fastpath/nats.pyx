@@ -585,6 +585,8 @@ cdef class NatsReader:
         cdef Outbox outbox = consumer.outbox
         cdef Py_ssize_t sid_length, length
         cdef char* place
+        if consumer.held is not None and self.waits(consumer, operation):
+            return publication
         if outbox is None or (operation.headers >= 0 and not outbox.takes_headers):
             if consumer.packets is not None and self.send_to_mqtt(consumer, operation):
                 return publication
@@ -644,6 +646,19 @@ cdef class NatsReader:
         memcpy(shared_bytes(operation.shared), operation.tail, operation.tail_length)
         operation.tail = shared_bytes(operation.shared)
         return 0
+
+    cdef bint waits(self, Consumer consumer, Operation* operation) except -1:
+        """With `every` (F4): is it a message that only takes the place of the one that waits? Then that is done."""
+        cdef Slice payload
+        cdef int held
+        if operation.headers >= 0 or operation.reply_length or self.identity is not None:
+            return False
+        payload = payload_of(operation)
+        held = consumer.held.hold_payload(operation.topic, operation.topic_length, payload.at, payload.length)
+        if held == 2:
+            consumer.conflated += 1
+            self.counters.conflated += 1
+        return held > 0
 
     cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1:
         """The message to an MQTT client, if it is one that can be written here."""

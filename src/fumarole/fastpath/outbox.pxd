@@ -2,6 +2,8 @@
 
 from libc.stdint cimport uint64_t
 
+from fumarole.fastpath.conflation cimport Held
+
 
 cdef class Counters:
     cdef public long long received
@@ -35,6 +37,7 @@ cdef class Consumer:
     cdef public long long conflated
     cdef public object conflation
     cdef object passes      # its stage: then nothing is written here, and the stage gets its messages
+    cdef Held held          # of its stage, where messages that are nothing but a payload wait; None: it has none such
     cdef bint is_joined     # one entity with the others of its outlet (D2)
     cdef Outbox outbox      # its outlet's, where NATS frames are made here; None: the outlet makes its own
     cdef Outbox readings    # its outlet's, where readings are written here as they came; None: the outlet does it

@@ -215,6 +215,7 @@ cdef class Consumer:
     def stage(self, stage):
         outlet = self.outlet
         self.passes = stage
+        self.held = getattr(stage, "held", None)
         self.outbox = outlet.outbox if stage is None and getattr(outlet, "takes_nats_frames", False) else None
         self.readings = outlet.outbox if stage is None and getattr(outlet, "takes_readings", False) else None
         self.packets = outlet.outbox if stage is None and getattr(outlet, "takes_packets", False) else None

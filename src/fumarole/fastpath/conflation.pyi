@@ -1,0 +1,3 @@
+from fumarole.exchange.conflation import Held as PureHeld
+
+class Held(PureHeld): ...
