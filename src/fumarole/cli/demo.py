@@ -27,6 +27,7 @@ def demo(
     nodes: Annotated[
         int, typer.Option(min=1, max=9, metavar="N", help="Number of brokers, on that port and the ports after it.")
     ] = 1,
+    browser: Annotated[bool, typer.Option(help="On a desktop, open the console in the browser.")] = True,
 ) -> None:
     """Start a broker with simulated volcano sensors, a consumer and a group of two, and watch them."""
     from fumarole.demo.broker import DemoError, demo_broker
@@ -37,10 +38,10 @@ def demo(
             from fumarole.demo.cluster import demo_cluster
 
             with demo_cluster(nodes, port) as cluster:
-                run(demonstrate(cluster.urls()[0], rate, cluster), interrupted=0)
+                run(demonstrate(cluster.urls()[0], rate, cluster, opens_browser=browser), interrupted=0)
         else:
             with demo_broker(port) as broker:
-                run(demonstrate(broker.url, rate, web=broker.web), interrupted=0)
+                run(demonstrate(broker.url, rate, web=broker.web, opens_browser=browser), interrupted=0)
     except DemoError as error:
         fail(str(error))
     except KeyboardInterrupt:

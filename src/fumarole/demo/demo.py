@@ -60,8 +60,11 @@ class Flow:
 class Scene:
     """All there is to see."""
 
-    def __init__(self, url: str, cluster: DemoCluster | None = None, web: str = "") -> None:
+    def __init__(
+        self, url: str, cluster: DemoCluster | None = None, web: str = "", *, opens_browser: bool = False
+    ) -> None:
         self.url = url
+        self.opens_browser = opens_browser
         self._web = web
         self.cluster = cluster
         self.published = Flow("sensors", "publish")
@@ -134,13 +137,15 @@ async def watch(scene: Scene, client: Client, stopping: asyncio.Event) -> None:
         await asyncio.sleep(SAMPLE)
 
 
-async def demonstrate(url: str, rate: float, cluster: DemoCluster | None = None, web: str = "") -> None:
+async def demonstrate(
+    url: str, rate: float, cluster: DemoCluster | None = None, web: str = "", *, opens_browser: bool = False
+) -> None:
     """Runs it all until it is told to stop, in a cluster spread over its nodes. Raises DemoError."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOPPING_SIGNALS:
         loop.add_signal_handler(number, stopping.set)
-    scene = Scene(url, cluster, web)
+    scene = Scene(url, cluster, web, opens_browser=opens_browser)
     try:
         await _run(scene, rate, stopping)
     except ExceptionGroup as group:

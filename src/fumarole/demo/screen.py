@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from fumarole.demo.desktop import open_page
 from fumarole.demo.sensors import CALM, alarming
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ async def show(scene: Scene, stopping: asyncio.Event) -> None:
     """Until it is time to stop."""
     console = Console()
     if console.is_terminal and not console.is_dumb_terminal:
+        if scene.web and scene.opens_browser:
+            await asyncio.to_thread(open_page, scene.web)
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while not stopping.is_set():
                 live.update(picture(scene, console.width, console.height), refresh=True)
