@@ -6,7 +6,9 @@ rise by half until the first message is lost, and the highest without a loss cou
 
 from __future__ import annotations
 
+import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,10 @@ from pathlib import Path
 from bench.effort import Effort
 from bench.figures import PEER, Figure, against, within
 from bench.generator import MqttCrowd, MqttLoad, mqtt_crowd, run_mqtt, run_mqtt_latency
-from bench.servers import COMPILED, PLAIN, Server, fumarole, mosquitto, nats_server
+from bench.servers import COMPILED, PATIENCE, PLAIN, CannotMeasureError, Server, fumarole, mosquitto, nats_server
+from fumarole.protocols import mqtt_packets as packets
+from fumarole.protocols.mqtt_fields import Packet
+from fumarole.protocols.mqtt_packets import V3, Connect, Filter, Publish, Subscribe
 from tests.ports import free_port
 
 CLAIM = "MQTT door"
@@ -41,6 +46,11 @@ ROUNDS_OF_LATENCY = 4_000
 CLIENTS = 5_000
 IDLE = 5 * 1024
 """Bytes of an idle client with one subscription."""
+CONNECTS = 6_000.0
+RETAINED = 1_000_000
+FIRST_WITHIN = 50.0
+"""Milliseconds."""
+RETAINED_RATE = 500_000.0
 
 
 def measure(effort: Effort) -> Iterator[Figure]:
@@ -60,6 +70,7 @@ def measure(effort: Effort) -> Iterator[Figure]:
         yield against(MOSQUITTO, CLAIM, name, risen[COMPILED], risen[MOSQUITTO], "/s", at_least=10.0)
         yield from _latency(ports, effort)
         yield from _crowd(ours, port, peer, effort)
+    yield from _retained(effort)
     name = "one to one, 128 B"
     effort.tell("plain Python")
     with _ours(PLAIN) as (_, port):
@@ -68,10 +79,10 @@ def measure(effort: Effort) -> Iterator[Figure]:
 
 
 @contextmanager
-def _ours(form: str = COMPILED) -> Iterator[tuple[Server, int]]:
+def _ours(form: str = COMPILED, *flags: str) -> Iterator[tuple[Server, int]]:
     """Our broker, and its port for MQTT."""
     port = free_port()
-    with fumarole(form, "--mqtt", f"127.0.0.1:{port}") as server:
+    with fumarole(form, "--mqtt", f"127.0.0.1:{port}", *flags) as server:
         yield server, port
 
 
@@ -146,5 +157,77 @@ def _crowd(ours: Server, port: int, peer: Server, effort: Effort) -> Iterator[Fi
     rounds = [own / theirs for own, theirs in zip(rates[COMPILED], rates[MOSQUITTO], strict=True)]
     best = max(rates[COMPILED]), max(rates[MOSQUITTO])
     yield against(MOSQUITTO, CLAIM, name, *best, "/s", at_least=1.0, rounds=rounds)
+    yield against("wanted", CLAIM, f"{name}, beside what is wanted", best[0], CONNECTS, "/s", at_least=1.0)
     note = f"{MOSQUITTO}: {memory[MOSQUITTO] / 1024:.1f} KiB each."
     yield within(IDLE, CLAIM, f"memory of each of {count:,} idle clients", memory[COMPILED], "KiB", note)
+
+
+def _retained(effort: Effort) -> Iterator[Figure]:
+    """What a subscriber to `#` gets where very much is retained: how soon the first message, and how many a second."""
+    count = effort.share(RETAINED)
+    firsts, rates = [], []
+    with _ours(COMPILED, "--limits-quota-retained-bytes", "1 GiB") as (ours, port):
+        effort.tell(f"{count:,} messages are retained")
+        total = _retain(port, count)
+        _wait_until_idle(ours)
+        for turn in range(min(effort.rounds, 3)):
+            effort.tell(f"a subscriber to # with {count:,} retained, round {turn + 1}")
+            first, seconds = _gather(port, total)
+            firsts.append(first * 1000)
+            rates.append(count / seconds)
+    name = f"`#` with {count:,} retained"
+    yield within(FIRST_WITHIN, CLAIM, f"{name}: the first", min(firsts), "ms")
+    yield against("wanted", CLAIM, f"{name}: a second", max(rates), RETAINED_RATE, "/s", at_least=1.0)
+
+
+def _retain(port: int, count: int) -> int:
+    """Bytes of these messages, as a subscriber gets them."""
+    total = 0
+    with _connected(port) as publisher:
+        for begin in range(0, count, 1_000):
+            numbers = range(begin, min(begin + 1_000, count))
+            said = [Publish(f"plant/{number // 1_000}/{number}", b"21.5", 0, True, False, 0, {}) for number in numbers]
+            data = b"".join([packets.publish(each, V3) for each in said])
+            publisher.sendall(data)
+            total += len(data)
+        publisher.sendall(packets.PINGREQ)
+        _receive(publisher, len(packets.PINGRESP))
+    return total
+
+
+def _gather(port: int, total: int) -> tuple[float, float]:
+    """Seconds from the SUBSCRIBE to the first message, and to the last."""
+    with _connected(port) as subscriber:
+        begin = time.perf_counter()
+        subscriber.sendall(packets.subscribe(Subscribe(1, (Filter("#", 0),), {}), V3))
+        _receive(subscriber, len(packets.acknowledged(Packet.SUBACK, V3, 1, [0])))
+        _receive(subscriber, 1)
+        first = time.perf_counter() - begin
+        _receive(subscriber, total - 1)
+        return first, time.perf_counter() - begin
+
+
+def _connected(port: int) -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    made.sendall(packets.connect(Connect(V3, "", True, 0, None, None, None, {})))
+    _receive(made, len(packets.connack(V3)))
+    return made
+
+
+def _receive(peer: socket.socket, size: int) -> None:
+    while size:
+        data = peer.recv(min(size, 1 << 20))
+        if not data:
+            raise CannotMeasureError("the broker has hung up")
+        size -= len(data)
+
+
+def _wait_until_idle(server: Server) -> None:
+    """Until what is retained has been written to disk: nothing else keeps the broker busy."""
+    before = server.processor_seconds()
+    while True:
+        time.sleep(1.0)
+        now = server.processor_seconds()
+        if now - before < 0.05:
+            return
+        before = now
