@@ -759,6 +759,21 @@ def test_nothing_is_left(desk: Desk) -> None:
     assert desk.counters()["connections"] == 1
 
 
+def test_an_idle_session_takes_no_room_that_it_does_not_need(desk: Desk) -> None:
+    """With more than 30 attributes an instance dict takes 1.6 KB, and an empty deque 760 bytes."""
+    client, publisher = MqttClient(desk, receive_maximum=1), MqttClient(desk)
+    client.subscribe("a", qos=1)
+    for number in range(3):
+        publisher.publish("a", b"%d" % number, qos=1)
+    client.hears()
+    for number in range(1, 4):
+        client.asks(packets.answer(Packet.PUBACK, number))
+    outlet = client.session.outlet
+    assert outlet is not None
+    assert outlet._window._waiting is None
+    assert not hasattr(client.session, "__dict__")
+
+
 def test_a_session_cannot_be_made_longer(desk: Desk) -> None:
     client = MqttClient(desk)
     heard = client.asks(packets.disconnect(0, values={Property.SESSION_EXPIRY: 5}))

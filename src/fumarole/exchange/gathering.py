@@ -80,6 +80,8 @@ def values(
             yield newest
         return
     everything = text == ">"
+    is_all = everything and sees is None
+    """Then only private topics are to be left out, and those begin with `_`."""
     prefix = literal_prefix(pattern)
 
     def taken(topic: str) -> bool:
@@ -98,9 +100,11 @@ def values(
     for begin in range(0, len(topics), LOOKED_AT_ONCE):
         for topic in topics[begin : begin + LOOKED_AT_ONCE]:
             retained = exchange.retained.get(topic)
-            if retained is None or not retained.payload or not taken(topic):
+            if retained is None or not retained.payload or not ((is_all and topic[:1] != "_") or taken(topic)):
                 continue
-            if last is None or last.get(topic) is None:
+            if last is None:
+                yield retained
+            elif last.get(topic) is None:
                 yield newest_of(exchange, topic, kind)
         yield None
     if last is not None and (not prefix or READINGS.startswith(prefix) or prefix.startswith(READINGS)):

@@ -87,6 +87,27 @@ class Terms(NamedTuple):
 class MqttSession(StreamSession):
     """One MQTT client."""
 
+    __slots__ = (
+        "_answers",
+        "_asked_expiry",
+        "_clients",
+        "_connecting",
+        "_key",
+        "_quiet_since",
+        "_reasons",
+        "_received",
+        "_silence",
+        "_subscriptions",
+        "_terms",
+        "_undescribed",
+        "_will",
+        "_will_delay",
+        "claim_time",
+        "outlet",
+        "speaker",
+        "speaks_for",
+    )  # an instance dict of so many would take 1.6 KB
+
     NOT_ADMITTED = "this user and password, or token, are not known here"
 
     def __init__(self, node: Node, remote: RemoteAddress, now: float, owner: Any, terms: Terms) -> None:
@@ -114,7 +135,7 @@ class MqttSession(StreamSession):
         self._silence = 0.0
         """Seconds after which it is taken for gone; 0: never."""
         self._quiet_since = now
-        self._received: set[int] = set()
+        self._received: dict[int, None] = {}
         """Identifiers of QoS 2 that wait for their PUBREL."""
         self._reasons: list[int] = []
         """Of the part of a SUBSCRIBE that was taken in."""
@@ -366,7 +387,7 @@ class MqttSession(StreamSession):
         try:
             routed, reason, why = self._published(event)
         except Unprepared:
-            self._received.discard(event.packet_id)  # it comes again
+            self._received.pop(event.packet_id, None)  # it comes again
             raise
         if reason >= FAILURE:
             exchange.counters.refused += 1
@@ -374,7 +395,7 @@ class MqttSession(StreamSession):
             if self._protocol.version == V3:
                 reason, why = Reason.SUCCESS, ""
             if event.qos == 2 and reason >= FAILURE:
-                self._received.discard(event.packet_id)
+                self._received.pop(event.packet_id, None)
             kind = Packet.PUBACK if event.qos == 1 else Packet.PUBREC
             # Most codes say enough, and some clients take no PUBACK with words.
             words = self._protocol.shown(why) if reason is Reason.IMPLEMENTATION else ""
@@ -390,7 +411,7 @@ class MqttSession(StreamSession):
         if len(self._received) >= RECEIVE_MAXIMUM and self._protocol.version == V5:
             self.refuse(Reason.RECEIVE_MAXIMUM, f"at most {RECEIVE_MAXIMUM} messages may be under way")
             return False
-        self._received.add(event.packet_id)
+        self._received[event.packet_id] = None
         return True
 
     def _published(self, event: Publish) -> tuple[int, Reason, str]:
@@ -428,7 +449,7 @@ class MqttSession(StreamSession):
             outlet.take(event)
             return
         is_known = event.packet_id in self._received
-        self._received.discard(event.packet_id)
+        self._received.pop(event.packet_id, None)
         reason = 0 if is_known or self._protocol.version == V3 else Reason.PACKET_ID_UNKNOWN
         self.outbox.push(packets.answer(Packet.PUBCOMP, event.packet_id, reason))
 

@@ -52,9 +52,14 @@ _TRUTH: Final = {"true": True, "false": False}
 
 def identity_of(namespace: str, user: str, client_id: str) -> str:
     """The id of a client as a producer: its client id where that is a UUID of version 4, else one made of all three."""
-    if _VERSION_4.fullmatch(client_id.lower()):
+    if is_chosen(client_id):
         return client_id.lower()
     return str(uuid5(IDENTITIES, json.dumps([namespace, user, client_id])))
+
+
+def is_chosen(client_id: str) -> bool:
+    """Is it a UUID of version 4, and so the id of a producer?"""
+    return _VERSION_4.fullmatch(client_id.lower()) is not None
 
 
 def metadata_of(users: Iterable[tuple[str, str]]) -> dict[str, Value | None]:
@@ -77,7 +82,7 @@ def _value(text: str) -> Value | None:
 class Speaker:
     """One client. It outlives the connection by its will."""
 
-    __slots__ = ("_chose_identity", "account", "identity", "is_producer", "node", "user")
+    __slots__ = ("_chose_identity", "_identity", "_origin", "account", "is_producer", "node", "user")
 
     def __init__(
         self, node: Node, user: User | None, namespace: str, client_id: str, account: Account | None = None
@@ -86,9 +91,18 @@ class Speaker:
         self.user = user
         self.account = account
         """Where a producer that it makes counts (A5)."""
-        self.identity = identity_of(namespace, user.name if user else "", client_id)
-        self._chose_identity = self.identity == client_id.lower()
+        self._origin = namespace, user.name if user else "", client_id
+        self._identity = ""
+        """Made when it is needed: most clients are no producers."""
+        self._chose_identity = is_chosen(client_id)
         self.is_producer = self._chose_identity and self._may_speak_for(self.identity)
+
+    @property
+    def identity(self) -> str:
+        """Its id as a producer, should it become one."""
+        if not self._identity:
+            self._identity = identity_of(*self._origin)
+        return self._identity
 
     def renew(self, user: User) -> None:
         """The rules of its user have changed (A7)."""
@@ -98,7 +112,7 @@ class Speaker:
 
     def _may_speak_for(self, identity: str) -> bool:
         """For the id that is made of its client id, no further right is needed."""
-        if identity == self.identity and not self._chose_identity:
+        if not self._chose_identity and identity == self.identity:
             return True
         try:
             check_speaks_for(self.user, identity)

@@ -87,6 +87,33 @@ class StreamSession(ABC):
     It is a `Reader`, and the `Fallback` of a compiled one (sessions/reader.py).
     """
 
+    __slots__ = (
+        "_address",
+        "_consumers",
+        "_deadline",
+        "_protocol",
+        "_ticket",
+        "_user",
+        "account",
+        "claim",
+        "client_id",
+        "echo",
+        "exchange",
+        "heard",
+        "is_admin",
+        "label",
+        "node",
+        "now",
+        "outbox",
+        "plans",
+        "speaking",
+        "spent",
+        "state",
+        "unfinished",
+        "waits_for_nodes",
+        "waits_for_room",
+    )
+
     NOT_ADMITTED: ClassVar[str]
     """What a client is told whose claim is wrong."""
     IN_JOURNAL: ClassVar[bool] = True
