@@ -857,6 +857,7 @@ def test_who_gets_a_topic(guarded: Web) -> None:
     assert [each["pattern"] for each in listeners("volcanoes.usa.atka", "sensor")] == ["volcanoes.usa.>"]
     everything = guarded.asks("GET", "/v1/consumers", **bearer("boss")).json()
     assert everything["consumers"] == len(everything["worst"]) == len(streams)
+    assert guarded.asks("GET", "/v1/consumers?topic=a.%3E.b", **bearer("boss")).status == 400
 
 
 def test_the_journal_has_what_is_new(web: Web) -> None:

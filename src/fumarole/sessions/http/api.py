@@ -223,7 +223,7 @@ ROUTES: Final = (
         status.consumers,
         "The consumers that lost most, or else those with most messages; without the role admin, the user's own",
         (Parameter("topic", "Only those that get all of this topic or pattern.", example="volcanoes.usa.atka"),),
-        {200: "The consumers.", 403: "Without users, for the role `admin`."},
+        {200: "The consumers.", **BAD, 403: "Without users, for the role `admin`."},
     ),
     Route(
         "GET",
