@@ -70,8 +70,8 @@ def test_rates_are_of_a_second() -> None:
         usage.check_rates(5.0)
         usage.publish(1, 10)
     with pytest.raises(QuotaError, match="user ann may publish 2 messages a second"):
-        usage.check_rates(5.5)
-    usage.check_rates(6.0)
+        usage.check_rates(5.25)
+    usage.check_rates(5.5)
     usage.publish(1, 500)
     with pytest.raises(QuotaError, match=r"100 \(bytes\) a second|100 bytes a second"):
         usage.check_rates(6.5)

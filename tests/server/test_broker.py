@@ -5,6 +5,7 @@ import pytest
 
 from fumarole.config.settings import Settings, StandardDoors, only
 from fumarole.config.values import Address
+from fumarole.core.limits import Limits
 from fumarole.core.packages import MissingPackageError
 from fumarole.doors.placement import Placement
 from fumarole.exchange.readings import Reading
@@ -48,3 +49,11 @@ def test_a_door_that_was_named_needs_its_package(monkeypatch: pytest.MonkeyPatch
     assert openable(settings) == settings
     with pytest.raises(MissingPackageError, match="the KubeMQ door needs h2"):
         openable(Settings(doors=only(nats=address, kubemq=address)))
+
+
+def test_the_watermark_of_memory_is_looked_at(tmp_path: Path) -> None:
+    """A10"""
+    for most, is_reached in ((1, True), (1 << 40, False)):
+        node = Broker(Settings(data=tmp_path, limits=Limits(memory=most))).node
+        node.tick(1.0)
+        assert node.namespaces.memory.is_reached is is_reached

@@ -15,6 +15,7 @@ What another node has accepted is counted by `force`: a refusal here would make 
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, Final, Literal, get_args
 
 from fumarole.core.errors import FumaroleError
@@ -52,7 +53,7 @@ class Watermark:
 class Usage:
     """What one namespace, user or connection holds."""
 
-    __slots__ = ("_bytes_left", "_memory", "_messages_left", "_second", "quotas", "refused", "used", "whose")
+    __slots__ = ("_bytes_left", "_counted_at", "_memory", "_messages_left", "quotas", "refused", "used", "whose")
 
     def __init__(self, whose: str, quotas: Quotas, memory: Watermark | None = None) -> None:
         self.whose = whose
@@ -62,12 +63,13 @@ class Usage:
         self.refused: dict[str, int] = {}
         """How often each was refused."""
         self._memory = memory
-        self._second = 0.0
-        self._messages_left = self._bytes_left = 0
+        self._counted_at = -inf
+        self._messages_left = self._bytes_left = 0.0
 
     def check(self, what: Resource, amount: int = 1) -> None:
         """May so much more be held? Raises QuotaError."""
-        if self._memory is not None and what in GROWS:
+        if self._memory is not None and self._memory.is_reached and what in GROWS:
+            self.refused[what] = self.refused.get(what, 0) + 1
             self._memory.check(_words(what))
         most: int | None = getattr(self.quotas, what)
         used = self.used.get(what, 0)
@@ -99,14 +101,18 @@ class Usage:
         return self.quotas.messages_per_second is not None or self.quotas.bytes_per_second is not None
 
     def check_rates(self, now: float) -> None:
-        """May anything more be published in this second? Raises QuotaError."""
-        if now - self._second >= 1.0:
-            self._second = now
-            self._messages_left = self.quotas.messages_per_second or 0
-            self._bytes_left = self.quotas.bytes_per_second or 0
+        """May anything more be published now? Raises QuotaError.
+
+        What a second may bring is there at first, and comes back as time passes. So a burst may have a second's worth,
+        and over any longer time the rate holds.
+        """
+        passed, self._counted_at = now - self._counted_at, now
+        messages, size = self.quotas.messages_per_second or 0, self.quotas.bytes_per_second or 0
+        self._messages_left = min(float(messages), self._messages_left + passed * messages)
+        self._bytes_left = min(float(size), self._bytes_left + passed * size)
         for what, left in (("messages_per_second", self._messages_left), ("bytes_per_second", self._bytes_left)):
             most: int | None = getattr(self.quotas, what)
-            if most is not None and left <= 0:
+            if most is not None and left < (1 if what == "messages_per_second" else 0):
                 self.refused[what] = self.refused.get(what, 0) + 1
                 raise QuotaError(f"{self.whose} may publish {most} {_words(what)}; this one is refused")
 
@@ -124,7 +130,7 @@ class Usage:
 class Account:
     """The usages that one connection counts against."""
 
-    __slots__ = ("usages", "user", "waits")
+    __slots__ = ("has_rates", "usages", "user", "waits")
 
     def __init__(self, *usages: Usage, user: Usage | None = None) -> None:
         self.usages = usages if user is None else (*usages, user)
@@ -132,11 +138,30 @@ class Account:
         """Of these, the one of its user: what outlives the connection is remembered as the user's."""
         self.waits = False
         """Can the connection wait while a change of metadata is prepared (A6)?"""
+        self.has_rates = False
+        """Is there a limit to what it publishes in a second? Then each message is counted."""
+        self.renew_rates()
 
     def renew(self, quotas: Quotas) -> None:
         """The user's quotas have changed."""
         if self.user is not None:
             self.user.quotas = quotas
+        self.renew_rates()
+
+    def renew_rates(self) -> None:
+        """Quotas may have changed."""
+        self.has_rates = any(usage.has_rates for usage in self.usages)
+
+    def check_rates(self, now: float) -> None:
+        """May another message be published now? Raises QuotaError. Only where `has_rates`."""
+        for usage in self.usages:
+            if usage.has_rates:
+                usage.check_rates(now)
+
+    def published(self, size: int) -> None:
+        """A message of so many bytes was. Only where `has_rates`."""
+        for usage in self.usages:
+            usage.publish(1, size)
 
     def check(self, what: Resource, amount: int = 1) -> None:
         """Raises QuotaError where one of them has no more."""

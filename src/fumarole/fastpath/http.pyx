@@ -262,6 +262,8 @@ cdef class HttpReader(Publishing):
         cdef Known known
         cdef Py_ssize_t reached, answered = 0
         self.current = None  # the session may have entered another namespace
+        if self.session.account.has_rates:
+            return 0
         service = self.session.service
         date = service.date()
         while at < end:

@@ -150,7 +150,7 @@ cdef class MqttReader(NatsReader):
         session = self.session
         self.closed = session.state is CLOSED
         self.waiting = session.claim is not None
-        self.plans = session.plans
+        self.plans = None if session.account.has_rates else session.plans
         self.echo = True
         self.max_qos = session.max_qos
         self.packet_limit = session.packet_limit

@@ -218,7 +218,7 @@ cdef class MsgPackReader:
         session = self.session
         if not session.publishes or session.state is not OPEN or session.wanted() or session.unfinished:
             return False
-        if session.claim is not None:  # a change of metadata is being prepared
+        if session.claim is not None or session.account.has_rates:  # a change is prepared, or messages are counted
             return False
         self.spoken_for = session.speaking.producers
         if self.exchange is not session.exchange:

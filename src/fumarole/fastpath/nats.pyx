@@ -201,7 +201,8 @@ cdef class NatsReader:
         session = self.session
         self.closed = session.state is CLOSED
         self.waiting = session.claim is not None
-        self.plans = session.plans
+        # Where messages are counted by the second (A5), the session takes each of them.
+        self.plans = None if session.account.has_rates else session.plans
         self.verbose = session.verbose
         self.echo = session.echo
         if self.plans is not None:

@@ -40,6 +40,7 @@ from fumarole.fastpath import hot_path
 from fumarole.server.clustering import Clustering
 from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import Credentials
+from fumarole.server.memory_watch import MemoryWatch
 from fumarole.server.reload import Load, staying, waiting_for_restart
 from fumarole.server.signals import Signals
 from fumarole.server.trace_export import TraceExport
@@ -120,6 +121,7 @@ class Broker:
         self.node.nonce = _nonce(settings)
         SliceRunner(self.node)
         TimerRunner(self.node)
+        MemoryWatch(self.node)
         self._trace_export: TraceExport | None = None
         if settings.traces.endpoint is not None:
             tracer = Tracer(self.node.name, time.time_ns, secrets.token_bytes)

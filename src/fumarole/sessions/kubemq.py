@@ -229,7 +229,14 @@ class KubemqSession:
             raise Fault(f"invalid channel value: {error}", kubemq.INVALID) from None
         except Denied:
             raise Fault(kubemq.NO_ACCESS, kubemq.DENIED) from None
-        self.spent = self._exchange.publish(plan, publication)
+        try:
+            if self._account.has_rates:
+                self._account.check_rates(self._exchange.timers.now())
+            self.spent = self._exchange.publish(plan, publication)
+        except QuotaError as error:
+            raise Fault(str(error), kubemq.EXHAUSTED) from None
+        if self._account.has_rates:
+            self._account.published(publication.size())
         return self.spent
 
     def _forget_question(self) -> None:

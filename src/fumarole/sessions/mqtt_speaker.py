@@ -185,9 +185,16 @@ class Speaker:
         speaking: Speaking | None = None,
     ) -> int:
         """How many entities got it. Raises TopicError, Denied, ReadingError or QuotaError."""
+        account = self.account
+        if account is not None and account.has_rates:
+            account.check_rates(exchange.timers.now())
         if publication.reading is not None:
-            return exchange.publish_reading(publication, plans, now, origin, self.account, speaking)
-        return exchange.publish(plans.find(publication.topic.encode()), publication, origin)
+            routed = exchange.publish_reading(publication, plans, now, origin, account, speaking)
+        else:
+            routed = exchange.publish(plans.find(publication.topic.encode()), publication, origin)
+        if account is not None and account.has_rates:
+            account.published(publication.size())
+        return routed
 
 
 def _not_said(given: Properties, reading: Reading) -> tuple[tuple[str, str], ...]:

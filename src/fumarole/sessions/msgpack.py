@@ -308,7 +308,11 @@ class MsgPackSession(StreamSession):
                 if topic.startswith("$"):  # T9
                     raise TopicError("topics that begin with `$` are the server's own", 0)
                 check_speaks_for(self._user, name)
+            if self.account.has_rates:
+                self.account.check_rates(self.exchange.timers.now())
             routed = self.exchange.publish_reading(publication, self.plans, self.now, self, self.account, self.speaking)
+            if self.account.has_rates:
+                self.account.published(publication.size())
         except (Denied, QuotaError, TopicError):
             self.exchange.counters.refused += 1
             raise

@@ -282,6 +282,8 @@ class NatsSession(StreamSession):
             if event.reply:
                 reply = decode_topic(event.reply)
                 check_topic(reply, Grammar.CHANNEL)
+            if self.account.has_rates:
+                self.account.check_rates(exchange.timers.now())
             topic = self._own_topic(event) if event.topic.startswith(DOLLAR) else event.topic
             plan = plans.find(topic)
             publication = Publication(topic.decode(), event.payload, reply, event.headers)
@@ -290,6 +292,8 @@ class NatsSession(StreamSession):
                 routed = self._read(exchange, plans, publication)
             else:
                 routed = exchange.publish(plan, publication, self)
+            if self.account.has_rates:
+                self.account.published(publication.size())
         except _Served:
             self.okay()
             return WORK_OF_A_REPORT

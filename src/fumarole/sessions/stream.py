@@ -290,6 +290,7 @@ class StreamSession(ABC):
 
     def regulate(self) -> None:
         """The namespace's rules may have changed."""
+        self.account.renew_rates()
         if self.state is State.OPEN and self.exchange is not None:
             self.outbox.govern(self.exchange.outbox_limit, self.exchange.overflow, self.exchange.counters)
 

@@ -84,12 +84,19 @@ def hand_in(call: Call, publication: Publication) -> int:
             raise TopicError("topics that begin so are the server's own", 0)
         if len(publication.payload) + len(publication.headers) > limits.payload:
             raise forms.FormError(f"a message with its headers has at most {limits.payload} bytes")
+        account = call.session.account
+        if account.has_rates:
+            account.check_rates(exchange.timers.now())
         if publication.reading is not None:
             check_speaks_for(call.user, publication.reading.producer)
             if publication.headers:
                 publication.headers = with_reading(publication.headers, publication.reading)
-            return exchange.publish_reading(publication, plans, call.session.now, None, call.session.account)
-        return exchange.publish(plans.find(publication.topic.encode()), publication)
+            reached = exchange.publish_reading(publication, plans, call.session.now, None, account)
+        else:
+            reached = exchange.publish(plans.find(publication.topic.encode()), publication)
+        if account.has_rates:
+            account.published(publication.size())
+        return reached
     except FumaroleError:
         exchange.counters.refused += 1
         raise
@@ -174,7 +181,8 @@ class Batch:
         self._call = call
         exchange, plans = call.here()
         make, limits = call.service.line_reader, call.service.node.limits
-        self._usual = None if make is None else make(exchange, plans, limits)
+        is_counted = call.session.account.has_rates
+        self._usual = None if make is None or is_counted else make(exchange, plans, limits)
         self.unfinished = False
         self._rest = b""
         self._is_too_long = False
