@@ -24,6 +24,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     (folder / "garbage.pem").write_text("garbage")
     (folder / "empty.pem").touch()
+    (folder / "short.secret").write_text("open sesame")
     return folder
 
 
@@ -72,6 +73,7 @@ INCONSISTENT: dict[str, tuple[str, list[tuple[str, str]]]] = {
         [("3: traces.authority", "certificates in a PEM file")],
     ),
     "a secret that is empty": ("[links]\nsecret_file = 'empty.pem'", [("2: links.secret_file", "first line is empty")]),
+    "a secret that can be guessed": ("[links]\nsecret_file = 'short.secret'", [("2: links.secret_file", "too short")]),
     "a secret that is not there": ("[links]\nsecret_file = 'nowhere'", [("2: links.secret_file", "cannot be read")]),
     "a name that is too long with a worker's number": (
         f"workers = 11\nnode = '{'n' * 61}'",

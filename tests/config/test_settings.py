@@ -105,7 +105,7 @@ def everything_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     authority.cert_pem.write_to_path(str(tmp_path / "clients.pem"))
     (tmp_path / "bridge.key_secret").touch()
     (tmp_path / "clients").mkdir()
-    (tmp_path / "cluster.secret").write_text("open sesame")
+    (tmp_path / "cluster.secret").write_text("open sesame, and the rest")
     (tmp_path / "collector.headers").write_text("Authorization: Bearer KEY")
     (tmp_path / "all.toml").write_text(uncommented(EXAMPLE.read_text()))
     monkeypatch.chdir(tmp_path)

@@ -20,6 +20,9 @@ from fumarole.doors.registry import DOORS
 from fumarole.exchange.namespaces import DEFAULT, default_rules
 from fumarole.exchange.permissions import Permissions
 
+SHORTEST_SECRET: Final = 16
+"""Characters of a cluster's secret: a shorter one could be guessed from one recorded handshake."""
+
 
 def check_consistency(tree: Tree, report: Report) -> None:
     """Adds settings that do not fit together to the report."""
@@ -145,10 +148,15 @@ def _check_traces(traces: Tree, report: Report) -> None:
 def _check_secret(path: Path, report: Report) -> None:
     found = f"{shown(str(path))}, which cannot be read"
     if _is_readable_file(path):
-        if first_line(path):
+        secret = first_line(path)
+        if len(secret) >= SHORTEST_SECRET:
             return
-        found = f"{shown(str(path))}, whose first line is empty"  # failing open otherwise: no secret at all
-    report.add(("links", "secret_file"), found, "a file with the secret in its first line")
+        found = (
+            f"{shown(str(path))}, whose first line is {'too short' if secret else 'empty'}"  # empty: no secret at all
+        )
+    report.add(
+        ("links", "secret_file"), found, f"a file with a secret of {SHORTEST_SECRET} characters in its first line"
+    )
 
 
 def _check_tls(tls: Tree, report: Report) -> None:

@@ -24,6 +24,7 @@ from fumarole.core.query.tree import Value
 from fumarole.exchange.namespaces import check_name
 from fumarole.exchange.presence import said_by_producer
 from fumarole.exchange.readings import check_identity, check_metadata
+from fumarole.store.private_file import make_folder, make_private
 
 FILE = "producers.sqlite"
 VERSION = 1
@@ -99,7 +100,7 @@ class ProducerStore:
     def write(self, changes: Sequence[Kept]) -> None:
         """Not yet for good. Raises StoreError, and then all since the last `commit` is undone."""
         with self._undone_on_error():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             database = self._open()
             if not database.in_transaction:
                 database.execute("BEGIN IMMEDIATE")
@@ -148,6 +149,7 @@ class ProducerStore:
                 raise Gone(f"{self.path} was removed or replaced while the broker ran")
             return database
         self._check_head()
+        self._make_private()
         database = sqlite3.connect(self.path, timeout=LOCKED_SECONDS, isolation_level=None)
         # A row whose text is no UTF-8 must not make other rows unreadable.
         database.text_factory = bytes
@@ -172,6 +174,14 @@ class ProducerStore:
         self._file = self._identity()
         self._database = database
         return database
+
+    def _make_private(self) -> None:
+        try:
+            make_private(self.path)
+        except FileNotFoundError:
+            return  # there is no folder yet, which SQLite says in its own words
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from None
 
     def _check_head(self) -> None:
         """SQLite itself would remove the log beside a file whose head is damaged, and with it the latest changes."""

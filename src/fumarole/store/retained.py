@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from fumarole.core.errors import FumaroleError
 from fumarole.core.topic import check_topic
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.retained import Kept
+from fumarole.store.private_file import make_folder, make_private
 
 log = logging.getLogger(__name__)
 
@@ -95,8 +95,8 @@ class RetainedStore:
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # A8
+            make_folder(self.path.parent)
+            make_private(self.path)
             database = sqlite3.connect(self.path, timeout=1.0)
             try:
                 database.execute("PRAGMA locking_mode = EXCLUSIVE")
