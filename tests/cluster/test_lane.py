@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from fumarole.cluster.contacts import MOST_CONTACTS
@@ -249,6 +250,7 @@ def test_nonsense_of_a_peer_ends_its_link_and_no_other(hot_path: Any, name: str)
 
 
 NAN, SENSOR = float("nan"), "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
+RAW_OF_ANOTHER = msgspec.msgpack.encode([SENSOR, {"Kind": "forged"}, 2])
 INJECTED = "r 0\r\n\r\nMSG a 1 3\r\nbad\r\n"
 PASSED_OVER: dict[str, tuple[tuple[bool, str], Frame | bytes]] = {
     "a namespace that is none": (DIALED, b"MSG a no/where 2\r\nhi\r\n"),
@@ -267,6 +269,14 @@ PASSED_OVER: dict[str, tuple[tuple[bool, str], Frame | bytes]] = {
     "producers of nowhere": (DIALED, Producers("no/where", (Described(SENSOR, 1, "n0", {}),))),
     "who was heard nowhere": (DIALED, Heard("no/where", ("me",))),
     "a reading that breaks the line": (DIALED, Spoken(b"default", "b", INJECTED, b"", b"hi", SENSOR, {}, 1, b"")),
+    "a reading of nobody": (DIALED, Spoken(b"default", "a", "", b"", b"1", "me", {}, 1, b"")),
+    "a reading of no number": (DIALED, Spoken(b"default", "a", "", b"", b"1", SENSOR, {}, NAN, b"")),
+    "a reading with metadata that are none": (
+        DIALED,
+        Spoken(b"default", "a", "", b"", b"1", SENSOR, {"K": NAN}, 1, b""),
+    ),
+    "a reading with bytes of another": (DIALED, Spoken(b"default", "a", "", b"", b"1", SENSOR, {}, 1, RAW_OF_ANOTHER)),
+    "a reading with bytes of none": (DIALED, Spoken(b"default", "a", "", b"", b"1", SENSOR, {}, 1, b"\xc1")),
     "a reading of nowhere": (DIALED, Spoken(b"\xff", "b", "", b"", b"hi", SENSOR, {}, 1, b"")),
     "numbers of a stranger": (DIALED, Counts("default", {"received": 1 << 60})),
     "a rest without end": (ACCEPTED, Rest("default", "g", NAN)),
@@ -299,3 +309,17 @@ def test_what_makes_no_sense_here_is_passed_over(hot_path: Any, name: str) -> No
         each.describe(SENSOR, {"Kind": each.name})
         world.run(0.1)
     assert node.described() == odd.described() == {SENSOR: {"Kind": odd.name, "_online": True}}
+
+
+@HOT_PATHS
+def test_a_reading_asks_for_answers_on_any_channel(hot_path: Any) -> None:
+    """Only clients use reply topics, so a strict namespace takes them too, from another node as from a client."""
+    world, other, node = two_nodes(hot_path)
+    ear = node.subscribe("a", "")
+    world.run(0.1)
+    other.cluster.peers[node.name].lanes[DIALED].outbox.push(
+        frame(Spoken(b"default", "a", "_INBOX.me:12", b"", b"1", SENSOR, {}, 1, b""))
+    )
+    other.flush()
+    world.run(0.1)
+    assert len(ear.heard) == 1

@@ -58,14 +58,23 @@ from fumarole.cluster.late_changes import LateChanges
 from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
 from fumarole.core.publication import Publication
-from fumarole.core.topic import check_topic
+from fumarole.core.topic import Grammar, check_topic
 from fumarole.core.values import ONLINE
 from fumarole.exchange.exchange import Exchange, NearlyFull
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.presence import said_by_producer
 from fumarole.exchange.producer import NEVER, Producer
-from fumarole.exchange.readings import Reading, check_identity, check_metadata, is_identity
+from fumarole.exchange.readings import (
+    Reading,
+    ReadingError,
+    check_identity,
+    check_metadata,
+    check_number,
+    is_identity,
+)
 from fumarole.protocols.cluster_protocol import Described, Frame, Heard, Online, Producers, Spoken, frame, slices
+from fumarole.protocols.msgpack import unpack
+from fumarole.protocols.stream import Fault
 
 GRAVES_KEPT = 100_000
 GRAVE_SECONDS = 600.0
@@ -372,8 +381,8 @@ class Metadata:
     ) -> None:
         """Delivers a reading of another node to consumers of this one. Raises FumaroleError."""
         if said.reply:
-            check_topic(said.reply, exchange.grammar)
-        reading = Reading(said.producer, said.metadata, said.value, said.raw)
+            check_topic(said.reply, Grammar.CHANNEL)
+        reading = _checked(said)
         publication = Publication(said.topic, said.payload, said.reply, said.headers, reading)
         publication.node = node
         exchange.own_plans().find(said.topic.encode())
@@ -408,6 +417,24 @@ class Metadata:
         self._said.pop((namespace, identity), None)
         grave = self._graves[namespace, identity] = Grave(version, silent, self.now)
         return grave
+
+
+def _checked(said: Spoken) -> Reading:
+    """The reading, held to what a client here is held to (A9). Raises ReadingError.
+
+    Its bytes go on to clients of the MsgPack door as they are, so they must say the same as the rest.
+    """
+    producer = check_identity(said.producer)
+    value = said.value if isinstance(said.value, str) else check_number(said.value)
+    metadata = check_metadata(said.metadata)
+    if said.raw:
+        try:
+            raw = unpack(said.raw)
+        except Fault:
+            raw = None
+        if raw != [producer, metadata, value]:
+            raise ReadingError("the bytes of the reading say something else than the reading")
+    return Reading(producer, metadata, value, said.raw)
 
 
 def author(node: str, incarnation: int) -> str:
