@@ -18,7 +18,7 @@ MQTT_CLIENTS := paho-mqtt aiomqtt gmqtt
 WEB_TESTS := tests/integration/http
 WEB_CLIENTS := aiohttp 'httpx[http2]' nats-py schemathesis 'uvicorn[standard]' websockets
 
-.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick pictures dist dist-test bench soak fuzz lock clean java others containers docs
+.PHONY: help setup setup-pipeline setup-test run cluster pipeline test check quick pictures dist dist-test bench soak fuzz sanitize lock clean java others containers docs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -76,8 +76,11 @@ soak: setup-test containers ## for long: Spark jobs killed again and again, node
 	@$(BIN)/python tests/integration/cluster/soak.py
 	@$(BIN)/python -m tests.integration.bridge.churn
 
-fuzz: setup ## random bytes against the parsers, for long
+fuzz: setup ## random bytes against every parser and both hot paths, for long
 	@$(BIN)/python tests/fuzz/run.py
+
+sanitize: setup ## the fast path built with AddressSanitizer and UBSan, under its tests and the fuzzers
+	@scripts/sanitize
 
 lock: .venv/.packages ## choose the newest packages that pyproject.toml allows, into requirements*.lock
 	@scripts/step "Choosing versions" $(BIN)/uv pip compile pyproject.toml --group dev $(EXTRAS:%=--extra %) --universal \

@@ -11,6 +11,7 @@ Then, the compiled fast path. Two kinds of module are compiled, all into the pac
 
 Generated C goes to build/cython. Where there is no C compiler the package installs without these modules.
 BUILD_FUMAROLE=compiled makes that an error, BUILD_FUMAROLE=pure leaves them out; scripts/dist makes a wheel of each.
+FUMAROLE_COMPILER_FLAGS takes the place of -O3 -g0: scripts/sanitize.
 """
 
 import os
@@ -29,6 +30,8 @@ FASTPATH = Path("src/fumarole/fastpath")
 GENERATED = Path("build/cython")
 INDEX, INDEX_TYPES = Path("src/fumarole/core/index.py"), FASTPATH / "index.pxd"
 KIND = os.environ.get("BUILD_FUMAROLE", "")
+# Without the tables for debuggers, which Python asks for by default: they are five sixths of a module.
+COMPILER_FLAGS = os.environ.get("FUMAROLE_COMPILER_FLAGS", "-O3 -g0").split()
 
 
 def make_messages() -> None:
@@ -48,8 +51,7 @@ def make_messages() -> None:
 
 
 def extension(name: str, source: Path) -> Extension:
-    # Without the tables for debuggers, which Python asks for by default: they are five sixths of a module.
-    return Extension(f"fumarole.fastpath.{name}", [str(source)], extra_compile_args=["-O3", "-g0"])
+    return Extension(f"fumarole.fastpath.{name}", [str(source)], extra_compile_args=COMPILER_FLAGS)
 
 
 def compiled(extensions: list[Extension], *, force: bool = False, **directives: object) -> list[Extension]:

@@ -3,6 +3,8 @@
 protocol   the parser: the same bytes whole, byte by byte, and cut anywhere give the same events and last words
 hot_paths    plain and compiled: after every step the same bytes wait for every client, and the same was counted
 outbox     the compiled outbox, read through a real socket: whole frames in order, the missing ones counted
+…          every other parser on bytes that are almost right (parsers.py)
+equal_…    plain and compiled: the tests of tests/fastpath, on input that hypothesis makes of random bytes (equal.py)
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from fumarole.core.limits import Limits
@@ -21,6 +24,7 @@ from fumarole.exchange.permissions import Permissions, User
 from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
 from fumarole.protocols.nats import Event, ServerProtocol
 from tests.desk import Client, Desk, events_of
+from tests.fuzz import equal, parsers
 from tests.fuzz.conversations import Speaker, Step, conversation, cut
 
 LIMITS = Limits(control_line=512, payload=4096, consumers_per_connection=6, outbox=2000, idle=60.0)
@@ -249,4 +253,6 @@ CHECKS: dict[str, Callable[[int], None]] = {
     "protocol": check_protocol,
     "hot_paths": check_hot_paths,
     "outbox": check_outbox,
+    **{name: partial(parsers.check, name) for name in parsers.TARGETS},
+    **{name: partial(equal.check, name) for name in equal.TESTS},
 }

@@ -1,6 +1,6 @@
 """Fuzzing for as long as you like: `make fuzz`, or
 
-    python tests/fuzz/run.py [--seconds 600] [--only protocol|hot_paths|outbox]
+    python tests/fuzz/run.py [--seconds 600] [--only NAME]
     python tests/fuzz/run.py --seed 12345 --only hot_paths      replays one, and shortens it
 
 Ends with 1 at the first seed that fails, and says how to replay it.

@@ -4,8 +4,11 @@ import pytest
 
 from tests.fuzz.checks import CHECKS, Replay, compiled_engine, shortest
 from tests.fuzz.conversations import Step, conversation
+from tests.fuzz.equal import TESTS
+from tests.fuzz.parsers import TARGETS
 
-SEEDS = {"protocol": 1500, "hot_paths": 1200, "outbox": 150}
+SEEDS = {"protocol": 1500, "hot_paths": 1200, "outbox": 150, **dict.fromkeys(TARGETS, 250), **dict.fromkeys(TESTS, 3)}
+"""The tests of tests/fastpath run by themselves."""
 
 
 @pytest.mark.parametrize("check", CHECKS)

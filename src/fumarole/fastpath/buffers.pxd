@@ -35,7 +35,8 @@ cdef inline int room(Bytes* memory, Py_ssize_t more) except -1:
 cdef inline int append(Bytes* memory, const char* data, Py_ssize_t length) except -1:
     if memory.length + length > memory.capacity:
         room(memory, length)
-    memcpy(memory.data + memory.length, data, length)
+    if length:  # memory that has no place yet must not be copied to, not even nothing
+        memcpy(memory.data + memory.length, data, length)
     memory.length += length
     return 0
 

@@ -114,9 +114,11 @@ cdef class Publishing(NatsReader):
         place = write_size(place, operation.total)
         memcpy(place, b"\r\n", 2)
         place += 2
-        memcpy(place, block, block_length)
+        if block_length:
+            memcpy(place, block, block_length)
         place += block_length
-        memcpy(place, payload, length)
+        if length:
+            memcpy(place, payload, length)
         place += length
         memcpy(place, b"\r\n", 2)
         operation.tail = tail

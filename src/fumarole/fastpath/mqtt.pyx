@@ -380,7 +380,8 @@ cdef class MqttReader(NatsReader):
         place += 2
         memcpy(place, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
         place += PyBytes_GET_SIZE(block)
-        memcpy(place, self.payload.at, self.payload.length)
+        if self.payload.length:
+            memcpy(place, self.payload.at, self.payload.length)
         place += self.payload.length
         memcpy(place, b"\r\n", 2)
         operation.tail = tail_made

@@ -44,7 +44,8 @@ cdef inline char* write_two(char* place, Py_ssize_t number) noexcept:
 
 
 cdef inline char* write(char* place, const char* data, Py_ssize_t length) noexcept:
-    memcpy(place, data, length)
+    if length:  # what is empty may have no place: memcpy must not be told of it
+        memcpy(place, data, length)
     return place + length
 
 
@@ -100,7 +101,7 @@ cdef inline bint write_packet(
         place = write_variable(place, given)
         place = write(place, PyBytes_AS_STRING(key) + 1, identifiers)
         place = write(place, properties.at, properties.length)
-    memcpy(place, payload.at, payload.length)
+    write(place, payload.at, payload.length)
     return True
 
 

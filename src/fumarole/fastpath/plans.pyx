@@ -260,7 +260,7 @@ cdef class Plans:
             entry.plan = <void*>plan
             entry.made = made
             return plan
-        if self.keys_used + length > self.keys_capacity:
+        if self.keys == NULL or self.keys_used + length > self.keys_capacity:  # the first topic may be the empty one
             size = max(2 * self.keys_capacity, self.keys_used + length, 4096)
             keys = <char*>realloc(self.keys, size)
             if keys == NULL:
