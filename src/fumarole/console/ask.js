@@ -28,13 +28,16 @@ export function Ask({ options, go, visible, me }) {
   }, [where])
 
   // The last good answer stays while the text is wrong: a query is tried before it takes the place of the other.
+  const turn = useRef(0)
   async function explain(text, then) {
+    const mine = ++turn.current
     try {
       const explained = text.trim() ? await get("/v1/explain", { where: text }) : null
+      if (mine !== turn.current) return
       setProblem(null)
       then(explained)
     } catch (error) {
-      setProblem(error)
+      if (mine === turn.current) setProblem(error)
     }
   }
   function submit(text) {

@@ -26,6 +26,7 @@ from tests.integration.http.webs import WebBroker
 ONE = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 WHERE = "Kind = 'so2' and Room like '4%'"
 TOPIC = "copied.*"
+VIEW = "select Room, count(*) where Kind = 'so2'"
 VALUE = "17.25"
 PATIENCE = 60.0
 DOORS = "doors.msgpack = ['127.0.0.1:0']\ndoors.mqtt = ['127.0.0.1:0']\n"
@@ -94,6 +95,13 @@ def test_curl_with_a_query(broker: WebBroker) -> None:
     shows(["sh", "-c", f"exec {lines_of(broker, 'curl', where=WHERE)}"], f'"New":["{ONE}"]', VALUE)
 
 
+def test_a_view(broker: WebBroker) -> None:
+    shows([sys.executable, "-c", lines_of(broker, "python", where=VIEW)], "410")
+    shows(["sh", "-c", f"exec {lines_of(broker, 'curl', where=VIEW)}"], '"New":[["410",1]]')
+    shows([sys.executable, "-c", lines_of(broker, "msgpack", where=VIEW)], "410")
+    shows(["sh", "-c", f"exec {lines_of(broker, 'fumarole', where=VIEW)}"], "410")
+
+
 def test_curl_with_a_pattern(broker: WebBroker) -> None:
     shows(["sh", "-c", f"exec {lines_of(broker, 'curl', topic=TOPIC)}"], "copied.one", VALUE)
 
@@ -106,7 +114,9 @@ def test_mosquitto_sub(broker: WebBroker) -> None:
     shows(["sh", "-c", f"exec {lines_of(broker, 'mosquitto_sub', topic=TOPIC)}"], f"copied/one {VALUE}")
 
 
-@pytest.mark.parametrize("asked", [{"where": WHERE}, {"topic": TOPIC}], ids=["query", "pattern"])
+@pytest.mark.parametrize(
+    "asked", [{"where": WHERE}, {"topic": TOPIC}, {"where": VIEW}], ids=["query", "pattern", "view"]
+)
 def test_nats(broker: WebBroker, asked: dict[str, str]) -> None:
     """The command `nats` cannot be installed by the project; its arguments are read here, and done by nats-py."""
     line = lines_of(broker, "nats", **asked).splitlines()[-1]
@@ -125,4 +135,5 @@ def test_nats(broker: WebBroker, asked: dict[str, str]) -> None:
         finally:
             await client.close()
 
-    assert (ONE if verb == "request" else VALUE) in asyncio.run(do())
+    expected = VALUE if "topic" in asked else ONE if asked["where"] == WHERE else "410"
+    assert expected in asyncio.run(do())

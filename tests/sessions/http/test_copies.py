@@ -44,7 +44,20 @@ def test_patterns_of_mqtt(topic: str) -> None:
     assert made(topic=topic)["mosquitto_sub"].lines.endswith(f"-t {FILTERS[topic]}")
 
 
+VIEW = "select Room, count(*) where Kind = 'it''s'"
+
+
+def test_programs_have_the_view_as_it_is() -> None:
+    forms = made(where=VIEW)
+    for form in ("python", "msgpack"):
+        assert VIEW in [node.value for node in ast.walk(ast.parse(forms[form].lines)) if isinstance(node, ast.Constant)]
+    assert VIEW in shlex.split(forms["nats"].lines.partition("\n")[2])
+    assert VIEW in shlex.split(forms["fumarole"].lines)
+    assert "view" in forms["javascript"].lines
+
+
 REASONS = {
+    "a view in Spark": (made(where=VIEW), "spark", "reads messages"),
     "a query": (made(where="a = 1"), "mosquitto_sub", "MQTT has no place for a query"),
     "`>` below a word": (made(topic="a.>"), "mosquitto_sub", "matches the level above it too"),
     "a wildcard in a word": (made(topic="a*"), "mosquitto_sub", "no wildcard inside a level"),

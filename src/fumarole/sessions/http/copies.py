@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from fumarole.core.query.view import is_view
+
 DEFAULT: Final = "default"
 
 
@@ -24,7 +26,9 @@ class Copy(NamedTuple):
 
 
 def copies(*, where: str, topic: str, host: str, doors: Mapping[str, int], namespace: str = DEFAULT) -> list[Copy]:
-    """All forms of a query or of a pattern. `doors` has the ports of the doors that are open."""
+    """All forms of a query, a view or a pattern. `doors` has the ports of the doors that are open."""
+    if is_view(where):
+        return _of_view(where, host, doors, namespace)
     return _of_query(where, host, doors, namespace) if where else _of_pattern(topic, host, doors, namespace)
 
 
@@ -40,6 +44,21 @@ def _of_query(where: str, host: str, doors: Mapping[str, int], namespace: str) -
         _msgpack(where, host, doors, namespace),
         Copy("mosquitto_sub", why_not="MQTT has no place for a query; subscribe to a topic, or use another form."),
         Copy("spark", _SPARK.format(nats=nats, option="where", value=json.dumps(where))),
+    ]
+
+
+def _of_view(view: str, host: str, doors: Mapping[str, int], namespace: str) -> list[Copy]:
+    nats = _address(host, doors, "nats", namespace)
+    web = f"http://{host}:{doors.get('http', 8222)}/v1/stream?where={quote(view, safe='')}{_chosen(namespace)}"
+    return [
+        Copy("python", _PYTHON_VIEW.format(nats=nats, view=json.dumps(view))),
+        Copy("fumarole", f"fumarole view --servers {nats} {shlex.quote(view)}"),
+        Copy("curl", f"curl -N {shlex.quote(web)}"),
+        Copy("javascript", _JAVASCRIPT_VIEW.format(url=json.dumps(web))),
+        Copy("nats", _NATS_VIEW.format(nats=nats, view=shlex.quote(view))),
+        _msgpack(view, host, doors, namespace),
+        Copy("mosquitto_sub", why_not="MQTT has no place for a query; use another form."),
+        Copy("spark", why_not="The live source reads messages; a view is a `groupBy` on its metadata columns."),
     ]
 
 
@@ -103,6 +122,19 @@ async def main():
 
 
 asyncio.run(main())"""
+_PYTHON_VIEW: Final = """\
+import asyncio
+import fumarole
+
+
+async def main():
+    async with fumarole.connect("{nats}") as client:
+        async with client.view({view}) as view:
+            async for change in view:
+                print(change, view.entries)
+
+
+asyncio.run(main())"""
 _PYTHON_TOPIC: Final = """\
 import asyncio
 import fumarole
@@ -120,6 +152,12 @@ _JAVASCRIPT: Final = """\
 const events = new EventSource({url})
 for (const kind of ["set", "reading", "message", "dropped"])
   events.addEventListener(kind, (event) => console.log(kind, event.data))"""
+_JAVASCRIPT_VIEW: Final = """\
+const events = new EventSource({url})
+events.addEventListener("view", (event) => console.log(event.data))"""
+_NATS_VIEW: Final = """\
+# the answer has the entries, and the topic on which changes follow
+nats --server {nats} request '$FUM.view' {view}"""
 _NATS_QUERY: Final = """\
 # the answer has the set, and the topics on which readings and changes follow
 nats --server {nats} request '$FUM.where' {where}"""

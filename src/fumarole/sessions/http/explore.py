@@ -172,7 +172,9 @@ def copied(call: Call) -> None:
     if bool(where) == bool(topic):
         raise BadParameterError("either `where` or `topic` is needed")
     exchange, _ = call.here()
-    if where:
+    if is_view(where):
+        parse_view(where, call.service.node.limits)
+    elif where:
         parse(where, call.service.node.limits)
     else:
         parse_pattern(topic, exchange.grammar)
