@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import re
 import shlex
@@ -9,14 +10,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
+import duckdb_extensions
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.pipeline.archives import FOR_LITTLE_DATA, FOR_ONE_RUN
+from tests.pipeline.archives import FOR_LITTLE_DATA, FOR_ONE_RUN, Recorder, at, message
 from tests.pipeline.commands import run_command
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "pipeline.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(WEATHER,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 CONSOLE = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -56,6 +60,40 @@ def test_from_an_empty_folder(tmp_path: Path, spark: SparkSession, monkeypatch: 
         said = run("bash", "-c", command) if as_typed else run_command(*shlex.split(command)[1:])[0]
         assert said == shown
     assert printed(using, spark) == "300\nvolcanoes.japan.aso\n[Row(name='a.b', Room='410')]\n"
+
+
+@pytest.mark.usefixtures("commands_in_session")
+def test_json_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The readings of two days, sent all at once, to a mean by region and local day, a page, and a table for DuckDB."""
+    monkeypatch.chdir(tmp_path)
+    Path("weather.toml").write_text(WEATHER)
+    stations = [("etna", "italy", 21.5), ("aso", "japan", 15.5)]
+    Recorder(tmp_path / "weather").seal(
+        [
+            message(hour / 100, f"volcanoes.{name}.weather", name, said={"Region": region})
+            | {"payload": json.dumps({"temperature": value, "ts": at(-3600 * hour).isoformat()}).encode()}
+            for hour in range(48)
+            for name, region, value in stations
+        ]
+    )
+    rollup, report, run = re.findall("^fumarole (pipeline [a-z]+ --archive weather .*)$", PAGE, re.MULTILINE)
+    found = [json.loads(line) for line in run_command(*shlex.split(rollup), "--json")[0].splitlines()]
+    assert [(row["start"][:13], row["Region"], row["count"], row["mean"]) for row in found] == [
+        (start, region, count, value)
+        for start, count in (("2026-02-26T23", 10), ("2026-02-27T23", 24), ("2026-02-28T23", 14))
+        for _, region, value in stations
+    ]
+    run_command(*shlex.split(report))
+    assert "<svg" in Path("weather.html").read_text()
+    run_command(*shlex.split(run))
+    (query,) = re.findall(r"(SELECT start, topic, mean FROM delta_scan\('weather.*?)\\\"", PAGE)
+    with duckdb.connect() as connection:
+        duckdb_extensions.import_extension("delta", con=connection)
+        connection.execute("LOAD delta")
+        assert {(topic, mean) for _, topic, mean in connection.sql(query).fetchall()} == {
+            ("volcanoes.etna.weather", 21.5),
+            ("volcanoes.aso.weather", 15.5),
+        }
 
 
 def printed(code: str, spark: SparkSession) -> str:

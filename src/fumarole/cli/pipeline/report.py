@@ -46,6 +46,7 @@ def report(
 def run_report(spark_options: SparkOptions, part: Part, page: Path, producer: str | None) -> None:
     """One page."""
     from fumarole.cli.pipeline.spark import spark_session, told
+    from fumarole.cli.pipeline.table import say_unfit
     from fumarole.pipeline.report.figures import gather
     from fumarole.pipeline.report.page import written
 
@@ -53,6 +54,7 @@ def run_report(spark_options: SparkOptions, part: Part, page: Path, producer: st
         fail(f"{page} cannot be written: {page.parent} is no folder", MISUSED)
     with spark_session(spark_options, "report", part) as running, waiting("Spark is running"):
         figures = gather(running, part, producer)
+        say_unfit(part)
     with told():
         page.write_text(written(figures))
     say(f"written to {page}")
