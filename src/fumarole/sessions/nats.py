@@ -27,7 +27,7 @@ from fumarole.protocols.nats import Publish
 from fumarole.protocols.stream import End
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
-from fumarole.sessions.nats_forms import EMPTY, FORM, USER_INFO, form_of, reading_of, user_info
+from fumarole.sessions.nats_forms import EMPTY, FORM, USER_INFO, form_of, last_value, reading_of, user_info
 from fumarole.sessions.service_request import Request
 from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, KeyProof, RemoteAddress, State, StreamSession
 
@@ -131,16 +131,22 @@ class NatsSession(StreamSession):
     # An outlet of the exchange.
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
+        consumer.accepted += 1
+        self.outbox.push(self._frame(consumer.key, publication), None if publication.vital else consumer)
+        if consumer.limit and consumer.accepted >= consumer.limit:
+            self.expire(consumer)
+
+    def _frame(self, key: bytes, publication: Publication) -> bytes:
+        if publication.age is not None:
+            return last_value(publication, key, self.outbox.takes_headers)
         form = publication.form
         if form is None or form[0] is not FORM:
             form = publication.form = form_of(publication)
         _, before, after, plain_before, plain_after = form
         if not self.outbox.takes_headers:
             before, after = plain_before, plain_after
-        consumer.accepted += 1
-        self.outbox.push(before + consumer.key + after, None if publication.vital else consumer)
-        if consumer.limit and consumer.accepted >= consumer.limit:
-            self.expire(consumer)
+        frame: bytes = before + key + after
+        return frame
 
     def expire(self, consumer: Consumer) -> None:
         """The consumer has had all it asked for."""

@@ -34,13 +34,23 @@ USER_INFO = "$SYS.REQ.USER.INFO"
 def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
     topic, reply = (publication.topic or EMPTY).encode(), publication.reply.encode()
     plain_before, plain_after = nats.message_around_sid(topic, publication.payload, reply)
-    block = publication.headers or reading_block(publication.reading)
-    if publication.age is not None:
-        block = headers.added(block, "Last", f"{publication.age:g}")  # F3
+    block = block_of(publication)
     if not block:
         return FORM, plain_before, plain_after, plain_before, plain_after
     before, after = nats.message_around_sid(topic, publication.payload, reply, block)
     return FORM, before, after, plain_before, plain_after
+
+
+def block_of(publication: Publication) -> bytes:
+    """Its headers here."""
+    block = publication.headers or reading_block(publication.reading)
+    return block if publication.age is None else headers.added(block, "Last", f"{publication.age:g}")  # F3
+
+
+def last_value(publication: Publication, sid: bytes, takes_headers: bool) -> bytes:
+    """The frame of a message that goes to one client only: it has no form that others share."""
+    block = block_of(publication) if takes_headers else b""
+    return nats.message((publication.topic or EMPTY).encode(), sid, publication.payload, b"", block)
 
 
 def reading_of(publication: Publication, metadata_bytes: int) -> Reading:
