@@ -47,6 +47,12 @@ class Journal:
             self.refusals += 1
             self.hear(event)
 
+    def refuse(self, namespace: str, client: str, text: str) -> None:
+        """One operation of a client is refused, and its connection goes on. That is counted and heard of (O2), and not
+        kept: a client may repeat it without end, and the other events would be gone."""
+        self.refusals += 1
+        self.hear(Event(self.total, 0.0, "refusal", namespace, client[:LONGEST], text[:LONGEST]))
+
     def report(self, now: float, after: int = 0) -> dict[str, Any]:
         """The events with a higher number, newest first, with their age in seconds."""
         shown = []

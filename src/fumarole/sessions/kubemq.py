@@ -155,8 +155,8 @@ class KubemqSession:
             publication.retain = event.Tags.get("Retain", event.Tags.get("retain")) in ("1", "true")
             self._publish(publication, sender[1])
             self._sender = sender
-        except Fault:
-            self._exchange.counters.refused += 1
+        except Fault as fault:
+            self._refused(fault)
             raise
         return Result(EventID=event.EventID, Sent=True)
 
@@ -181,8 +181,8 @@ class KubemqSession:
             self._check_channel(request.Channel)
             inbox = self._service.inbox(self._exchange)
             self._question = inbox, inbox.expect(answered)
-        except Fault:
-            self._exchange.counters.refused += 1
+        except Fault as fault:
+            self._refused(fault)
             self._forget_question()
             raise
         return None
@@ -192,8 +192,8 @@ class KubemqSession:
         assert self._question is not None
         try:
             routed = self._publish(kubemq.request_publication(request, self._question[1]), request.Channel)
-        except Fault:
-            self._exchange.counters.refused += 1
+        except Fault as fault:
+            self._refused(fault)
             self._forget_question()
             raise
         if not routed:
@@ -207,9 +207,19 @@ class KubemqSession:
             if response.ReplyChannel.startswith(("$", kubemq.COMMANDS, kubemq.QUERIES)):
                 raise Fault(kubemq.NO_ACCESS, kubemq.DENIED)
             self._publish(kubemq.response_publication(response), response.ReplyChannel)
-        except Fault:
-            self._exchange.counters.refused += 1
+        except Fault as fault:
+            self._refused(fault)
             raise
+
+    def _refused(self, fault: Fault) -> None:
+        """A publication is refused."""
+        self._exchange.counters.refused += 1
+        self._note_refused(fault)
+
+    def _note_refused(self, fault: Fault) -> None:
+        """O2."""
+        client = f"{self.label or (self._user.name if self._user else '')} kubemq".strip()
+        self._service.node.journal.refuse(self._exchange.name, client, fault.text)
 
     def _check_channel(self, channel: str) -> None:
         try:
@@ -254,14 +264,21 @@ class KubemqSession:
             raise Fault(NO_STORE, kubemq.UNIMPLEMENTED)
         if request.SubscribeTypeData != Subscribe.Events:
             raise Fault(kubemq.SUBSCRIBE_TYPE)
-        self._subscribe(request, "", _EVENTS, owner)
+        self._subscribe_or_note(request, "", _EVENTS, owner)
 
     def subscribe_to_requests(self, request: Subscribe, owner: Any) -> None:
         """From here on Commands, or Queries, arrive in the outbox. Raises Fault."""
         kind = kubemq.KIND_OF_SUBSCRIBE.get(request.SubscribeTypeData)
         if kind is None:
             raise Fault(kubemq.SUBSCRIBE_TYPE)
-        self._subscribe(request, kind.prefix, _REQUESTS[kind], owner)
+        self._subscribe_or_note(request, kind.prefix, _REQUESTS[kind], owner)
+
+    def _subscribe_or_note(self, request: Subscribe, prefix: str, form: _Form, owner: Any) -> None:
+        try:
+            self._subscribe(request, prefix, form, owner)
+        except Fault as fault:
+            self._note_refused(fault)
+            raise
 
     def _subscribe(self, request: Subscribe, prefix: str, form: _Form, owner: Any) -> None:
         kubemq.check_subscribe(request)

@@ -391,6 +391,7 @@ class MqttSession(StreamSession):
             raise
         if reason >= FAILURE:
             exchange.counters.refused += 1
+            self.note_refused(f"PUBLISH: {why}")
         if event.qos:
             if self._protocol.version == V3:
                 reason, why = Reason.SUCCESS, ""
@@ -463,6 +464,8 @@ class MqttSession(StreamSession):
         for each in event.filters:
             reason, text = subscriptions.begin(each, identifier)
             self._reasons.append(reason)
+            if reason >= FAILURE:
+                self.note_refused(f"SUBSCRIBE: {text}")
             why = why or text
         if event.is_last:
             self._confirm(Packet.SUBACK, event.packet_id, why)

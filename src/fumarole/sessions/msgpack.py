@@ -173,11 +173,14 @@ class MsgPackSession(StreamSession):
                 else:
                     self._forget(data["forget"])
         except QueryError as error:
+            self.note_refused(str(error))
             place = {"Position": error.position, "Found": error.found, "Expected": error.expected}
             self.outbox.push(pack({"Error": str(error), **place}))
         except (PatternError, TopicError) as error:
+            self.note_refused(str(error))
             self.outbox.push(pack({"Error": str(error), "Position": error.position}))
         except QuotaError as refused:
+            self.note_refused(str(refused))
             self.outbox.push(self._error(str(refused)))
         except FumaroleError as error:
             self.fail(str(error))

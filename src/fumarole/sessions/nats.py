@@ -435,6 +435,7 @@ class NatsSession(StreamSession):
             self._say(nats.OK)
 
     def _refuse(self, text: str) -> None:
+        self.note_refused(text)
         self._say(nats.error(text))
 
     def _say(self, answer: bytes) -> None:

@@ -329,6 +329,11 @@ class StreamSession(ABC):
             namespace = "" if self.exchange is None else self.exchange.name
             self.node.journal.note(self.now, kind, namespace, f"{self.label} {self._address}", text)
 
+    def note_refused(self, text: str) -> None:
+        """An operation is refused, and the connection goes on (O2)."""
+        namespace = "" if self.exchange is None else self.exchange.name
+        self.node.journal.refuse(namespace, f"{self.label} {self._address}", text)
+
     def _join(self, namespace: str) -> bool:
         """Becomes part of the namespace. False: it may not, and the session has ended."""
         try:
