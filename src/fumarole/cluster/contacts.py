@@ -17,7 +17,7 @@ SURE = 20
 """Attempts after which a node that was there is taken to be gone."""
 FORGET_AFTER = 3600.0
 """Seconds after which an address that was only heard of, and cannot be reached, is tried no more."""
-EVERYWHERE = ("0.0.0.0", "[::]", "::")
+EVERYWHERE = ("0.0.0.0", "[::]", "::")  # noqa: S104 - compared with
 MOST_CONTACTS = 4_096
 """Addresses that others may tell of."""
 

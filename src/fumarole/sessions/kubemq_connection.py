@@ -27,7 +27,7 @@ from fumarole.sessions.kubemq import NO_QUEUES, KubemqService, KubemqSession
 from fumarole.sessions.kubemq_calls import METHODS, PATH, PIECE, KubemqCall
 from fumarole.sessions.stream import UNANSWERED_PINGS, RemoteAddress, State, StreamSession
 
-TOKEN: Final = "authorization"
+TOKEN: Final = "authorization"  # noqa: S105 - the name of a header
 """The metadata key of the token, which stands there as it is."""
 LARGEST_READ: Final = 4 * 1024 * 1024
 """Bytes of a message that are read though they are over the limit: so the message is refused, and the call goes on."""

@@ -369,7 +369,7 @@ class _Builder(Transformer[Token, Any]):
     def value(self, token: Token) -> Constant:
         if token.type == "TEXT":
             return constant(str(token))
-        return constant(token == "TRUE" if token.type == "TRUTH" else _number(token))
+        return constant(token == "TRUE" if token.type == "TRUTH" else _number(token))  # noqa: S105
 
 
 def _key(token: Token) -> Key:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PORT: Final = "PYSPARK_GATEWAY_PORT"
-SECRET: Final = "PYSPARK_GATEWAY_SECRET"
+SECRET: Final = "PYSPARK_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
 BESIDE_HEAP: Final = 512
 """MiB that Python and Java take beside Java's heap."""
 LEAST_HEAP: Final = 512
