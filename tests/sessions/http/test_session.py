@@ -1158,13 +1158,30 @@ def test_who_may_scrape(guarded: Web, hot_path: HotPath) -> None:
 
 def test_connections_are_sorted_as_nats_top_asks(web: Web) -> None:
     made = {"door": "nats", "name": "", "address": "127.0.0.1", "namespace": "default"}
-    numbers = ((1, 5, 0), (2, 0, 70), (3, 7, 10))
+    numbers = ((901, 5, 0), (902, 0, 70), (903, 7, 10))
     web.service.connections = lambda: [
         {**made, "id": each, "consumers": consumers, "waiting_bytes": waiting} for each, consumers, waiting in numbers
     ]
-    for by, order in (("cid", [1, 2, 3]), ("subs", [3, 1, 2]), ("pending", [2, 3, 1]), ("uptime", [1, 2, 3])):
+    for by, order in (
+        ("cid", [901, 902, 903]),
+        ("subs", [903, 901, 902]),
+        ("pending", [902, 903, 901]),
+        ("uptime", [901, 902, 903]),
+    ):
         told = web.asks("GET", f"/connz?sort={by}").json()
         assert [each["cid"] for each in told["connections"]] == order
+
+
+def test_the_connection_that_asks_is_not_listed(web: Web) -> None:
+    """As at nats-server, whose monitoring is no client."""
+    browser = web.connect()
+    made = {"door": "http", "name": "", "address": "127.0.0.1", "namespace": "default", "consumers": 0}
+    web.service.connections = lambda: [
+        {**made, "id": each, "waiting_bytes": 0} for each in (browser.session.client_id, 901)
+    ]
+    told = browser.asks("GET", "/connz").json()
+    assert [each["cid"] for each in told["connections"]] == [901]
+    assert told["total"] == 1
 
 
 def test_what_is_switched_off(desk: Desk) -> None:

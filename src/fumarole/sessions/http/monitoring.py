@@ -61,7 +61,7 @@ def varz(call: Call) -> None:
 
 
 def connz(call: Call) -> None:
-    """The open connections: `limit` of them, from `offset` on."""
+    """The open connections without the one that asks, as nats-server has it: `limit` of them, from `offset` on."""
     call.pieces(200, JSON, _connections(call), FIELDS)
 
 
@@ -72,8 +72,9 @@ def _connections(call: Call) -> Iterator[bytes]:
     by, is_descending = SORTED.get(options.get("sort", ""), ("", False))
     found: list[tuple[int, int, dict[str, Any]]] = []
     for number, each in enumerate(service.connections(), 1):
-        place = -each[by] if is_descending else each[by] if by else number
-        heappush(found, (place, number, each))
+        if each["id"] != call.session.client_id:
+            place = -each[by] if is_descending else each[by] if by else number
+            heappush(found, (place, number, each))
         if number % LOOKED_AT_ONCE == 0:
             yield b""
     total, shown = len(found), []
