@@ -14,7 +14,7 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
-from tests.desk import Desk, MqttClient
+from tests.desk import Desk, MqttClient, MsgPackClient
 
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 EVERY = ["$EVERY.1s.>", "$EVERY.500ms.a.*", "$EVERY.0s.>", "$LAST.$EVERY.1s.a.x"]
@@ -183,7 +183,9 @@ def conflated(hot_path: HotPath, chance: random.Random) -> list[object]:
     timers = desk.node.namespaces.timers
     ears = [desk.connect().say(f"SUB {pattern} 1\r\n") for pattern in EVERY]
     ears.append(desk.connect(headers=False).say("SUB $EVERY.1s.> 1\r\n"))
-    sensor, mqtt = desk.connect(), MqttClient(desk)
+    sensor, mqtt, of_mqtt = desk.connect(), MqttClient(desk, client_id="one"), MqttClient(desk, client_id="two")
+    of_mqtt.subscribe("$EVERY/1s/#", qos=1)
+    subscriber = MsgPackClient(desk).say({"topic": "$EVERY.1s.>"})
     heard: list[object] = []
     for number in range(120):
         topic = chance.choice(["a.x", "a.y", "b"])
@@ -196,13 +198,13 @@ def conflated(hot_path: HotPath, chance: random.Random) -> list[object]:
                 sizes = f"{len(block)} {len(block) + len(payload)}"
                 sensor.say(f"HPUB {topic} {sizes}\r\n{block}{payload}\r\n")
             case 2:
-                mqtt.publish(topic.replace(".", "/"), payload.encode())
+                mqtt.publish(topic.replace(".", "/"), payload.encode(), qos=chance.randrange(2))
             case _:
                 sensor.say(f"PUB {topic} {len(payload)}\r\n{payload}\r\n" * chance.choice([1, 1, 3]))
         if chance.random() < 0.3:
             timers.run(timers.now() + chance.choice([0.1, 0.5, 1.0]))
-        heard.append([ear.hears() for ear in ears])
+        heard.append([*(ear.hears() for ear in ears), of_mqtt.raw(), subscriber.hears()])
     timers.run(timers.now() + 3.0)
-    heard.append([ear.hears() for ear in ears])
+    heard.append([*(ear.hears() for ear in ears), of_mqtt.raw(), subscriber.hears()])
     heard.append([each.conflated for ear in ears for each in ear.session._consumers.values()])
     return [*heard, desk.counters()]
