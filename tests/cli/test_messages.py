@@ -173,6 +173,14 @@ def test_ctrl_c_ends_quietly(command_line: CommandLine, command: str, code: int)
     assert (ended.out, ended.err) == (b"", "")
 
 
+def test_a_payload_makes_no_line_of_its_own(command_line: CommandLine) -> None:
+    """One that looks like another message is one line all the same."""
+    sub = command_line.start("sub", "--count", "1")
+    command_line.wait_for_consumers(1)
+    command_line.run("pub", "a", "1\nalarm.fire  burning")
+    assert command_line.end(sub).out == b"a  1\\x0aalarm.fire  burning\n"
+
+
 def test_who_has_seen_enough_ends_it_quietly(command_line: CommandLine) -> None:
     """`fumarole sub | head -n 1`"""
     sub = command_line.start("sub")

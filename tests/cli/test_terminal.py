@@ -21,6 +21,7 @@ SHOWN = r"\x1b[2J\x9b2J\x07\x0d"
 
 def test_what_steers_a_terminal_is_shown() -> None:
     assert printable(f"é\t日\n{STEERING}") == f"é\t日\n{SHOWN}"
+    assert printable("a\u202eb\u2028c\u2066\u200fd") == r"a\u202eb\u2028c\u2066\u200fd"
 
 
 def test_json_means_the_same() -> None:

@@ -57,22 +57,22 @@ def as_text(message: Message) -> bytes:
     """`a.b  21.5`, then a line for each header and for the reply topic."""
     topic = paint(one_line(message.topic) or "(no topic)", CYAN, sys.stdout)
     pairs = [*message.header_pairs, *([("reply to", message.reply)] if message.reply else [])]
-    return f"{topic}  {_payload_line(message)}{_header_lines(pairs)}".encode()
+    payload = one_line(message.text.removesuffix("\n"))
+    return f"{topic}  {payload}\n{_header_lines(pairs)}".encode()
 
 
 def as_reply(message: Message) -> bytes:
     """The payload, then a line for each header."""
-    return f"{_payload_line(message)}{_header_lines(message.header_pairs)}".encode()
-
-
-def _payload_line(message: Message) -> str:
-    # The output of a command has a line end already.
-    return one_line(message.text.removesuffix("\n")) + "\n"
+    # The output of a command has a line end already, and may have several lines.
+    text = message.text.removesuffix("\n")
+    shown = printable(text) if sys.stdout.isatty() else text
+    return f"{shown}\n{_header_lines(message.header_pairs)}".encode()
 
 
 def one_line(text: str) -> str:
-    """A text of unknown origin. On a terminal, control characters are made visible."""
-    return printable(text) if sys.stdout.isatty() else text
+    """A text of unknown origin as one line: a line feed in it would begin a line that passes for another message. On a
+    terminal, control characters are made visible too."""
+    return (printable(text) if sys.stdout.isatty() else text).replace("\n", "\\x0a")
 
 
 def _header_lines(pairs: list[tuple[str, str]]) -> str:

@@ -23,7 +23,8 @@ MISUSED = 2
 INTERRUPTED = 130
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Control characters, and those that turn the direction of writing or end a line: the rest would pass for another's.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
@@ -152,7 +153,12 @@ def paint(text: str, colour: str, stream: TextIO) -> str:
 
 def printable(text: str) -> str:
     """A text of unknown origin, safe for a terminal: control characters are shown, not obeyed."""
-    return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _UNPRINTABLE.sub(_shown, text)
+
+
+def _shown(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def json_text(value: object) -> str:
