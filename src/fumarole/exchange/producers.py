@@ -433,12 +433,16 @@ class Producers:
         is_on = producer.latest()[0]
         one = (producer.identity,)
         for standings, new, gone, topic in ((entered, one, (), is_on), (left, (), one, was_on)):
+            checked, is_shown = None, True  # many consumers are of one user
             for standing in standings:
                 if standing in self.filling:
                     continue
                 # A consumer that gets a diff may be cut off as too slow.
                 for consumer in list(self._subscribed.get(standing, ())):
-                    if consumer.sees is None or may_receive(consumer.sees, producer, topic):
+                    sees = consumer.sees
+                    if sees is not None and sees is not checked:
+                        checked, is_shown = sees, may_receive(sees, producer, topic)
+                    if sees is None or is_shown:
                         cast(Watcher, consumer.outlet).tell(consumer, new, gone)
                     self.told += 1
 
@@ -623,9 +627,14 @@ class Producers:
     def subscribed(self, producer: Producer, topic: str) -> Iterator[Consumer]:
         """The consumers in whose set the producer is and whose pattern matches the topic."""
         words, own = split(topic), reading_topic(producer.identity)
+        checked, is_shown = None, True  # many consumers are of one user
         for standing in producer.standings:
             for consumer, pattern in self._subscribed.get(standing, NOBODY).items():
-                if consumer.sees is not None and not consumer.sees.shows(own, topic):
-                    continue  # A3
+                sees = consumer.sees
+                if sees is not None:
+                    if sees is not checked:
+                        checked, is_shown = sees, sees.shows(own, topic)
+                    if not is_shown:
+                        continue  # A3
                 if (consumer.pattern == ">" or fits(pattern, words)) and finds(consumer.pattern, topic):
                     yield consumer

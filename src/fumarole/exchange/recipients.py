@@ -30,10 +30,14 @@ class Recipients:
     def add(self, consumers: Iterable[Consumer], topic: str | None) -> bool:
         """Adds those of these that may see the topic. True: not every consumer may see every topic."""
         depends_on_topic = False
+        checked, is_allowed = None, True  # many consumers are of one user
         for consumer in consumers:
-            if consumer.sees is not None:
+            sees = consumer.sees
+            if sees is not None:
                 depends_on_topic = True
-                if topic is None or not consumer.sees.allows(topic):
+                if sees is not checked:
+                    checked, is_allowed = sees, topic is not None and sees.allows(topic)
+                if not is_allowed:
                     continue
             if consumer.group:
                 # An entry for several members of another node counts several times: the choice is over members.
