@@ -330,9 +330,12 @@ cdef class Outbox:
             if taken and total + length > most:
                 break
             while block.first < block.frames and (total == 0 or total + length <= most):
-                frame = PyBytes_FromStringAndSize(NULL, length)
-                copy_out(block, PyBytes_AS_STRING(frame), length)
-                taken.append(frame)
+                if block.shared == NULL:
+                    taken.append(PyBytes_FromStringAndSize(bytes_of(block) + block.start, length))
+                else:
+                    frame = PyBytes_FromStringAndSize(NULL, length)
+                    copy_out(block, PyBytes_AS_STRING(frame), length)
+                    taken.append(frame)
                 total += length
                 self.size -= length
                 sent(block, length)
