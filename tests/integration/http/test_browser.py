@@ -107,8 +107,8 @@ def shown(folder: Path, page: str) -> Iterator[WebBroker]:
                 yield broker
             finally:
                 chromium.terminate()
-        server.shutdown()
-        broker.stop()
+                server.shutdown()
+                broker.stop()
 
 
 def text_of(broker: WebBroker, *wanted: str) -> str:
