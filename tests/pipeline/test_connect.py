@@ -41,7 +41,7 @@ def test_every_transform(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_project_of_declarative_pipelines(tmp_path: Path) -> None:
     """There the functions may ask Spark for nothing, not even for the columns of a frame."""
     recorder = Recorder(tmp_path / "archive")
@@ -55,7 +55,7 @@ def test_a_project_of_declarative_pipelines(tmp_path: Path) -> None:
     environment = {**ENVIRONMENT, "ARCHIVE": str(tmp_path / "archive")}
     command = [str(Path(sys.executable).with_name("spark-pipelines")), "run", *FOR_COMMANDS]
     ran = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, timeout=280, check=False
+        command, cwd=project, env=environment, capture_output=True, text=True, timeout=580, check=False
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
