@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fumarole.core.limits import Limits, Quotas
+from fumarole.core.limits import Limits, NamespaceQuotas, Quotas
 from fumarole.core.topic import Grammar
 from fumarole.exchange.client_ids import ClientClaim
 from fumarole.exchange.namespaces import NamespaceRules
@@ -712,8 +712,9 @@ def test_very_many_delayed_wills_fall_due_together(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.soak)])
-def test_very_many_wills_at_once(desk: Desk, count: int) -> None:
+def test_very_many_wills_at_once(hot_path: HotPath, count: int) -> None:
     """Hazard 14: clients that all go at once have their wills published one in a slice; nothing is left."""
+    desk = Desk(hot_path, Limits(quota=NamespaceQuotas(connections=2 * count)))
     slices, asked = desk.node.namespaces.slices, []
     watcher = MqttClient(desk)
     watcher.subscribe("gone/#")
