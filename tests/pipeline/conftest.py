@@ -30,10 +30,10 @@ def known_settings() -> dict[str, dict[str, str]]:
 @pytest.fixture(autouse=True)
 def settings_stay(request: pytest.FixtureRequest, known_settings: dict[str, dict[str, str]]) -> Iterator[None]:
     """A setting that one test leaves behind decides what all tests after it see. (`noDataMicroBatches` did.)"""
-    if "spark" not in request.fixturenames:
+    spark = request.getfixturevalue("spark") if "spark" in request.fixturenames else None
+    if not isinstance(spark, SparkSession):  # a table of cases may have a column of this name
         yield
         return
-    spark: SparkSession = request.getfixturevalue("spark")
     text = settings_text(spark)
     before = known_settings.get(text) or settings_of_plans(spark)
     known_settings[text] = before

@@ -177,7 +177,7 @@ def test_a_replay_is_refused(stranger: Stranger, nodes: Nodes) -> None:
 
 def test_what_is_refused_is_counted_and_said_on_both_sides(tmp_path: Path) -> None:
     for name in ("right", "wrong"):
-        (tmp_path / name).write_text(name)
+        (tmp_path / name).write_text(f"the {name} secret of a cluster")
     with running(tmp_path, 1, flags=("--links-secret-file", str(tmp_path / "right"))) as nodes:
         wrong = ("--links-secret-file", str(tmp_path / "wrong"))
         other = NodeProcess(tmp_path, 7, Network(), 0, [nodes[0].cluster_address], wrong)
