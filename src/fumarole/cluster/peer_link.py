@@ -34,6 +34,7 @@ from fumarole.cluster.identity import DATA, NONCE_BYTES, Identity
 from fumarole.cluster.lane import Lane
 from fumarole.cluster.pulse import USUAL, Timing
 from fumarole.doors.closing import Closing
+from fumarole.doors.ending import EndAtOnce
 from fumarole.doors.flushing import FlushAtOnce, flush
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.pump import Policies, Pump
@@ -179,6 +180,7 @@ class PeerLink:
             write_chunk=WRITE_CHUNK,
             rest_chunk=WRITE_CHUNK,
             closing=LinkClosing,
+            ending=EndAtOnce(),
             cut=_cut,
             release=lambda _: None,
         )

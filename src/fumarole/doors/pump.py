@@ -19,6 +19,7 @@ All else is policy, and each policy is an object of its own, beside this module:
     when other connections are read instead        turn_taking.py
     what an overflowing outbox leads to            slow_consumers.py
     how the connection ends                        closing.py
+    when an ended connection is taken apart        ending.py
     what happens to what it held                   release.py
 
 `Policies` names those of one kind of connection: doors/stream.py has the clients', cluster/peer_link.py the links'.
@@ -44,6 +45,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol, cast
 
 from fumarole.doors.closing import Closing
+from fumarole.doors.ending import Ending
 from fumarole.doors.flushing import LARGE_BATCH, Flushing, flush
 from fumarole.doors.read_size import ReadSize
 from fumarole.doors.turn_taking import LONG_BATCH, TurnTaking
@@ -93,6 +95,7 @@ class Policies(NamedTuple):
     """The same where outboxes are written to the socket, and the transport only gets what it did not take."""
     closing: Callable[[Any], Closing]
     """The policy for the end of the connection of this session."""
+    ending: Ending
     cut: Callable[[Any], None]
     """Ends a session whose outbox has overflowed."""
     release: Callable[[Any], None]
@@ -127,6 +130,7 @@ class Pump(asyncio.BufferedProtocol):
         self._paused = False
         self._over = False
         self._lost = False
+        self._ended = False
 
     # What asyncio calls.
 
@@ -180,20 +184,32 @@ class Pump(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         if self.session is None:
             return False
+        stays_open = self.closing.receive_eof(self._transport)
+        if stays_open:
+            self._policies.ending.take(self._receive_eof)
+        else:
+            self._receive_eof()
+        return stays_open
+
+    def _receive_eof(self) -> None:
+        if self._ended:
+            return
         while self._reader.unfinished:
             self._reader.go_on()
         self.session.receive_eof()
-        stays_open = self.closing.receive_eof(self._transport)
         if self.session.close_expected():
             self._ready.append(self)
         flush(self._ready)
-        return stays_open
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._paused = self._over = True
         if self._lost or self.session is None:  # uvloop may report a failed TLS handshake after the door did
             return
         self._lost = True
+        self._policies.ending.take(self._end)
+
+    def _end(self) -> None:
+        self._ended = True
         self._owner.disconnected(self)
         self.session.close()
         self._reader = self.session  # the compiled reader knows plans of a namespace that may end now

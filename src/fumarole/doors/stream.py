@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fumarole.doors.closing import Closing
+from fumarole.doors.ending import EndInTurns
 from fumarole.doors.flushing import FlushTogether, flush
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins, TooLateError, TooManyLoginsError
@@ -75,6 +76,7 @@ def client_policies(node: Node) -> Policies:
         write_chunk=WRITE_CHUNK,
         rest_chunk=REST_CHUNK,
         closing=lambda _: Closing(),
+        ending=EndInTurns(),
         cut=SlowConsumers(node).cut,
         release=release,
     )
