@@ -117,4 +117,4 @@ def test_a_real_systemd_starts_a_broker_with_the_unit(machine: Path) -> None:
     assert values["heirs"] == "2"
     assert "700 /var/lib/private/fumarole\n600 /var/lib/private/fumarole/producers.sqlite\n" in told
     assert '"state": "live"' in told
-    assert '"metadata": {"Room": "410"}' in told
+    assert '"metadata": {"Room": "410", "_online": ' in told
