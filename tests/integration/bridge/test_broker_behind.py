@@ -29,7 +29,7 @@ PAYLOAD = bytes(64 * 1024)
 
 @pytest.fixture(scope="module")
 def broker(brokers: Brokers) -> RunningBroker:
-    return brokers.share()
+    return brokers.share('limits.outbox = "64 MiB"\n')  # so that nothing is dropped on its way to the link
 
 
 @pytest.mark.timeout(60)
