@@ -54,6 +54,18 @@ def test_tests_on_messages(command_line: CommandLine) -> None:
     assert command_line.end(sub).lines == [f"+ {ONE}", f"{ONE}  80.5"]
 
 
+def test_last_readings_have_their_age(command_line: CommandLine) -> None:
+    """F3: a reading that was known before is told from one that comes now."""
+    publish(command_line, ONE, "93", '{"Kind": "a"}')
+    asked = ("sub", "--where", "Kind = 'a'", "--last", "--count")
+    new, reading, age, *known = command_line.run(*asked, "1").lines
+    assert (new, reading, age.split()[0]) == (f"+ {ONE}", f"{ONE}  93", "Last:")
+    assert float(age.split()[1]) >= 0
+    assert '    Kind = "a"' in known
+    _, last = [json.loads(line) for line in command_line.run(*asked, "1", "--json").lines]
+    assert (last["value"], last["age"] >= 0) == (93, True)
+
+
 def test_readings_as_json_with_pattern_and_group(command_line: CommandLine) -> None:
     arguments = ("sub", "volcanoes.>", "--where", "has Kind", "--group", "g", "--count", "1")
     sub = command_line.start(*arguments, "--json")

@@ -162,11 +162,13 @@ def _as_json(each: Reading | Change) -> str:
         said = {"New": each.new, "Del": each.gone}
     else:
         said = {"id": each.producer, "metadata": each.metadata, "value": each.value, "topic": each.topic}
+        if each.age is not None:
+            said["age"] = each.age
     return json_text(said) + "\n"
 
 
 def _as_text(each: Reading | Change) -> str:
-    """`+ id` and `- id`; `id  21.5`, then a line for a topic of its own, and one for each changed key."""
+    """`+ id` and `- id`; `id  21.5`, then lines for its own topic, the age of a last value, and each changed key."""
     from fumarole.client import Change
 
     if isinstance(each, Change):
@@ -175,6 +177,7 @@ def _as_text(each: Reading | Change) -> str:
     else:
         lines = [f"{paint(each.producer, CYAN, sys.stdout)}  {one_line(str(each.value))}"]
         details = [] if each.topic == f"readings.{each.producer}" else [f"topic: {each.topic}"]
+        details += [] if each.age is None else [f"Last: {each.age:g}"]
         details += [f"{key} = {value_text(value)}" for key, value in each.metadata.items()]
         lines += [paint(f"    {one_line(detail)}", DIM, sys.stdout) for detail in details]
     return "".join(f"{line}\n" for line in lines)
