@@ -1,6 +1,8 @@
 import fcntl
+import json
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import fumarole
 from fumarole.cli.pipeline import spark, warm
 from fumarole.cli.pipeline.options import SparkOptions
 from fumarole.cli.pipeline.warm import NoSessionError, Place, connect, runtime_folder
+from tests.pipeline.commands import run_command
 
 
 def test_a_session_for_each_master_settings_and_environment_of_spark(
@@ -50,6 +53,33 @@ def test_a_session_that_holds_its_lock_and_is_silent_is_told(tmp_path: Path, mon
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(NoSessionError, match="did not answer"):
             warm.sessions(tmp_path)
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_session_that_is_about_to_end_is_told_of(
+    tmp_path: Path, listens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has closed its socket, with a question in it or before; Java is still ending."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = runtime_folder()
+    place = folder / "spark-1.sock"
+
+    def hang_up() -> None:
+        for _ in range(warm.LOOKS):
+            listener.accept()[0].close()
+
+    with place.with_suffix(".lock").open("wb") as held, socket.socket(socket.AF_UNIX) as listener:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.write(b'{"pid": 12345}')
+        held.flush()
+        listener.bind(str(place))
+        if listens:
+            listener.listen()
+            threading.Thread(target=hang_up, daemon=True).start()
+        told = json.loads(run_command("pipeline", "server", "status", "--json")[0])
+        assert (told["pid"], told["ending"], told["running"]) == (12345, True, 0)
+        fcntl.flock(held, fcntl.LOCK_UN)
+        assert warm.sessions(folder) == []
 
 
 def test_its_folder_is_this_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,12 +19,15 @@ from fumarole.cli.pipeline.warm import OTHER, socket_address
 def main() -> int:
     """Serves commands until it has been idle for long, gets the stop command, or Java has ended."""
     place, lock, master, settings = json.load(sys.stdin)
-    with Path(lock).open("wb") as held:
+    with Path(lock).open("ab") as held:
         os.fchmod(held.fileno(), 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return OTHER  # another session serves the same commands
+        held.truncate(0)
+        held.write(json.dumps({"pid": os.getpid()}).encode())
+        held.flush()
         listener = _listener(Path(place))
         try:
             _serve(listener, master, settings)

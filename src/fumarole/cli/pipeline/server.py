@@ -84,6 +84,9 @@ def _show_status(as_json: bool) -> None:
         if as_json:
             sys.stdout.write(json.dumps(each) + "\n")
             continue
+        if each["ending"]:
+            sys.stdout.write(f"process {each.get('pid', '?')}: ending\n")
+            continue
         idle = "at work" if each["running"] else f"idle for {duration_text(each['idle'])}"
         if each.get("starting"):
             idle = "starting Spark"

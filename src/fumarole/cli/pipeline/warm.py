@@ -41,6 +41,8 @@ COLD: Final = "FUMAROLE_COLD"
 START_SECONDS: Final = 90.0
 STOP_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 30.0
+LOOKS, LOOK_SECONDS = 3, 0.05
+"""How often a session that holds its lock and does not listen is asked again."""
 OTHER: Final = 75
 """The exit code of a session's process where another one is there."""
 READY, INTERRUPT = b"r", b"i"
@@ -284,16 +286,30 @@ def _followed(connection: socket.socket, place: Place) -> int:
 
 
 def sessions(folder: Path) -> list[dict[str, Any]]:
-    """The running sessions of this user, of all versions and settings. Raises NoSessionError if one does not answer."""
+    """The running sessions of this user, of all versions and settings, also those that are about to end.
+
+    Raises NoSessionError if one does not answer.
+    """
     found = []
-    for path in sorted(folder.glob("spark-*.sock")):
-        log = path.with_suffix(".log")
-        answer = _asked(path, "status")
+    for lock in sorted(folder.glob("spark-*.lock")):
+        log = str(lock.with_suffix(".log"))
+        answer = None
+        for _ in range(LOOKS):  # one that is about to begin listens in a moment
+            if not is_held(lock) or (answer := _asked(lock.with_suffix(".sock"), "status")):
+                break
+            time.sleep(LOOK_SECONDS)
         if answer:
-            found.append({**json.loads(answer), "log": str(log)})
-        elif answer is not None and is_held(path.with_suffix(".lock")):
-            raise NoSessionError(f"{path} did not answer; {log} may say why")
+            found.append({**json.loads(answer), "log": log})
+        elif is_held(lock):
+            found.append({**_noted(lock), "running": 0, "starting": False, "ending": True, "log": log})
     return found
+
+
+def _noted(lock: Path) -> dict[str, Any]:
+    """What a session has written into its lock: its process."""
+    with suppress(OSError, ValueError):
+        return dict(json.loads(lock.read_bytes()))
+    return {}
 
 
 def stop_sessions(folder: Path) -> int:
@@ -311,16 +327,21 @@ def stop_sessions(folder: Path) -> int:
 
 
 def _asked(path: Path, what: str) -> bytes | None:
-    """The whole answer; empty where there is none. None: no session listens, or it is about to end."""
+    """The whole answer; empty where there is none. None: no session listens, or it ends before it answers.
+
+    Raises NoSessionError if a session listens and does not answer.
+    """
     answer = b""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, suppress(OSError):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ANSWER_SECONDS)
         try:
             with socket_address(path) as address:
                 connection.connect(address)
-        except (FileNotFoundError, ConnectionRefusedError):
+            _send(connection, {"ask": what})
+            while part := connection.recv(4096):
+                answer += part
+        except (TimeoutError, BlockingIOError):
+            raise NoSessionError(f"{path} did not answer; {path.with_suffix('.log')} may say why") from None
+        except OSError:
             return None
-        _send(connection, {"ask": what})
-        while part := connection.recv(4096):
-            answer += part
     return answer

@@ -237,6 +237,7 @@ class Resident:
             "idle": 0.0 if self._children else time.monotonic() - self._used,
             "running": len(self._children) - (self._starting is not None) + len(self._waiting),
             "starting": self._starting is not None,
+            "ending": False,
             "commands": self._commands,
         }
 
