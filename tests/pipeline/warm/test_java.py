@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 from fumarole.pipeline.warm.java import heap_megabytes, warm_settings
 
 
@@ -11,3 +14,15 @@ def test_settings_of_the_command_have_the_last_word() -> None:
     assert made["spark.driver.memory"] == "3g"
     assert made["spark.master"] == "local[2]"
     assert "spark.driver.memory" not in warm_settings("spark://a:7077", {})
+
+
+def test_warnings_of_this_package_are_shown_and_no_others() -> None:
+    program = """
+import logging
+from fumarole.pipeline.warm.java import warn_on_stderr
+warn_on_stderr()
+logging.getLogger("fumarole.pipeline").warning("pyarrow is slower")
+logging.getLogger().warning("interrupted")
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stderr == "pyarrow is slower\n"

@@ -102,6 +102,12 @@ def warm_up() -> int:
     return 0
 
 
+def warn_on_stderr() -> None:
+    """Only warnings of this package are shown, as by a command alone: py4j logs at the root that it was interrupted."""
+    logging.root.addHandler(logging.NullHandler())
+    logging.getLogger("fumarole").addHandler(logging.StreamHandler())
+
+
 def attach(name: str) -> SparkSession:
     """A session of this child's own in the Java of its resident. A signal cancels this child's jobs, and no others'."""
     from pyspark import SparkContext
@@ -109,7 +115,7 @@ def attach(name: str) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    logging.root.addHandler(logging.NullHandler())  # py4j logs there that it was interrupted
+    warn_on_stderr()
     # It finds Java by the environment.
     gateway = launch_gateway()  # type: ignore[no-untyped-call]
     jvm = gateway.jvm
