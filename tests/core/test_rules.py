@@ -75,6 +75,7 @@ def test_a_rollup() -> None:
         ({**RIGHT, "name": "a b"}, "rules[0].name: found 'a b'"),
         ({**RIGHT, "where": "$value >"}, "rules[0].where: found the end, expected a value"),
         ({**RIGHT, "where": 5}, "rules[0].where: found a number, expected a query"),
+        ({**RIGHT, "where": "not _online and Critical"}, "rules[0].where: found _online, expected other metadata"),
         ({**RIGHT, "for": "soon"}, "rules[0].for: found 'soon', expected a length of time"),
         ({**RIGHT, "publish": "alarms.*"}, "rules[0].publish: found 'alarms.*', expected a topic"),
         ({**RIGHT, "publish": "alarms..x"}, "rules[0].publish: found 'alarms..x'"),

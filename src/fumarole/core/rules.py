@@ -29,14 +29,15 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fumarole.core.errors import PatternError
 from fumarole.core.payloads import DeclarationError, Wrong, pattern_of, span
 from fumarole.core.query.errors import QueryError
 from fumarole.core.query.parse import parse as parse_query
-from fumarole.core.query.tree import Query, fields, show
+from fumarole.core.query.tree import Query, fields, keys, show
+from fumarole.core.values import ONLINE
 
 LATENESS: Final = 60_000_000
 """Microseconds after which readings of a sensor whose clock went back count again: see `core.alarms`."""
@@ -109,9 +110,10 @@ class Rule:
     by: tuple[str, ...] = ()
     limit: int = LIMIT
 
-    @property
-    def digest(self) -> str:
-        """A digest of the rule's meaning, without name and topic. When it changes, the state of the rule is void."""
+    digest: str = field(init=False, compare=False, repr=False)
+    """A digest of the rule's meaning, without name and topic. When it changes, the state of the rule is void."""
+
+    def __post_init__(self) -> None:
         meaning: dict[str, Any] = {
             name: getattr(self, name) for name in ("topic", "hold", "zscore", "python", "rollup")
         }
@@ -119,7 +121,8 @@ class Rule:
         meaning |= {"silence": self.silence and [self.silence.length, self.silence.factor]}
         meaning |= {"rate": self.rate and [self.rate.bound, self.rate.direction]}
         meaning |= {"window": self.window if self.zscore is not None else None, "by": list(self.by)}
-        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
+        object.__setattr__(self, "digest", digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,10 +260,13 @@ class _Reader:
             self.add(key, _kind(found), "a query")
             return None
         try:
-            return parse_query(found)
+            query = parse_query(found)
         except QueryError as error:
             self.add(key, error.found, f"{error.expected}, at position {error.position}")
             return None
+        if ONLINE in keys(query):
+            self.add(key, ONLINE, f"other metadata: an archive has no {ONLINE}; `silence` finds producers that stop")
+        return query
 
     def _span(self, table: Mapping[str, Any], key: str) -> int | None:
         found = table.get(key)

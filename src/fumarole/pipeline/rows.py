@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from fumarole.client.capture import Columns, Texts
 from fumarole.core.query.tree import Value
+from fumarole.core.values import ONLINE
 from fumarole.pipeline.archive.schema import ANEW, CHANGE, CHANGES, HEADERS, IDENTITY, MESSAGES, TIME
 
 MESSAGE_ROWS = pa.schema([field for field in MESSAGES if field.name not in IDENTITY])
@@ -105,6 +106,11 @@ def snapshot_of(producer: str, time: int, metadata: Mapping[str, Value]) -> Iter
     """All that is known of a producer, and that it is all: what was said before holds no longer."""
     yield {"time": time, "producer": producer, "key": "", "kind": ANEW, **_NOTHING}
     yield from changes_of(producer, time, metadata)
+
+
+def recorded_keys(metadata: Mapping[str, Value]) -> dict[str, Value]:
+    """Without `_online`: only the live broker knows it, and an archive must say the same as a live stream."""
+    return {key: value for key, value in metadata.items() if key != ONLINE}
 
 
 def changes_of(producer: str, time: int, metadata: Mapping[str, Value | None]) -> Iterator[dict[str, Any]]:

@@ -39,7 +39,7 @@ def table(rows: list[tuple[str | None, Any]]) -> pa.Table:
 def test_each_message_has_what_held(rows: list[tuple[str | None, Any]], cut: int) -> None:
     known: dict[str, dict[str, Any]] = {"p": {"A": "old", "C": 7}}
     describing = Describing()
-    describing.learn(known.items())
+    describing.learn([("p", {**known["p"], "_online": True})])
     found = [
         dict(row["metadata"])
         for part in (rows[:cut], rows[cut:])

@@ -16,6 +16,7 @@ from fumarole.core.rules import parse
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.rules.rows import Rows
 from fumarole.pipeline.rules.shard import Shard
+from fumarole.pipeline.rules.silences import Silences
 from tests.pipeline.rules.histories import BEGIN, SECOND, by_case, histories, rows_of, rule_lists, rules_of
 
 
@@ -134,3 +135,42 @@ def test_a_function_with_too_few_answers() -> None:
     rules, events = readings({"python": "builtins:bool"}, 3)
     with pytest.raises(PipelineError, match="3 readings were given"):
         Shard(rules).take(rows_of(rules, events))
+
+
+def test_of_producers_for_which_nothing_changes_none_is_looked_at_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they are silent for long by habit, and where each reading says again what the one before has said."""
+    looked_at: list[int] = []
+    one_by_one = Silences._one_by_one
+
+    def counted(self: Silences, state: Any, wave: Any, answers: Any, begin: int, end: int) -> Any:
+        looked_at.append(begin)
+        return one_by_one(self, state, wave, answers, begin, end)
+
+    rules = rules_of([{"silence": "3 x habit"}, {"silence": "7 s", "where": "Kind = 'gas'"}])
+    events: list[Event] = [
+        Reading(f"p{number}", BEGIN + at * SECOND, BEGIN + at * SECOND, "a.b", b"9", 9.0, {"Kind": "heat"})
+        for at in range(0, 200, 10)
+        for number in range(20)
+    ]
+    events.insert(len(events) // 2, Tick(BEGIN + 100 * SECOND))
+    shard = Shard(rules)
+    assert shard.take(rows_of(rules, events[:100])) == []
+    monkeypatch.setattr(Silences, "_one_by_one", counted)
+    shard = Shard(rules, data=shard.as_bytes())
+    assert shard.take(rows_of(rules, events[100:], 100)) == []
+    assert looked_at == []
+    late = Reading("p3", BEGIN + 230 * SECOND, BEGIN + 230 * SECOND, "a.b", b"9", 9.0)
+    assert [each.state for each in shard.take(rows_of(rules, [late], 500))] == ["raised", "cleared"]
+    assert len(looked_at) == 1
+
+
+def test_habits_of_an_older_state() -> None:
+    """It has pauses, and not their median."""
+    rules = rules_of([{"silence": "3 x habit"}])
+    events: list[Event] = [Reading("p", BEGIN + at * SECOND, BEGIN, "a", b"9", 9.0) for at in (0, 2, 5, 7, 9)]
+    shard = Shard(rules)
+    shard.take(rows_of(rules, events))
+    del shard.state.columns["habit"]
+    older = Shard(rules, data=shard.as_bytes())
+    assert older.take(rows_of(rules, [Tick(BEGIN + 15 * SECOND)], 5)) == []
+    assert len(older.take(rows_of(rules, [Tick(BEGIN + 16 * SECOND)], 6))) == 1

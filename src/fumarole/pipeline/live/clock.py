@@ -21,7 +21,7 @@ from fumarole.client import Client, ClientError
 from fumarole.client.capture import microseconds
 from fumarole.client.producer import ProducerInfo
 from fumarole.pipeline.archive.schema import ANEW, TIME
-from fumarole.pipeline.rows import MESSAGE_ROWS, typed
+from fumarole.pipeline.rows import MESSAGE_ROWS, recorded_keys, typed
 
 log = logging.getLogger("fumarole.pipeline")
 
@@ -90,7 +90,7 @@ class Clock:
         """Of those of which it knows something else than it said the last time."""
         told: set[int] = set()
         async for page in client.all_producers(where, PAGE_SECONDS):
-            marks = {hash((each.id, msgspec.json.encode(each.metadata))): each for each in page}
+            marks = {hash((each.id, msgspec.json.encode(recorded_keys(each.metadata)))): each for each in page}
             news = [each for mark, each in marks.items() if mark not in self._told]
             told.update(marks)
             if news:
@@ -113,4 +113,4 @@ def _told(event: str, at: int, since: int | None = None) -> dict[str, Any]:
 def _known(producers: Iterable[ProducerInfo], at: int) -> Iterable[dict[str, Any]]:
     anew = {"key": "", "kind": ANEW}
     for each in producers:
-        yield {**_told("known", at), "producer": each.id, "changes": [anew, *typed(each.metadata)]}
+        yield {**_told("known", at), "producer": each.id, "changes": [anew, *typed(recorded_keys(each.metadata))]}

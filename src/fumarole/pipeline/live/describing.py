@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from fumarole.core.publication import FORGOTTEN
 from fumarole.core.query.tree import Value
 from fumarole.pipeline.archive.schema import ANEW
-from fumarole.pipeline.rows import typed
+from fumarole.pipeline.rows import recorded_keys, typed
 
 METADATA: Final = "metadata"
 _VALUE: Final = pa.struct(
@@ -36,7 +36,7 @@ class Describing:
 
     def learn(self, producers: Iterable[tuple[str, Mapping[str, Value]]]) -> None:
         """All that is known of all producers. What was known of others is void."""
-        self._held = {name: dict(map(_entry, typed(metadata))) for name, metadata in producers}
+        self._held = {name: dict(map(_entry, typed(recorded_keys(metadata)))) for name, metadata in producers}
 
     def knows_all(self, rows: pa.Table) -> bool:
         """Is each producer of these rows known, or introduces itself by its first reading there?"""

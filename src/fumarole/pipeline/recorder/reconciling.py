@@ -20,17 +20,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 
 from fumarole.client import Client, ClientError
 from fumarole.client.capture import Columns, microseconds
 from fumarole.client.producer import ProducerInfo
-from fumarole.core.values import ONLINE
 from fumarole.pipeline.capturing import INTERVAL
 from fumarole.pipeline.recorder.writer import Writer
-from fumarole.pipeline.rows import snapshot_table, told_of
+from fumarole.pipeline.rows import recorded_keys, snapshot_table, told_of
 
 PAUSE_SECONDS = 60.0
 PAUSE_TIMES = 20
@@ -104,7 +102,7 @@ class Reconciling:
                 news = [each for mark, each in marks.items() if mark not in self._written or each.id in heard]
                 if news:
                     await self._room()
-                    table = snapshot_table(((producer.id, _said(producer)) for producer in news), now)
+                    table = snapshot_table(((producer.id, recorded_keys(producer.metadata)) for producer in news), now)
                     if not self._writer.add_changes(table):
                         return False
                 written.update(marks)
@@ -116,12 +114,7 @@ class Reconciling:
 
 
 def _mark(producer: ProducerInfo) -> int:
-    return hash((producer.id, msgspec.json.encode(_said(producer))))
-
-
-def _said(producer: ProducerInfo) -> dict[str, Any]:
-    """Whether it was online is not recorded: only the live broker knows that."""
-    return {key: value for key, value in producer.metadata.items() if key != ONLINE}
+    return hash((producer.id, msgspec.json.encode(recorded_keys(producer.metadata))))
 
 
 class SetBack:

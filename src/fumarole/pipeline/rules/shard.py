@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from fumarole.core.alarms import CLEARED, RAISED, Alarm
 from fumarole.core.query.tree import Value
@@ -150,11 +151,19 @@ class Shard:
         wave = Wave(rows, producer, first, form, {}, {}, np.ones(len(rows), bool), np.zeros(len(rows), np.int64))
         begins = wave.begin()
         ends = np.append(begins, len(rows))[1:]
-        for row in np.flatnonzero(rows.news.is_valid().to_numpy(zero_copy_only=False)):
+        places = np.flatnonzero(rows.news.is_valid().to_numpy(zero_copy_only=False))
+        texts = rows.news.take(pa.array(places)).to_pylist()
+        known: dict[tuple[bytes, str], bytes] = {}
+        for row, news in zip(places.tolist(), texts, strict=True):
             number = int(producer[row])
-            wave.before.setdefault(number, self.state.metadata[number])
-            metadata = merged(self.state.metadata[number], rows.news[int(row)].as_py())
-            self.state.metadata[number] = wave.said[int(row)] = _ENCODER.encode(metadata)
+            held = self.state.metadata[number]
+            if (encoded := known.get((held, news))) is None:
+                encoded = known[held, news] = _ENCODER.encode(merged(held, news))
+            if encoded == held and rows.kind[row] == READING:
+                continue  # it says again what holds
+            wave.before.setdefault(number, held)
+            metadata = msgspec.json.decode(encoded)
+            self.state.metadata[number] = wave.said[row] = encoded
             end = ends[np.searchsorted(begins, row, side="right") - 1]
             form[row:end] = self._form(number, metadata)
         self.state["mentioned"][producer[begins]] = rows.at[ends - 1]

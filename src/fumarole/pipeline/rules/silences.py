@@ -7,9 +7,11 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from fumarole.core.alarms import CLEARED, RAISED
-from fumarole.core.rules import HABIT_PAUSES, LEAST_PAUSES, LEAST_SILENCE, Rule
+from fumarole.core.rules import HABIT_PAUSES, LEAST_SILENCE, Rule
 from fumarole.pipeline.rules import state as states
 from fumarole.pipeline.rules.rows import READING, Integers
 from fumarole.pipeline.rules.state import NEVER, State, of
@@ -17,6 +19,8 @@ from fumarole.pipeline.rules.truths import Truths
 from fumarole.pipeline.rules.waves import Booleans, Event, Wave, firsts
 
 _ENDLESS: Final = 2**62
+_AT_ONCE: Final = 32_768
+"""Rows whose pauses are in memory together."""
 
 
 class Silences:
@@ -42,21 +46,20 @@ class Silences:
         if not self._rules or not len(places):
             return
         numbers, pause, now = numbers[places], pause[places], now[places]
+        habit = state["habit"][numbers] if self._has_habits else np.empty(0)
         forms = state["form"][numbers][:, : self._truths.metadata_words]
         where = self._truths.answers(forms, np.zeros((len(numbers), self._truths.message_words), np.int64))[:, 1]
         for place, rule in self._rules:
-            status = state[of("status", rule)]
-            for each in np.flatnonzero(where[:, place] & (status[numbers] == states.IDLE)):
-                number = int(numbers[each])
-                if pause[each] > self._length(rule, state, number):
-                    yield _raised(0, int(now[each]), rule, number, state)
+            is_idle = state[of("status", rule)][numbers] == states.IDLE
+            for each in np.flatnonzero(where[:, place] & is_idle & (pause > _lengths(rule, habit, len(numbers)))):
+                yield _raised(0, int(now[each]), rule, int(numbers[each]), state)
 
     def wave(self, state: State, wave: Wave, answers: Booleans) -> Iterator[Event]:
         """What the rows raise and clear."""
         readings = np.flatnonzero(wave.rows.kind == READING)
         if not len(wave.rows):
             return
-        changing = self._changing(state, wave, readings) if self._rules else np.zeros(len(readings), bool)
+        changing = self._changing(state, wave, readings, answers) if self._rules else np.zeros(len(readings), bool)
         self._hear(state, wave, readings[~changing])
         begins = wave.begin()
         ends = np.append(begins[1:], len(wave.rows))
@@ -67,7 +70,7 @@ class Silences:
         for begin, end in zip(begins[chosen].tolist(), ends[chosen].tolist(), strict=True):
             yield from self._one_by_one(state, wave, answers, begin, end)
 
-    def _changing(self, state: State, wave: Wave, readings: Integers) -> Booleans:
+    def _changing(self, state: State, wave: Wave, readings: Integers, answers: Booleans) -> Booleans:
         """Readings of producers for which something may change."""
         producer, at = wave.producer[readings], wave.rows.at[readings]
         if not len(readings):
@@ -75,7 +78,12 @@ class Silences:
         first = firsts(producer)
         heard = np.where(first, state["heard"][producer], np.append([NEVER], at)[:-1])
         suspect = at < heard
-        suspect |= (heard != NEVER) & (at - np.maximum(heard, state.listening) > self._least)
+        silence = np.where(heard == NEVER, 0, at - np.maximum(heard, state.listening))
+        long = np.flatnonzero(silence > self._least)
+        if len(long):
+            habit = _habits_before(state, producer, at, heard, long) if self._has_habits else np.empty(0)
+            for place, rule in self._rules:
+                suspect[long] |= answers[readings[long], 1, place] & (silence[long] > _lengths(rule, habit, len(long)))
         changing = np.zeros(len(state.names), bool)
         changing[producer[suspect]] = True
         for _, rule in self._rules:
@@ -132,11 +140,12 @@ class Silences:
         heard = int(state["heard"][number])
         if heard == NEVER:
             return
+        habit = state["habit"][[number]] if self._has_habits else np.empty(0)
         for each, rule in self._rules:
             status = state[of("status", rule)]
             if status[number] != states.IDLE or not where[each]:
                 continue
-            if now - max(heard, state.listening) > self._length(rule, state, number):
+            if now - max(heard, state.listening) > _lengths(rule, habit, 1)[0]:
                 yield _raised(place, now, rule, number, state, row)
 
     def _clear(
@@ -150,16 +159,48 @@ class Silences:
                 again = int(state[of("again", rule)][number])
                 yield Event(place, at, rule, number, CLEARED, since, at, value, again, row)
 
-    def _length(self, rule: Rule, state: State, number: int) -> float:
-        assert rule.silence is not None
-        if rule.silence.length is not None:
-            return rule.silence.length
-        assert rule.silence.factor is not None
-        count = min(int(state["paused"][number]), HABIT_PAUSES)
-        if count < LEAST_PAUSES:
-            return _ENDLESS
-        habit = float(np.median(state["pauses"][number][:count]))
-        return max(LEAST_SILENCE, rule.silence.factor * habit)
+
+def _lengths(rule: Rule, habit: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """How long it may be silent, for so many producers, or one of these habits."""
+    assert rule.silence is not None
+    if rule.silence.factor is None:
+        return np.full(count, rule.silence.length, np.float64)
+    return np.where(np.isnan(habit), _ENDLESS, np.maximum(LEAST_SILENCE, rule.silence.factor * habit))
+
+
+def _habits_before(
+    state: State, producer: Integers, at: Integers, heard: Integers, chosen: Integers
+) -> NDArray[np.float64]:
+    """The habit of the producer before each of the chosen rows. Rows of a producer stand together, in order.
+
+    The pauses that are known of each producer stand in one row of numbers, oldest first, each followed by the pauses of
+    this wave. So the pauses that count for a row are the last ones before its own.
+    """
+    of_chosen = np.zeros(len(state.names), bool)
+    of_chosen[producer[chosen]] = True
+    rows = np.flatnonzero(of_chosen[producer])
+    numbers, pause = producer[rows], at[rows] - heard[rows]
+    counts = (heard[rows] != NEVER) & (heard[rows] >= state.listening) & (pause > 0)
+    begins = np.flatnonzero(firsts(numbers))
+    lengths = np.diff(np.append(begins, len(rows)))
+    owner = np.repeat(np.arange(len(begins)), lengths)
+    before = np.cumsum(counts) - counts
+    rank = before - before[begins][owner]
+    blocks = np.append([0], np.cumsum(np.add.reduceat(counts.astype(np.int64), begins) + HABIT_PAUSES))
+    line = np.empty(blocks[-1], np.int64)
+    held, places = state["paused"][numbers[begins]], np.arange(HABIT_PAUSES)
+    oldest_first = (held[:, None] + places) % HABIT_PAUSES
+    line[blocks[:-1, None] + places] = state["pauses"][numbers[begins][:, None], oldest_first]
+    at_line = blocks[owner] + rank
+    line[at_line[counts] + HABIT_PAUSES] = pause[counts]
+    windows = sliding_window_view(line, HABIT_PAUSES)
+    found = np.empty(len(chosen))
+    wanted = np.searchsorted(rows, chosen)
+    for begin in range(0, len(chosen), _AT_ONCE):
+        part = wanted[begin : begin + _AT_ONCE]
+        newest_first = windows[at_line[part]][:, ::-1]
+        found[begin : begin + _AT_ONCE] = states.habits(newest_first, held[owner[part]] + rank[part])
+    return found
 
 
 def _raised(place: int, now: int, rule: Rule, number: int, state: State, row: int | None = None) -> Event:
@@ -179,4 +220,6 @@ def _keep_pauses(state: State, numbers: Integers, pauses: Integers) -> None:
     last = rank >= np.repeat(counts, counts) - HABIT_PAUSES
     places = (state["paused"][numbers] + rank) % HABIT_PAUSES
     state["pauses"][numbers[last], places[last]] = pauses[last]
-    state["paused"][numbers[begins]] += counts
+    changed = numbers[begins]
+    state["paused"][changed] += counts
+    state["habit"][changed] = states.habits(state["pauses"][changed], state["paused"][changed])

@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fumarole.core.rules import HABIT_PAUSES, Rule
+from fumarole.core.rules import HABIT_PAUSES, LEAST_PAUSES, Rule
 from fumarole.pipeline.rules.truths import Truths
 
 Column = NDArray[Any]
 NEVER: Final = -(2**62)
+_ENDLESS: Final = 2**61
 IDLE, PENDING, RAISED = 0, 1, 2
 _KIND: Final = b"fumarole.state"
 _ROLLUPS: Final = b"fumarole.rollups"
@@ -62,8 +63,17 @@ def kinds(truths: Truths) -> dict[str, _Kind]:
         if rule.zscore is not None:
             found |= {of("window", rule): _Kind("f8", np.nan, rule.window), of("count", rule): _Kind("i8", 0)}
     if any(rule.silence is not None and rule.silence.factor is not None for rule in truths.rules):
-        found |= {"pauses": _Kind("i8", 0, HABIT_PAUSES), "paused": _Kind("i8", 0)}
+        found |= {"pauses": _Kind("i8", 0, HABIT_PAUSES), "paused": _Kind("i8", 0), "habit": _Kind("f8", np.nan)}
     return found
+
+
+def habits(pauses: Column, counts: Column) -> Column:
+    """The median pause of each producer, of which so many are known in all; NaN where they are too few for a habit."""
+    held = np.minimum(counts, HABIT_PAUSES)
+    in_order = np.sort(np.where(np.arange(HABIT_PAUSES) < held[:, None], pauses, _ENDLESS), axis=1)
+    rows = np.arange(len(held))
+    middle = (in_order[rows, np.maximum(held - 1, 0) // 2] + in_order[rows, held // 2]) / 2
+    return np.where(held < LEAST_PAUSES, np.nan, middle)
 
 
 def of(name: str, rule: Rule) -> str:
@@ -182,6 +192,8 @@ class State:
         kept = {name: column for name, column in columns.items() if name in wanted}
         if "form" in kept and kept["form"].shape[1] != wanted["form"].width:
             del kept["form"]
+        if "habit" in wanted and "habit" not in kept and "pauses" in kept:  # an older version wrote it
+            kept["habit"] = habits(kept["pauses"], kept["paused"])
         metadata = table["metadata"].to_pylist()
         return cls(
             *(wanted, names, metadata, kept, {}, others["listening"], others["now"], others["second"], ended),
