@@ -43,6 +43,16 @@ def test_other_rules_need_to_be_adopted(tmp_path: Path) -> None:
     assert check(watch_of(tmp_path, other)) == ""
 
 
+def test_windows_of_other_rollups_are_dropped_only_when_it_is_adopted(tmp_path: Path) -> None:
+    hours = {"name": "hours", "rollup": "1 hour", "publish": "rollups"}
+    assert check(watch_of(tmp_path, HOT, hours)) == ""
+    other = {**hours, "rollup": "1 minute"}
+    with pytest.raises(PipelineError, match=r"kept: hot; begins anew: hours; .* ended: none; .* dropped: hours\)"):
+        check(watch_of(tmp_path, HOT, other))
+    assert check(watch_of(tmp_path, HOT, other, adopt=True)).endswith("open windows dropped: hours")
+    assert check(watch_of(tmp_path, HOT, other)) == ""
+
+
 def test_a_checkpoint_keeps_its_number_of_shards(tmp_path: Path) -> None:
     """A machine with other cores, or rules that are adopted, must not deal producers out anew."""
     watch = watch_of(tmp_path, HOT)

@@ -15,7 +15,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -102,22 +102,25 @@ def check(watch: Watch) -> str:
 
     Raises PipelineError.
     """
-    now = {rule.name: rule.digest for rule in watch.rules.alarms}
+    now = _Job.of(watch.rules)
     said = ""
-    before, shards = _read_job(watch.checkpoint)
-    if before is not None and before != now:
-        kept = [name for name in now if before.get(name) == now[name]]
-        new = [name for name in now if before.get(name) != now[name]]
-        gone = [name for name in before if now.get(name) != before[name]]
+    before = _read_job(watch.checkpoint)
+    if before is not None and (before.rules, before.rollups) != (now.rules, now.rollups):
+        asked, known = {**now.rules, **now.rollups}, {**before.rules, **before.rollups}
+        kept = [name for name in asked if known.get(name) == asked[name]]
+        new = [name for name in asked if known.get(name) != asked[name]]
+        gone = [name for name in before.rules if now.rules.get(name) != before.rules[name]]
+        dropped = [name for name in before.rollups if now.rollups.get(name) != before.rollups[name]]
         said = (
             f"state kept: {', '.join(kept) or 'none'}; begins anew: {', '.join(new) or 'none'}; "
             f"open alarms ended: {', '.join(gone) or 'none'}"
         )
+        said += f"; open windows dropped: {', '.join(dropped)}" if dropped else ""
         if not watch.adopt:
             raise PipelineError(
                 f"the rules are not those of the checkpoint {watch.checkpoint}; --adopt goes on ({said})"
             )
-    _write_job(watch.checkpoint, now, shards)
+    _write_job(watch.checkpoint, replace(now, shards=None if before is None else before.shards))
     return said
 
 
@@ -126,28 +129,44 @@ def shards_of(watch: Watch, default: int) -> int:
 
     A producer's shard depends on their number: with another number it would lose its state.
     """
-    rules, shards = _read_job(watch.checkpoint)
-    if shards is None:
-        _write_job(watch.checkpoint, rules or {rule.name: rule.digest for rule in watch.rules.alarms}, default)
-    return default if shards is None else shards
+    job = _read_job(watch.checkpoint) or _Job.of(watch.rules)
+    if job.shards is None:
+        _write_job(watch.checkpoint, replace(job, shards=default))
+    return default if job.shards is None else job.shards
 
 
-def _read_job(checkpoint: Path) -> tuple[dict[str, str] | None, int | None]:
-    """Rules with their digests, and the number of shards. Raises PipelineError."""
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What a checkpoint belongs to."""
+
+    rules: dict[str, str]
+    """Those that raise alarms, with their digests."""
+    rollups: dict[str, str]
+    shards: int | None = None
+
+    @classmethod
+    def of(cls, rules: Rules) -> _Job:
+        alarms, rollups = ({rule.name: rule.digest for rule in some} for some in (rules.alarms, rules.rollups))
+        return cls(alarms, rollups)
+
+
+def _read_job(checkpoint: Path) -> _Job | None:
+    """Raises PipelineError."""
     file = checkpoint / JOB
     try:
         said = json.loads(file.read_text())
-        return dict(said["rules"]), None if said["shards"] is None else int(said["shards"])
+        rollups = dict(said.get("rollups", {}))
+        return _Job(dict(said["rules"]), rollups, None if said["shards"] is None else int(said["shards"]))
     except FileNotFoundError:
-        return None, None
+        return None
     except (ValueError, KeyError, TypeError):
         raise PipelineError(f"{file} is not what this job has written; begin with another --checkpoint") from None
 
 
-def _write_job(checkpoint: Path, rules: Mapping[str, str], shards: int | None) -> None:
+def _write_job(checkpoint: Path, job: _Job) -> None:
     checkpoint.mkdir(parents=True, exist_ok=True)
     aside = (checkpoint / JOB).with_suffix(".part")
-    aside.write_text(json.dumps({"rules": rules, "shards": shards}))
+    aside.write_text(json.dumps(asdict(job)))
     aside.replace(checkpoint / JOB)
 
 
