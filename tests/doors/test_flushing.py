@@ -1,10 +1,20 @@
 import asyncio
+from collections import deque
 from typing import Any
 
 import pytest
 
 from fumarole.doors import flushing
-from fumarole.doors.flushing import LARGE_BATCH, LAST_BATCH, SAME_TURN, FlushAtOnce, FlushTogether, flush
+from fumarole.doors.flushing import (
+    FEW,
+    LARGE_BATCH,
+    LAST_BATCH,
+    MOST_MEANWHILE,
+    SAME_TURN,
+    FlushAtOnce,
+    FlushTogether,
+    flush,
+)
 
 SMALL = 16
 
@@ -50,7 +60,7 @@ def test_those_that_become_ready_meanwhile_are_flushed_too() -> None:
 )
 async def test_at_once_or_together(clock: list[float], size: int, pause: float, at_once: bool) -> None:
     ready: list[Any] = []
-    together = FlushTogether(ready)
+    together = FlushTogether(ready, deque())
     together.batch_done(clock[0], SMALL)
     owner = Owner(ready)
     for _ in range(3):
@@ -68,7 +78,7 @@ async def test_nodes_of_one_process_do_not_wait_for_each_other(clock: list[float
     owners = []
     for _ in range(2):
         ready: list[Any] = []
-        together = FlushTogether(ready)
+        together = FlushTogether(ready, deque())
         LAST_BATCH.at = clock[0]
         owners.append(Owner(ready))
         ready.append(owners[-1])
@@ -82,5 +92,109 @@ def test_a_link_never_waits(clock: list[float]) -> None:
     ready: list[Any] = []
     owner = Owner(ready)
     ready.append(owner)
-    assert FlushAtOnce(ready).batch_done(clock[0], SMALL) == clock[0]
+    assert FlushAtOnce(ready, deque()).batch_done(clock[0], SMALL) == clock[0]
     assert (owner.flushed, LAST_BATCH.at) == (1, 0.0)
+
+
+class Slow(Owner):
+    """Its flush takes as long as a slice may."""
+
+    def __init__(self, ready: list[Any], clock: list[float], *makes_ready: Owner) -> None:
+        super().__init__(ready, *makes_ready)
+        self.clock = clock
+
+    def flush(self) -> None:
+        super().flush()
+        self.clock[0] += flushing.MOMENT
+
+
+class Crowd:
+    """Consumers of one message, each of which takes a slice to flush."""
+
+    def __init__(self, clock: list[float], count: int = FEW + 3) -> None:
+        self.clock = clock
+        self.ready: list[Any] = []
+        self.late: deque[Any] = deque()
+        self.together = FlushTogether(self.ready, self.late)
+        self.owners = [Slow(self.ready, clock) for _ in range(count)]
+
+    def publish(self, size: int = SMALL) -> None:
+        """To all of them."""
+        self.ready += self.owners
+        self.bring(self.together, size)
+
+    def bring(self, policy: Any, size: int = SMALL) -> None:
+        """A batch comes in a turn of its own."""
+        self.clock[0] += 1.0
+        policy.batch_done(self.clock[0], size)
+
+    def flushed(self) -> list[int]:
+        return [owner.flushed for owner in self.owners]
+
+
+async def test_very_many_are_flushed_in_slices(clock: list[float]) -> None:
+    crowd = Crowd(clock)
+    crowd.publish()
+    for number in range(1, len(crowd.owners)):
+        assert sum(crowd.flushed()) == number
+        await asyncio.sleep(0)
+    assert set(crowd.flushed()) == {1}
+    assert not crowd.late
+    await asyncio.sleep(0)
+    assert set(crowd.flushed()) == {1}
+
+
+async def test_few_are_flushed_while_many_wait(clock: list[float]) -> None:
+    crowd = Crowd(clock)
+    crowd.publish()
+    other = Owner(crowd.ready)
+    crowd.ready.append(other)
+    crowd.bring(crowd.together)
+    assert (other.flushed, sum(crowd.flushed())) == (1, 1)
+
+
+async def test_many_that_come_while_others_wait_wait_behind_them(clock: list[float]) -> None:
+    crowd = Crowd(clock)
+    crowd.publish()
+    later = [Owner(crowd.ready) for _ in range(FEW + 1)]
+    crowd.ready += later
+    crowd.bring(crowd.together)
+    assert [owner.flushed for owner in later] == [0] * len(later)
+    while crowd.late:
+        assert sum(owner.flushed for owner in later) == 0 or set(crowd.flushed()) == {1}
+        await asyncio.sleep(0)
+    assert [owner.flushed for owner in later] == [1] * len(later)
+
+
+async def test_those_that_become_ready_in_a_slice_are_flushed_too(clock: list[float]) -> None:
+    crowd = Crowd(clock)
+    last = Owner(crowd.ready)
+    crowd.owners[-1].makes_ready = (last,)
+    crowd.publish()
+    for _ in crowd.owners:
+        await asyncio.sleep(0)
+    assert (last.flushed, crowd.ready) == (1, [])
+
+
+async def test_a_large_batch_ends_the_waiting(clock: list[float]) -> None:
+    crowd = Crowd(clock)
+    crowd.publish()
+    crowd.bring(crowd.together, LARGE_BATCH)
+    assert set(crowd.flushed()) == {1}
+    await asyncio.sleep(0)
+    assert set(crowd.flushed()) == {1}
+
+
+@pytest.mark.parametrize("policy", [FlushTogether, FlushAtOnce])
+async def test_much_input_ends_the_waiting(clock: list[float], policy: Any) -> None:
+    crowd = Crowd(clock)
+    brings = policy(crowd.ready, crowd.late)
+    for _ in range(2):  # the second time it counts from the beginning
+        before = crowd.flushed()
+        crowd.publish()
+        for _ in range(0, MOST_MEANWHILE, LARGE_BATCH // 2):
+            assert crowd.late
+            crowd.bring(brings, LARGE_BATCH // 2)
+        crowd.bring(brings, SMALL)
+        assert crowd.flushed() == [each + 1 for each in before]
+        crowd.bring(brings, SMALL)

@@ -16,6 +16,7 @@ from fumarole.doors import login_queue, stream
 from fumarole.doors.logins import THREADS, Logins
 from fumarole.doors.msgpack import MsgPackDoor
 from fumarole.doors.nats import NatsDoor
+from fumarole.doors.pump import Pump
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.permissions import User
 from fumarole.exchange.producers import EXPIRE_AT_ONCE
@@ -208,3 +209,30 @@ async def test_who_falls_silent_together_holds_nobody_up(hot_path: HotPath, monk
             known.append(len(producers))
     await door.drain(1.0)
     assert max(before - after for before, after in pairwise(known)) <= EXPIRE_AT_ONCE
+
+
+@pytest.mark.parametrize(("moment", "tick", "at_once"), [(0.0, 60.0, 1), (60.0, 60.0, 4), (0.0, -1.0, 3)])
+async def test_very_many_connections_hear_the_time_in_slices(
+    hot_path: HotPath, monkeypatch: pytest.MonkeyPatch, moment: float, tick: float, at_once: int
+) -> None:
+    """Others have their turn after each moment, unless the loop is so busy that the next tick is due (H1)."""
+    monkeypatch.setattr(stream, "MOMENT", moment)
+    door = NatsDoor(Desk(hot_path).node, hot_path.nats_reader)
+    await door.open("127.0.0.1", 0)
+    clients = [await asyncio.open_connection(*door.address) for _ in range(4)]
+    for reader, _ in clients:
+        await reader.readline()
+    ticked: list[Pump] = []
+    monkeypatch.setattr(Pump, "tick", lambda pump, _: ticked.append(pump))
+    monkeypatch.setattr(stream, "TICK", tick)
+    telling = asyncio.create_task(door._tell_time(asyncio.get_running_loop().time()))
+    told = [0]
+    while not telling.done():
+        await asyncio.sleep(0)
+        told.append(len(ticked))
+    assert set(ticked) == set(door._pumps)
+    assert len(ticked) == 4
+    assert max(after - before for before, after in pairwise(told)) == at_once
+    for _, writer in clients:
+        writer.close()
+    await door.drain(1.0)

@@ -283,3 +283,61 @@ def test_a_group_passes_its_full_members_over(hot_path: HotPath) -> None:
         assert len(events(well)) == 1
     assert door.desk.counters("kubemq")["dropped"]["outbox full"] == 0
     assert len(events(full)) in (1, 2)
+
+
+# Fresh state: options are the first words of a channel, and a tag retains (F1, F3, F4, F8, F9).
+
+
+def test_retained_with_a_tag_and_known_before(door: Door) -> None:
+    door.send("a.b", b"1", Tags={"Retain": "1", "site": "north"})
+    door.send("a.c", b"2")
+    receiver = door.receiver("$LAST.a.>")
+    door.send("a.b", b"3")
+    before, live = events(receiver)
+    assert (before.Channel, before.Body, before.Tags["site"]) == ("a.b", b"1", "north")
+    assert float(before.Tags["Last"]) >= 0
+    assert (live.Channel, live.Body, dict(live.Tags)) == ("a.b", b"3", {})
+    assert channels(door.receiver("$LAST.a.>", "group")) == []
+    nats = door.nats().say("SUB $LAST.a.> 1\r\n").hears()
+    assert b"Retain: 1\r\n" in nats
+    assert b"Last: " in nats
+    door.send("a.b", b"", Metadata="closed", Tags={"Retain": "1"})  # without a body it is removed
+    assert channels(door.receiver("$LAST.a.>")) == []
+
+
+def test_the_newest_of_each_channel_in_a_period(door: Door) -> None:
+    receiver, timers = door.receiver("$EVERY.1s.a.>"), door.desk.node.namespaces.timers
+    for number in range(5):
+        door.send("a.b", b"%d" % number)
+    assert [event.Body for event in events(receiver)] == [b"0"]
+    timers.run(timers.now() + 1.0)
+    assert [event.Body for event in events(receiver)] == [b"4"]
+    counters = door.desk.counters("kubemq")
+    assert (counters["conflated"], counters["dropped"]["outbox full"]) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("channel", "words"),
+    [
+        ("$EVERY", "without a period"),
+        ("$EVERY.1ns.a", "expected seconds"),
+        ("$EVERY.876000h.a", "from 1ms to 24h"),
+        ("$LAST.$LAST.a", "a second time"),
+    ],
+)
+def test_bad_options_of_a_channel(door: Door, channel: str, words: str) -> None:
+    with pytest.raises(Fault, match=words) as caught:
+        door.receiver(channel)
+    assert caught.value.status == "INVALID_ARGUMENT"
+    assert door.desk.counters("kubemq")["consumers"] == 0
+
+
+def test_a_keyed_group_with_members_at_two_doors(door: Door) -> None:
+    receiver, nats = door.receiver("a.*", "workers@topic"), door.nats().say("SUB a.* workers@topic 1\r\n")
+    for _ in range(3):
+        for number in range(20):
+            door.send(f"a.{number}")
+    taken = channels(receiver)
+    assert len(taken) + nats.hears().count(b"MSG a.") == 60
+    assert 0 < len(taken) < 60
+    assert all(taken.count(channel) == 3 for channel in taken)

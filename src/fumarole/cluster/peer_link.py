@@ -92,7 +92,7 @@ class PeerLink:
             siblings=siblings,
             link_limit=outbox,
         )
-        self._flushing = FlushAtOnce(node.ready)
+        self._flushing = FlushAtOnce(node.ready, node.late)
         self._read_size = fixed(READ_BUFFER)
         node.wake = self.cluster.wake
         node.look = self._look

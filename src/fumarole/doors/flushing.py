@@ -6,11 +6,17 @@ often arrive in one turn of the loop and go to the same consumers, so they are f
 
     64 KiB of one publisher                      1 flush at once
     100 B of each of 50 publishers, one turn     1 flush at once, for the first, and 1 for the other 49
+
+A small batch may fill very many outboxes: a message to 1,000 streams of events is 1,000 system calls, which are 10 ms.
+They are made in slices, and other connections have their turn in between. What is published meanwhile to the same
+consumers leaves with what still waits, and so takes no system call of its own. What waits is bounded: after 16 KiB of
+input, or with a large batch, everything is flushed at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from time import monotonic
 from typing import Any, Protocol
 
@@ -18,6 +24,12 @@ LARGE_BATCH = 4 * 1024
 """Bytes. A batch of as many is flushed at once."""
 SAME_TURN = 5e-6
 """Seconds from one batch to the next in one turn: less than any wait for the network takes."""
+FEW = 8
+"""Outboxes that are flushed at once, about a tenth of a millisecond."""
+MOMENT = 0.0001
+"""Seconds of each turn of the loop for outboxes that wait."""
+MOST_MEANWHILE = 16 * 1024
+"""Bytes of input while outboxes wait. Each of them may have to hold as many."""
 
 
 class Flushing(Protocol):
@@ -40,15 +52,23 @@ LAST_BATCH = LastBatch()
 
 
 class FlushTogether:
-    """The policy for clients: small batches of one turn leave together."""
+    """The policy for clients: small batches of one turn leave together, and what many get leaves in slices.
 
-    def __init__(self, ready: list[Any]) -> None:
+    `late` are the owners of filled outboxes that wait for their slice. All policies of a node share it.
+    """
+
+    def __init__(self, ready: list[Any], late: deque[Any]) -> None:
         self._ready = ready
+        self._late = late
+        self._meanwhile = Meanwhile(late)
         self._is_due = False
+        self._goes_on = False
 
     def batch_done(self, began: float, size: int) -> float:
-        if size >= LARGE_BATCH or began - LAST_BATCH.at > SAME_TURN:
-            flush(self._ready)
+        if size >= LARGE_BATCH or self._meanwhile.is_too_much(size):
+            flush_all(self._ready, self._late)
+        elif began - LAST_BATCH.at > SAME_TURN:
+            self._flush()
         elif not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._end_of_turn)
@@ -57,18 +77,64 @@ class FlushTogether:
 
     def _end_of_turn(self) -> None:
         self._is_due = False
-        flush(self._ready)
+        self._flush()
+
+    def _flush(self) -> None:
+        if len(self._ready) <= FEW:
+            flush(self._ready)
+            return
+        self._late += self._ready
+        self._ready.clear()
+        if not self._goes_on:
+            self._flush_some()
+
+    def _flush_some(self) -> None:
+        self._goes_on = False
+        end = monotonic() + MOMENT
+        while self._late:
+            self._late.popleft().flush()
+            if monotonic() >= end:
+                break
+        if self._late:
+            self._goes_on = True
+            asyncio.get_running_loop().call_soon(self._flush_some)
+        flush(self._ready)  # a flush may close a connection, and that may fill other outboxes
 
 
 class FlushAtOnce:
     """The policy for node links: few sockets, each with the messages of many clients."""
 
-    def __init__(self, ready: list[Any]) -> None:
+    def __init__(self, ready: list[Any], late: deque[Any]) -> None:
         self._ready = ready
+        self._late = late
+        self._meanwhile = Meanwhile(late)
 
-    def batch_done(self, began: float, size: int) -> float:  # noqa: ARG002
-        flush(self._ready)
+    def batch_done(self, began: float, size: int) -> float:  # noqa: ARG002 - when it began is the other policy's matter
+        if self._meanwhile.is_too_much(size):
+            flush_all(self._ready, self._late)
+        else:
+            flush(self._ready)
         return monotonic()
+
+
+class Meanwhile:
+    """Counts what one kind of connections brings while outboxes wait for their slice."""
+
+    def __init__(self, late: deque[Any]) -> None:
+        self._late = late
+        self._bytes = 0
+
+    def is_too_much(self, size: int) -> bool:
+        """So many more bytes have come. Should nothing wait any longer?"""
+        self._bytes = self._bytes + size if self._late else 0
+        return self._bytes > MOST_MEANWHILE
+
+
+def flush_all(ready: list[Any], late: deque[Any]) -> None:
+    """Flushes those that wait for their slice too."""
+    while late:
+        late.popleft().flush()
+    flush(ready)
 
 
 def flush(ready: list[Any]) -> None:

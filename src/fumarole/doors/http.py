@@ -33,7 +33,7 @@ from fumarole.sessions.stream import RemoteAddress, StreamSession
 
 MakeSession = Callable[[Node, RemoteAddress, float, Pump], Any]
 """A session of another protocol for a connection."""
-MOMENT: Final = 0.00025
+MOMENT: Final = 0.0001
 """Seconds of the loop that answers in pieces take at a time (H1)."""
 CONSOLE: Final = "console"
 STARTED: Final = time.time()

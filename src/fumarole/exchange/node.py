@@ -62,6 +62,8 @@ class Node:
     """Where their web doors are: http://HOST:PORT."""
     ready: list[Any] = field(default_factory=list)
     """Owners of outboxes that something has entered since the last flush."""
+    late: deque[Any] = field(default_factory=deque)
+    """Those that are flushed in slices, because they are very many."""
     journal: Journal = field(default_factory=Journal)
     """Clients that came, went or were refused."""
     connections: int = 0

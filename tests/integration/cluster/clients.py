@@ -47,6 +47,15 @@ class Client:
         heard, self._heard = self._heard[:at], self._heard[at:]
         return heard
 
+    def hear(self, size: int) -> bytes:
+        """So many bytes."""
+        while len(self._heard) < size:
+            more = self._socket.recv(65536)
+            assert more, f"the node closed the connection after {self._heard[-200:]!r}"
+            self._heard += more
+        heard, self._heard = self._heard[:size], self._heard[size:]
+        return heard
+
     def flush(self) -> bytes:
         """PING and PONG: what was asked for is in force. What was heard before the PONG."""
         self.say(b"PING\r\n")

@@ -100,6 +100,9 @@ class EventStream(Stream):
         self._late = Diff()
         """What the client has not been told of its set, for want of room."""
         self._early = EarlyMessages()
+        self._is_behind = True
+        """It has no head yet, or changes of its set are late: messages have to wait or are dropped."""
+        self._push = call.session.outbox.push
         self._dropped_told = 0
 
     def begin(self, consumer: Consumer) -> None:
@@ -117,6 +120,7 @@ class EventStream(Stream):
             return
         session = self._session
         self.confirm()
+        self._is_behind = False
         if last_id:
             session.outbox.push(event("gap", self._gap(last_id)))
         if consumer.standing is not None:
@@ -145,20 +149,27 @@ class EventStream(Stream):
 
     def has_room(self, weight: int) -> bool:
         """Not before the client knows its set: until then others of its group are chosen (G3)."""
-        return self._is_confirmed and not self._late and self._session.outbox.has_room(weight)
+        return not self._is_behind and self._session.outbox.has_room(weight)
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
-        if not self._is_confirmed:
-            if not self._early.keep(consumer, publication, lambda size: size < self._exchange.outbox_limit):
-                drop(consumer, self._exchange)
-        elif self._late and not self._catch_up():
+        if self._is_behind and not self._is_ready(consumer, publication):
+            return
+        form = publication.form
+        if form is None or form[0] is not FORM:
+            form = publication.form = FORM, self._frame(publication)
+        consumer.accepted += 1
+        self._push(form[1], consumer)
+
+    def _is_ready(self, consumer: Consumer, publication: Publication) -> bool:
+        """False: the message is kept until the client has its head, or dropped."""
+        if self._is_confirmed and self._catch_up():
+            return True
+        if self._is_confirmed or not self._early.keep(consumer, publication, self._may_wait):
             drop(consumer, self._exchange)
-        else:
-            form = publication.form
-            if form is None or form[0] is not FORM:
-                form = publication.form = FORM, self._frame(publication)
-            consumer.accepted += 1
-            self._session.outbox.push(form[1], consumer)
+        return False
+
+    def _may_wait(self, size: int) -> bool:
+        return size < self._exchange.outbox_limit
 
     def _frame(self, publication: Publication) -> bytes:
         kind, shown = forms.message(publication, round(self._service.wall() - (publication.age or 0.0), 3))
@@ -175,6 +186,7 @@ class EventStream(Stream):
     def tell(self, _consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
         if self._is_confirmed:
             self._late.add(new, gone)
+            self._is_behind = True
             self._catch_up()
 
     def _catch_up(self) -> bool:
@@ -188,6 +200,7 @@ class EventStream(Stream):
                 return False
             self._session.outbox.push(event("set", self._late.told()))
             self._late.clear()
+        self._is_behind = False
         return True
 
     def tick(self, now: float) -> None:
