@@ -6,11 +6,14 @@ import ast
 import asyncio
 import json
 import runpy
+import shlex
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from pyspark.sql import SparkSession
 import fumarole
 from fumarole.pipeline.archive import write_rows
 from tests.client.brokers import BrokerProcess
+from tests.pipeline.commands import run_command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Run = Callable[..., list[str]]
@@ -117,6 +121,34 @@ def test_notebook(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Monke
     assert alarms["topic"].tolist() == ["alarms.hot.italy"] * 2
     assert alarms["state"].tolist() == ["raised", "cleared"]
     assert alarms["value"].tolist() == [83.0, 20.0]
+
+
+def test_commands_of_the_dag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Airflow: the file is run with stand-ins for what it imports, and its commands are commands of ours."""
+    commands: list[str] = []
+
+    class Operator:
+        def __init__(self, task_id: str, bash_command: str) -> None:
+            commands.append(bash_command)
+
+        def __rshift__(self, other: Any) -> Any:
+            return other
+
+        def __rrshift__(self, other: Any) -> Any:
+            return self
+
+    modules = {"airflow": {"DAG": lambda *_, **__: nullcontext()}, "airflow.operators": {}}
+    modules["airflow.operators.bash"] = {"BashOperator": Operator}
+    for name, content in modules.items():
+        module = ModuleType(name)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+    runpy.run_path(str(EXAMPLES / "airflow" / "nightly.py"))
+    assert len(commands) == 4
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        assert program == "fumarole"
+        run_command(*arguments, "--help")  # an option that there is not ends it with 2
 
 
 async def publish_when_heard(url: str) -> None:
