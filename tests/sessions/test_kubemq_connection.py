@@ -10,7 +10,7 @@ from fumarole.core.limits import Limits
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.outbox import Overflow
 from fumarole.fastpath.hot_path import HotPath
-from fumarole.protocols.grpc import Bounds, GrpcServer
+from fumarole.protocols.grpc import CONNECTION_WINDOW, STREAM_WINDOW, Bounds, GrpcServer
 from fumarole.protocols.kubemq_pb2 import Event, EventReceive, Subscribe
 from fumarole.sessions.kubemq_connection import MOST_UNREAD
 from tests.desk import Desk
@@ -62,6 +62,16 @@ def test_windows_of_one_byte(hot_path: HotPath) -> None:
         client.read(stream, 1)
     client.read(stream, 1 << 20)
     assert taken + len(numbers(client, stream)) == 70
+
+
+def test_a_stream_of_data_alone_gets_its_windows_back(hot_path: HotPath) -> None:
+    """At once: no other frame of the client has to come before, and no time has to pass."""
+    client = open_door(hot_path).connect()
+    stream = client.begin("SendEventsStream", end=False)
+    event = Event(EventID="1", ClientID="me", Channel="a.b", Body=b"x" * 10_000)
+    for _ in range(3 * CONNECTION_WINDOW // 10_000):
+        client.say(stream, event)
+    assert client.http.local_flow_control_window(stream) > STREAM_WINDOW // 2 - 20_000
 
 
 def test_a_slow_receiver_is_cut_off_where_the_namespace_says_so(hot_path: HotPath) -> None:

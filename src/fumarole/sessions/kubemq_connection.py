@@ -118,6 +118,11 @@ class KubemqConnection(StreamSession):
 
     # What the client says.
 
+    def _advance(self, most: int) -> None:
+        """Windows that were given back meanwhile leave at once: a client without a window waits for them."""
+        super()._advance(most)
+        self.outgoing.wake()
+
     def _take(self, event: Any) -> int:
         if type(event) is Message:
             call = self.calls.get(event.stream)
@@ -137,7 +142,6 @@ class KubemqConnection(StreamSession):
             case Looked(frames):
                 if self.state is State.START:
                     self.state = State.OPEN
-                self.outgoing.wake()
                 return frames * WORK_OF_A_FRAME
             case End():
                 self.close()
