@@ -89,6 +89,14 @@ def test_nothing_declared_is_nothing_done() -> None:
     assert declare(table.slice(0, 0), DECLARED).rows.num_rows == 0
 
 
+@pytest.mark.parametrize("topics", [["other"], ["x.y"], ["x.y", "other"]])
+def test_no_message_is_on_a_declared_topic(topics: list[str]) -> None:
+    """Of none of the declarations, or not of each of them."""
+    table = rows([(topic, b"cell", None) for topic in topics])
+    assert declare(table, DECLARED) == (table, 0)
+    assert by_event_time(table, DECLARED)["time"].to_pylist() == [NOON] * len(topics)
+
+
 def test_live_messages_go_by_their_own_times() -> None:
     """P7: a clock that is wrong by more than the declaration allows is flagged, not believed."""
     at = NOON.timestamp()

@@ -86,14 +86,15 @@ def by_event_time(rows: pa.Table, declarations: Payloads) -> pa.Table:
 
 
 def _by_declaration(rows: pa.Table, declarations: Payloads) -> list[tuple[Payload, list[int]]]:
-    """The places of messages on declared topics."""
+    """The places of messages on declared topics. Declarations that none of them is on are left out."""
     if not declarations.declared or not rows.num_rows:
         return []
     coded = rows["topic"].combine_chunks().dictionary_encode()
     numbers = {declared: number for number, declared in enumerate(declarations.declared)}
     of_topic = [declarations.of(topic) for topic in coded.dictionary.to_pylist()]
     chosen = np.array([-1 if each is None else numbers[each] for each in of_topic])[coded.indices.to_numpy()]
-    return [(each, np.flatnonzero(chosen == number).tolist()) for each, number in numbers.items()]
+    found = ((each, np.flatnonzero(chosen == number).tolist()) for each, number in numbers.items())
+    return [(each, places) for each, places in found if places]
 
 
 def _header_times(rows: pa.Table) -> dict[int, int]:
