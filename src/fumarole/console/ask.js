@@ -10,7 +10,7 @@ import { ProducerSet } from "/producer_set.js"
 import { QueryBox } from "/query_box.js"
 import { Suggestions } from "/suggestions.js"
 import { Table } from "/table.js"
-import { count, plural, shown } from "/text.js"
+import { count, keyName, plural, shown } from "/text.js"
 import { View } from "/view.js"
 import { WhyNot } from "/why_not.js"
 
@@ -60,17 +60,19 @@ export function Ask({ options, go, visible, me }) {
 
 function Explained({ explained }) {
   const list = (names) => names.map((name, at) => html`${at > 0 ? ", " : ""}<code>${shown(name, 60)}</code>`)
-  return html`<p class="explained">Read as <code>${shown(explained.canonical)}</code>${explained.keys.length > 0 && html` · depends on ${list(explained.keys)}`}
+  const { view } = explained
+  const select = view ? `SELECT ${[...view.keys.map(keyName), ...(view.counted ? ["count(*)"] : [])].join(", ")} WHERE ` : ""
+  return html`<p class="explained">Read as <code>${shown(select + explained.canonical)}</code>${explained.keys.length > 0 && html` · depends on ${list(explained.keys)}`}
     ${explained.message.length > 0 && html` · asks each message for ${list(explained.message)}`}</p>`
 }
 
-function useSet(query, visible) {
+function useSet(query, decides, visible) {
   const [, redraw] = useState(0)
   const [set, setSet] = useState(null)
   useEffect(() => {
     if (!visible) return undefined
     let drawing = 0
-    const made = new ProducerSet(query, () => {
+    const made = new ProducerSet(query, decides, () => {
       drawing ||= setTimeout(() => {
         drawing = 0
         redraw((before) => before + 1)
@@ -95,7 +97,8 @@ function Answer({ where, explained, visible, refine, go, me }) {
   const [tab, setTab] = useState("table")
   const onScreen = useRef([])
   const query = where.trim() || EVERY_PRODUCER
-  const set = useSet(query, visible)
+  const decides = explained?.set ?? ""
+  const set = useSet(query, decides, visible)
 
   useEffect(() => {
     if (!set || !visible) return undefined
@@ -133,7 +136,7 @@ function Answer({ where, explained, visible, refine, go, me }) {
     </div>
     ${pinned.length > 0 && html`<${Pinned} set=${set} ids=${pinned} clear=${() => setPinned([])} />`}
     <div class="columns">
-      <${Facets} where=${query} text=${where} version=${set.changes} visible=${visible && !paused} refine=${refine} />
+      <${Facets} where=${decides} text=${where} version=${set.changes} visible=${visible && !paused} refine=${refine} />
       ${tab === "map" && html`<${ProducerMap} places=${onMap} open=${setOpen} />`}
       ${tab === "count" && html`<div class="panel"><${Chart} label="producers over time" height=${320} series=${[{ name: "producers", points: set.sizes.slice() }]} fromZero=${true} /></div>`}
       ${tab === "table" && html`<${Table} rows=${rows} columns=${columns} sort=${sort} setSort=${setSort} open=${setOpen}

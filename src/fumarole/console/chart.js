@@ -1,5 +1,5 @@
 // Small lines beside numbers, and charts of values over time.
-import { html, useEffect, useRef } from "/vendor/preact-htm.js"
+import { html, useEffect, useRef, useState } from "/vendor/preact-htm.js"
 
 const WIDTH = 96
 const HEIGHT = 22
@@ -12,11 +12,25 @@ export function Sparkline({ values, label }) {
   const step = (WIDTH - 2) / (points.length - 1)
   const path = points.map((value, at) => `${1 + at * step},${HEIGHT - 3 - (span ? (value - low) / span : 0.5) * (HEIGHT - 6)}`).join(" ")
   const [endX, endY] = path.slice(path.lastIndexOf(" ") + 1).split(",")
-  return html`<svg class="sparkline" width=${WIDTH} height=${HEIGHT} role="img" aria-label=${label || "recent values"}>
+  return html`<svg class="sparkline" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label=${label || "recent values"}>
     <polygon points=${`1,${HEIGHT} ${path} ${WIDTH - 1},${HEIGHT}`} /><polyline points=${path} /><circle cx=${endX} cy=${endY} r="1.8" /></svg>`
 }
 
 const COLOURS = ["#d9480f", "#1971c2", "#2f9e44", "#9c36b5", "#e8590c", "#0c8599", "#c2255c", "#5f3dc4"]
+
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400] // seconds between two times of the axis
+
+// Canvas does not follow the style sheet: a chart is made again when light becomes dark.
+function useScheme() {
+  const [dark] = useState(() => matchMedia("(prefers-color-scheme: dark)"))
+  const [isDark, setIsDark] = useState(dark.matches)
+  useEffect(() => {
+    const changed = () => setIsDark(dark.matches)
+    dark.addEventListener("change", changed)
+    return () => dark.removeEventListener("change", changed)
+  }, [])
+  return isDark
+}
 
 // Lines over time: `series` is a list of {name, points: [[seconds, value], …]}. With `span` the chart shows so many
 // seconds up to now. With `span` or `fromZero` its values begin at 0.
@@ -24,6 +38,7 @@ export function Chart({ series, height = 220, label, span = 0, fromZero = span >
   const place = useRef(null)
   const plot = useRef(null)
   const names = series.map((each) => each.name).join("\n")
+  const isDark = useScheme()
   useEffect(() => {
     const style = getComputedStyle(document.documentElement)
     const ink = style.getPropertyValue("--muted").trim()
@@ -39,7 +54,7 @@ export function Chart({ series, height = 220, label, span = 0, fromZero = span >
         cursor: { drag: { x: true, y: false } },
         legend: { show: series.length > 1, live: false },
         scales,
-        axes: [{ ...axis, values: (_, times) => times.map(clock), space: 90, size: 34 }, { ...axis, size: 60 }],
+        axes: [{ ...axis, incrs: STEPS, values: (_, times) => times.map(clock), space: 90, size: 34 }, { ...axis, size: 60 }],
         series: [
           {},
           ...series.map((each, at) => ({ label: each.name, stroke: COLOURS[at % COLOURS.length], fill: fromZero || series.length === 1 ? `${COLOURS[at % COLOURS.length]}14` : undefined, width: 1.75, spanGaps: true, points: { show: false } })),
@@ -55,7 +70,7 @@ export function Chart({ series, height = 220, label, span = 0, fromZero = span >
       resized.disconnect()
       made.destroy()
     }
-  }, [names, height])
+  }, [names, height, isDark])
   useEffect(() => plot.current?.setData(merged(series)), [series])
   return html`<div class="chart" role="img" aria-label=${label} ref=${place}></div>`
 }

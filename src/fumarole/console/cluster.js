@@ -1,11 +1,13 @@
 // The nodes, the links between this one and the others, and what is missing.
-import { html } from "/vendor/preact-htm.js"
+import { html, useEffect, useRef, useState } from "/vendor/preact-htm.js"
 import { isUp } from "/overview.js"
 import { usePoll } from "/poll.js"
 import { age, count, number, shown, size } from "/text.js"
 
-const WIDTH = 760
-const HEIGHT = 320
+const WIDE = 760
+const NARROW = 400
+const HIGH = 320
+const LOW = 150 // of up to three nodes: they are on one line
 
 export function ClusterView({ me, visible }) {
   const [told, problem] = usePoll("/v1/cluster", {}, 2, visible, me.admin)
@@ -46,19 +48,27 @@ function roundTrip(peer) {
 // This node in the middle, the others around it.
 function Picture({ own, peers, missing }) {
   const around = [...peers.map((peer) => ({ name: peer.node, up: isUp(peer), trip: roundTrip(peer) })), ...missing.map((each) => ({ name: each.node || each.address, up: false, trip: "" }))]
-  const [x, y] = [WIDTH / 2, HEIGHT / 2 - 8]
+  const [isNarrow, setIsNarrow] = useState(false)
+  const place = useRef(null)
+  useEffect(() => {
+    const resized = new ResizeObserver(([{ contentRect }]) => setIsNarrow(contentRect.width < 1.3 * NARROW))
+    resized.observe(place.current)
+    return () => resized.disconnect()
+  }, [])
+  const [width, height, longest] = [isNarrow ? NARROW : WIDE, around.length > 2 ? HIGH : LOW, isNarrow ? 14 : 24]
+  const [x, y] = [width / 2, height / 2 - 8]
   const at = (index) => {
     const angle = Math.PI + (2 * Math.PI * index) / around.length
-    return [x + 290 * Math.cos(angle), y + 110 * Math.sin(angle)]
+    return [x + (width / 2 - 90) * Math.cos(angle), y + 110 * Math.sin(angle)]
   }
   const node = (name, up, here, there, more) => html`<g><circle class=${up ? "up" : "down"} cx=${here} cy=${there} r=${more ? 24 : 19} />
-    <text text-anchor="middle" x=${here} y=${there + 42}>${shown(name, 24)}${more}</text></g>`
-  return html`<svg class="picture" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${1 + around.filter((each) => each.up).length} of ${1 + around.length} nodes are connected`}>
+    <text text-anchor="middle" x=${here} y=${there + 42}>${name.length > longest ? `${shown(name.slice(0, longest - 1))}…` : shown(name)}${more}</text></g>`
+  return html`<svg class="picture" ref=${place} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${`${1 + around.filter((each) => each.up).length} of ${1 + around.length} nodes are connected`}>
     ${around.map((each, index) => {
       const [toX, toY] = at(index)
       return html`<g><line class=${each.up ? "up" : "down"} x1=${x} y1=${y} x2=${toX} y2=${toY} /><text class="trip" text-anchor="middle" x=${x + (toX - x) * 0.55} y=${y + (toY - y) * 0.55 - 8}>${each.trip}</text></g>`
     })}
     ${around.map((each, index) => node(each.name, each.up, ...at(index), ""))}
-    ${node(own, true, x, y, " (this)")}
+    ${node(own, true, x, y, " (this node)")}
   </svg>`
 }

@@ -61,7 +61,8 @@ export function Consumers({ me, visible, options, go }) {
     <h2 id="journal">Joins, leaves, refusals and wills</h2>
     <div class="panel scroll journal"><table><thead><tr><th>when</th><th></th><th>client</th><th>namespace</th><th>reason</th></tr></thead>
       <tbody>${(journal?.events ?? []).filter(wanted).slice(0, 200).map((each) => html`<tr key=${each.number} class=${each.kind}><td class="quiet">${ago(each.age)}</td><td class="kind">${SIGNS[each.kind]} ${each.kind}</td>
-        <td>${shown(each.client, 100)}</td><td>${shown(each.namespace, 64)}</td><td>${shown(each.text, 200)}</td></tr>`)}</tbody></table></div>`}
+        <td>${shown(each.client, 100)}</td><td>${shown(each.namespace, 64)}</td><td>${shown(each.text, 200)}</td></tr>`)}</tbody></table>
+      ${journal?.events.length === 0 && html`<p class="quiet">None since this node started.</p>`}</div>`}
   </section>`
 }
 

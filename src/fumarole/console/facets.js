@@ -33,6 +33,7 @@ export function Facets({ where, text, version, visible, refine }) {
     }
   }, [where, version, visible])
   if (!told) return html`<aside class="facets" aria-label="facets"></aside>`
+  if (!told.keys.length) return html`<aside class="facets none" aria-label="facets"></aside>`
   const presence = told.keys.find((each) => each.key === "_online")
   const keys = told.keys.filter((each) => each !== presence)
   return html`<aside class="facets" aria-label="facets">

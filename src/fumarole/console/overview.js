@@ -8,6 +8,17 @@ import { count, plural, shown, size } from "/text.js"
 const EVERY = 2
 const KEPT = 150 // five minutes
 
+// Where a quota's use is seen.
+const USED_BY = {
+  connections: ["consumers", { show: "connections" }],
+  consumers: ["consumers", { sort: "rate" }],
+  standing_cost: ["consumers"],
+  producers: ["ask"],
+  metadata_bytes: ["ask"],
+  retained_bytes: ["topics"],
+  last_bytes: ["topics"],
+}
+
 const histories = new Map() // by namespace, so that five minutes stay while another view is shown
 
 // Counters become rates, and everything that is a number keeps its last values.
@@ -68,8 +79,8 @@ export function Overview({ me, visible }) {
   return html`<section class="overview">
     <h1 class="hidden">Overview</h1>
     ${problem && html`<p class="problem" role="alert">connection lost, trying again… ${problem.message}</p>`}
-    <div class="panel"><${Chart} label="messages in and out each second, the last five minutes" height=${210} span=${300}
-      series=${[{ name: "in /s", points: rate("received").slice() }, { name: "out /s", points: rate("delivered").slice() }]} /></div>
+    <div class="panel"><h2>Messages a second <span class="quiet">the last five minutes, from when this page opened</span></h2><${Chart} label="messages in and out each second, the last five minutes" height=${210} span=${300}
+      series=${[{ name: "in", points: rate("received").slice() }, { name: "out", points: rate("delivered").slice() }]} /></div>
     <div class="tiles">
       <${Tile} title="messages in" unit="/s" line=${rate("received")} href=${link("topics")} />
       <${Tile} title="messages out" unit="/s" line=${rate("delivered")} href=${toConsumers("rate")} />
@@ -77,14 +88,14 @@ export function Overview({ me, visible }) {
       <${Tile} title="consumers" line=${level("consumers")} href=${toConsumers("rate")} />
       <${Tile} title="connections" line=${level("connections")} href=${link("consumers", { show: "connections" })} />
       <${Tile} title="dropped" unit="/s" line=${rate("dropped.outbox full")} href=${toConsumers("dropped")} alarm=${true} />
-      <${Tile} title="unheard" unit="/s" line=${rate("dropped.no consumer")} href=${link("topics")} />
+      <${Tile} title="no consumer" unit="/s" line=${rate("dropped.no consumer")} href=${link("topics")} />
       <${Tile} title="refused" unit="/s" line=${rate("dropped.refused")} href=${link("consumers", { show: "journal" })} alarm=${true} />
     </div>
     <div class="panels">
       <article><h2>Nodes</h2><table><thead><tr><th></th><th></th><th class="value">in /s</th><th class="value">out /s</th></tr></thead><tbody>
         ${names.map((name) => html`<tr><th scope="row"><a href=${link("cluster")}>${shown(name, 40)}</a></th>
           <td class=${!peers.has(name) || isUp(peers.get(name)) ? "live" : "problem"}>${peers.has(name) ? shown(peers.get(name).state, 20) : "this node"}</td>
-          ${["received", "delivered"].map((each) => html`<td class="value">${latest(rate(stats.nodes ? `nodes.${name}.${each}` : each))}</td>`)}</tr>`)}
+          ${["received", "delivered"].map((each) => html`<${NodeRate} name=${`${each} by ${name}`} line=${rate(stats.nodes ? `nodes.${name}.${each}` : each)} />`)}</tr>`)}
         ${missing.map(([name, state]) => html`<tr><th scope="row"><a href=${link("cluster")}>${shown(name, 40)}</a></th><td class="problem">${shown(state, 20)}</td><td></td><td></td></tr>`)}
       </tbody></table></article>
       <article><h2>Connections by door</h2><table><tbody>${Object.keys(doors).sort().map((door) => html`<${Line} key=${door} name=${door} line=${level(`doors.${door}`)} href=${link("consumers", { show: "connections" })} />`)}</tbody></table></article>
@@ -93,8 +104,8 @@ export function Overview({ me, visible }) {
         ${refused.map((name) => html`<${Line} key=${name} name=${`over quota: ${name.replaceAll("_", " ")}`} line=${level(`quotas.refused.${name}`)} href=${link("consumers", { show: "journal" })} />`)}</tbody></table></article>
       <article><h2>Slow consumers</h2>${slow.length ? html`<table><tbody>${slow.map((each) => html`<tr><th scope="row"><a href=${toConsumers("dropped")}>${shown(each.connection, 40)}</a></th>
         <td>${shown(each.query ?? each.pattern, 60)}</td><td class="value problem">${plural(each.dropped, "message")} dropped</td></tr>`)}</tbody></table>` : html`<p class="quiet">None: no consumer has lost a message.</p>`}</article>
-      ${quotas.length > 0 && html`<article><h2>Quotas used</h2><table><tbody>${quotas.map(([name, each]) => html`<tr><th scope="row">${shown(name.replaceAll("_", " "), 40)}</th>
-        <${Quota} name=${name} quota=${each} /></tr>`)}</tbody></table></article>`}
+      ${quotas.length > 0 && html`<article><h2>Quotas used</h2><table><tbody>${quotas.map(([name, each]) => html`<tr><th scope="row"><a href=${link(...(USED_BY[name] ?? ["consumers"]))}>${shown(name.replaceAll("_", " "), 40)}</a></th>
+        <td><${Sparkline} values=${level(`quotas.held.${name}.used`).slice(-60).map(([, used]) => used)} label=${`${name.replaceAll("_", " ")}, recent`} /></td><${Quota} name=${name} quota=${each} /></tr>`)}</tbody></table></article>`}
     </div>
   </section>`
 }
@@ -112,15 +123,20 @@ function Line({ name, line, href }) {
     <td class="value">${latest(line)}</td></tr>`
 }
 
+function NodeRate({ name, line }) {
+  return html`<td class="value">${latest(line)}<${Sparkline} values=${line.slice(-60).map(([, each]) => each)} label=${`${name}, recent`} /></td>`
+}
+
 export function isUp(peer) {
   return peer.state === "live"
 }
 
+const NEARLY = 0.8 // of a quota
+
 function Quota({ name, quota }) {
   const { used, most } = quota
   const text = (value) => (name.includes("bytes") ? size(value) : count(value))
-  return html`<td>${most > 0 && html`<meter min="0" max=${most} high=${0.8 * most} value=${used} aria-label=${name}></meter>`}</td>
-    <td class="value">${text(used)}${most > 0 && html`<span class="quiet"> of ${text(most)}</span>`}</td>`
+  return html`<td class=${most > 0 && used > NEARLY * most ? "value problem" : "value"}>${text(used)}${most > 0 && html`<span class="quiet"> of ${text(most)}</span>`}</td>`
 }
 
 function Tile({ title, line = [], unit = "", href, alarm = false }) {

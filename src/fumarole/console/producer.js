@@ -80,12 +80,18 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
   </aside>`
 }
 
-const SIGNS = { true: "✓", false: "✗", unknown: "?", message: "each message" }
+const SIGNS = { true: "✓", false: "✗", unknown: "?", message: "…" }
+
+function reason({ truth, terms }) {
+  if (truth === "message") return " each message decides"
+  if (truth !== "unknown") return ""
+  return terms ? " unknown" : " unknown: the key is missing, or its value is of another kind"
+}
 
 export function Tree({ node }) {
   return html`<div class="tree">
     <span class=${`truth ${node.truth}`} title=${node.truth}>${SIGNS[node.truth] || ""}</span> <code>${shown(node.text, 300)}</code>
-    <span class="quiet">${node.truth === "unknown" ? " unknown: the key is missing, or its value is of another kind" : ""}</span>
+    <span class="quiet">${reason(node)}</span>
     ${node.terms && html`<div class="terms">${node.terms.map((term) => html`<${Tree} node=${term} />`)}</div>`}
   </div>`
 }

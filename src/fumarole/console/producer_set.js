@@ -4,7 +4,7 @@ import { Stream, get } from "/api.js"
 
 const LISTED_AT_ONCE = 5000
 const ASKED_AT_ONCE = 200
-const GOES_AFTER = 2000 // ms in which a row that left fades; with the clock below it is gone within 3 s
+const GOES_AFTER = 1800 // ms in which a row that left fades; with the clock below it is gone within 3 s
 const NEW_FOR = 2500
 const POINTS = 40
 const COUNTED = 600
@@ -12,8 +12,9 @@ const COUNTED = 600
 const NO_READINGS = "-"
 
 export class ProducerSet {
-  constructor(where, changed) {
-    this.where = where
+  // `where` is the query, `decides` the part of it that selects producers, without the tests of messages; "" selects all.
+  constructor(where, decides, changed) {
+    this.decides = decides
     this.changed = changed
     this.rows = new Map()
     this.size = 0
@@ -144,7 +145,7 @@ export class ProducerSet {
     let after = 0
     const asked = [...this.missing]
     do {
-      const told = await get("/v1/producers", { where: this.where, limit: LISTED_AT_ONCE, after })
+      const told = await get("/v1/producers", { where: this.decides, limit: LISTED_AT_ONCE, after })
       told.producers.forEach((producer) => this.take(producer))
       after = told.next
       this.touch()

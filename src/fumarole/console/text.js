@@ -45,6 +45,13 @@ export function plural(many, noun, nouns = `${noun}s`) {
   return `${count(many)} ${many === 1 ? noun : nouns}`
 }
 
+const PLAIN = /^[A-Za-z_~$/%.][\w~$/%.-]*$/
+
+// A key as it is written in a query.
+export function keyName(key) {
+  return PLAIN.test(key) ? key : `\`${key}\``
+}
+
 // A value as it is written in a query.
 export function quoted(value) {
   return typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value)

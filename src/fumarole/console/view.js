@@ -2,11 +2,10 @@
 import { html, useEffect, useState } from "/vendor/preact-htm.js"
 import { Stream } from "/api.js"
 import { CopyAs } from "/copy.js"
-import { count, plural, quoted, shown } from "/text.js"
+import { count, keyName, plural, quoted, shown } from "/text.js"
 
 const MOST = 500
 const ROW = 34
-const PLAIN = /^[A-Za-z_~$/%.][\w~$/%.-]*$/
 
 export function View({ text, view, canonical, visible, go }) {
   const [rows, setRows] = useState(new Map())
@@ -40,7 +39,7 @@ export function View({ text, view, canonical, visible, go }) {
   // The producers of one entry, as a query.
   const ask = (entry) => {
     const tests = keys(entry).map((value, at) => {
-      const name = PLAIN.test(view.keys[at]) ? view.keys[at] : `\`${view.keys[at]}\``
+      const name = keyName(view.keys[at])
       return value === null ? `${name} is null` : `${name} = ${quoted(value)}`
     })
     const rest = tests.join(" and ")

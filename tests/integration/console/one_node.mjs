@@ -20,9 +20,33 @@ const scenarios = {
     await row(page, 100).locator("button", { hasText: "+" }).waitFor({ timeout: PATIENCE })
     await read(100, 21.5)
     await row(page, 100).locator(".value", { hasText: "21.5" }).waitFor({ timeout: PATIENCE })
+    const gone = page.evaluate((id) => new Promise((done) => {
+      const left = { at: 0 }
+      const look = () => {
+        const row = document.querySelector(`button[title="${id}"]`)?.closest("[role=row]")
+        if (!row) done(performance.now() - left.at)
+        else if (row.classList.contains("gone")) left.at ||= performance.now()
+        requestAnimationFrame(look)
+      }
+      look()
+    }), id(100))
     await describe(100, { Region: "hawaii" })
     await size(page, "10")
-    await row(page, 100).waitFor({ state: "detached", timeout: 6000 })
+    const took = await gone
+    expect(took < 3000, `the row that left was there for ${Math.round(took)} ms`)
+  },
+
+  async "a query that tests messages has metadata, facets and reasons, however many match"(page) {
+    await Promise.all(Array.from({ length: 210 }, (_, number) => describe(400 + number, { Region: "crowd", Kind: `k${number % 3}` })))
+    await open(page, "ask", { where: "Region = 'crowd' and $value > 50" })
+    await size(page, "210")
+    await page.locator(".facets button", { hasText: "k1" }).waitFor({ timeout: PATIENCE })
+    await page.locator("[role=cell]", { hasText: /^k2$/ }).first().waitFor({ timeout: PATIENCE })
+    expect((await page.locator(".problem").count()) === 0, "no problem is shown")
+    await page.locator("[role=row] .id button").first().click()
+    await page.locator(".producer .tree", { hasText: "each message decides" }).first().waitFor({ timeout: PATIENCE })
+    expect(!(await page.locator(".producer").textContent()).includes("unknown"), "nothing is unknown")
+    await Promise.all(Array.from({ length: 210 }, (_, number) => send("DELETE", `/v1/producers/${id(400 + number)}`)))
   },
 
   async "a mistake is shown at its place, and the last answer stays"(page) {

@@ -46,6 +46,12 @@ def test_how_a_query_is_read(web: Web) -> None:
     }
 
 
+def test_the_part_of_a_query_that_decides_the_set(web: Web) -> None:
+    assert explained(web, "not (Kind != 'so2' or $value <= 80)")["set"] == "Kind = 'so2'"
+    assert explained(web, "Kind = 'so2' or $value > 80")["set"] == ""
+    assert explained(web, "select Region where has Kind")["set"] == "HAS Kind"
+
+
 def test_a_mistake_has_its_position(web: Web) -> None:
     said = web.asks("GET", "/v1/explain?where=Kind%20==%20%271%27")
     assert (said.status, said.json()["position"]) == (400, 6)
@@ -66,6 +72,24 @@ def test_why_a_producer_is_in_the_set_or_not(web: Web) -> None:
     assert [term["truth"] for term in told["tree"]["terms"]] == ["true", "false", "unknown", "message"]
     assert explained(web, "Kind = 'so2' and $value > 1", ATKA)["in_set"]
     assert web.asks("GET", f"/v1/explain?where=a=1&id={ETNA}").status == 404
+
+
+@pytest.mark.parametrize(
+    ("where", "truth"),
+    [
+        ("Kind = 'so2' and $value > 1", "message"),
+        ("Kind = 'so2' or $value > 1", "true"),
+        ("Kind = 'tilt' and $value > 1", "false"),
+        ("Kind = 'tilt' or $value > 1", "message"),
+        ("Room = '4' and $value > 1", "unknown"),
+        ("Room = '4' or $value > 1", "message"),
+        ("not (Kind = 'so2' and $value > 1)", "message"),
+        ("not (Kind = 'so2' or $value > 1)", "false"),
+        ("Kind = 'so2' and $value is null", "message"),
+    ],
+)
+def test_a_branch_that_a_message_decides(where: str, truth: str) -> None:
+    assert branch(parse(where), {"Kind": "so2"})["truth"] == truth
 
 
 @pytest.mark.parametrize("metadata", [{}, {"a": 1}, {"a": 2}, {"a": "1"}, {"b": True}, {"a": 1, "b": False}])

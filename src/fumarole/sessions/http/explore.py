@@ -2,12 +2,12 @@
 of producers, and the same subscription in other languages.
 
     GET /v1/explain?where=Kind = 'so2' and $value > 80&id=2f1c…
-    {"canonical": "$value > 80 AND Kind = 'so2'", "keys": ["Kind"], "message": ["$value"], "in_set": true,
-     "tree": {"text": "AND", "truth": "true", "terms": [
+    {"canonical": "$value > 80 AND Kind = 'so2'", "set": "Kind = 'so2'", "keys": ["Kind"], "message": ["$value"],
+     "in_set": true, "tree": {"text": "AND", "truth": "true", "terms": [
          {"text": "Kind = 'so2'", "truth": "true"}, {"text": "$value > 80", "truth": "message"}]}}
 
     GET /v1/explain?where=select Region, count(*) where Kind = 'so2'
-    {"canonical": "Kind = 'so2'", …, "view": {"keys": ["Region"], "counted": true}}
+    {"canonical": "Kind = 'so2'", "set": "Kind = 'so2'", …, "view": {"keys": ["Region"], "counted": true}}
 
     GET /v1/facets?where=Region = 'italy'
     {"producers": 12, "keys": [{"key": "Kind", "producers": 12, "values": [{"value": "so2", "count": 7}], "more": 2}]}
@@ -25,6 +25,7 @@ from fumarole.core.query.evaluation import answered, needs_slices
 from fumarole.core.query.holds import Truth, could_hold, holds
 from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.parse import parse, parse_without_message
+from fumarole.core.query.parts import set_query
 from fumarole.core.query.tree import And, Metadata, Not, Or, Query, Value, cost, fields, keys, show, show_key
 from fumarole.core.query.view import is_view, parse_view
 from fumarole.core.topic import parse_pattern
@@ -54,8 +55,10 @@ def explain(call: Call) -> None:
     text, limits = call.options.get("where", ""), call.service.node.limits
     view = parse_view(text, limits) if is_view(text) else None
     query = parse(text, limits) if view is None else view.query
+    decides = set_query(query)
     told: dict[str, Any] = {
         "canonical": show(canonical(query)),
+        "set": "" if decides is None else show(decides),
         "keys": sorted(keys(query)),
         "message": [show_key(field) for field in sorted(fields(query))],
     }
@@ -84,10 +87,20 @@ def branch(query: Query, metadata: Metadata | None) -> dict[str, Any]:
         text = show(query)
     told: dict[str, Any] = {"text": text}
     if metadata is not None:
-        told["truth"] = "message" if not terms and fields(query) else NAMES[holds(query, metadata)]
+        told["truth"] = _truth(query, metadata)
     if terms:
         told["terms"] = [branch(term, metadata) for term in terms]
     return told
+
+
+def _truth(query: Query, metadata: Metadata) -> str:
+    """What holds of a producer; `message`: its next message decides."""
+    if not fields(query):
+        return NAMES[holds(query, metadata)]
+    could = could_hold(query, metadata)
+    if could is True and could_hold(Not(query), metadata) is not False:
+        return "message"
+    return NAMES[could]
 
 
 def facets(call: Call) -> None:
