@@ -53,3 +53,10 @@ def test_rows_of_ones_own() -> None:
     ]
     carried = pa.table({"topic": ["b"], "payload": [b"x"], "headers": pa.array([[("Unit", ["K"])]], HEADERS)})
     assert message_rows(carried, None).to_pylist() == [{"headers": [("Unit", ["K"])], "topic": "b", "payload": b"x"}]
+
+
+def test_without_rows_no_broker_is_needed() -> None:
+    """Most batches of a live job have no alarm."""
+    empty = pa.record_batch({"topic": pa.array([], pa.string()), "payload": pa.array([], pa.binary())})
+    assert publish(iter([empty, empty]), "nats://127.0.0.1:1", {}, "job") == 0
+    assert publish(iter([]), "nats://127.0.0.1:1", {}, "job") == 0

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +38,21 @@ def publish(batches: Iterator[pa.RecordBatch], servers: str, options: Mapping[st
 
 
 async def _publish(batches: Iterator[pa.RecordBatch], servers: str, options: Mapping[str, str], job: str) -> int:
+    first = await asyncio.to_thread(_first, batches)
+    if first is None:
+        return 0  # most batches of a live job have no alarm: they need no connection
+    batches = chain([first], batches)
     # What a lost connection had taken is gone, and the next one could not tell: so there is no next one.
     async with connect(servers, name="fumarole spark sink", echo=False, reconnect=False, presence=False) as client:
         try:
             return await _publish_all(client, batches, options, job)
         except (ClosedError, DisconnectedError, FlushTimeoutError) as error:
             raise PipelineError(f"{_UNHEARD}: {error}") from error
+
+
+def _first(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """The first one with rows."""
+    return next((batch for batch in batches if batch.num_rows), None)
 
 
 async def _publish_all(client: Client, batches: Iterator[pa.RecordBatch], options: Mapping[str, str], job: str) -> int:
