@@ -1,5 +1,7 @@
 """Retention in the standing job's output: each tier for its time, and a producer that is deleted (P11)."""
 
+import errno
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from fumarole import pipeline
 from fumarole.pipeline.archive import open_root, sealed
 from fumarole.pipeline.archive.verifying import verify
 from fumarole.pipeline.delta import Published
+from fumarole.pipeline.jobs import table_files
 from fumarole.pipeline.jobs.erasing import erase
 from fumarole.pipeline.jobs.expiring import expire, kept
 from fumarole.pipeline.jobs.log import JobError, Log
@@ -105,6 +108,16 @@ def test_killed_between_the_log_and_the_tables(
     recorder.seal([message(3600, "a", "p", 1.0)])
     catch_up(spark, archive, out)
     check_exact(spark, archive, out)
+
+
+def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    (tmp_path / "a").write_bytes(b"rows")
+    table_files._link(open_root(tmp_path), "a", "b/c")
+    assert (tmp_path / "b" / "c").read_bytes() == b"rows"
 
 
 def test_no_output(tmp_path: Path) -> None:

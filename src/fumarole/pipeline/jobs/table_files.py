@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -222,7 +223,10 @@ def _write(root: Root, path: str, rows: pa.Table) -> None:
 def _link(root: Root, source: str, target: str) -> None:
     if root.is_local:
         Path(root.at(target)).parent.mkdir(parents=True, exist_ok=True)
-        os.link(root.at(source), root.at(target))
+        try:
+            os.link(root.at(source), root.at(target))
+        except OSError:  # a file system without links
+            shutil.copyfile(root.at(source), root.at(target))
     else:
         root.system.create_dir(root.at(target).rpartition("/")[0], recursive=True)
         root.system.copy_file(root.at(source), root.at(target))
