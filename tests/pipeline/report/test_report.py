@@ -12,7 +12,7 @@ from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.report import plots
 from fumarole.pipeline.report.figures import Chosen, Window, bucket, gather
-from fumarole.pipeline.report.page import written
+from fumarole.pipeline.report.page import rate_text, written
 from tests.pipeline.archives import Recorder, at, change, message
 
 pytestmark = pytest.mark.usefixtures("plans_as_they_are")
@@ -158,3 +158,11 @@ def test_buckets() -> None:
     assert bucket(timedelta(seconds=30), 60) == timedelta(seconds=1)
     assert bucket(timedelta(hours=5), 60) == timedelta(minutes=5)
     assert bucket(timedelta(days=100_000), 60) == timedelta(days=7)
+
+
+@pytest.mark.parametrize(
+    ("messages", "seconds", "text"),
+    [(1200, 10, "120/s"), (10, 100, "6/min"), (96, 172_800, "2/h"), (1, 172_800, "0.5/d")],
+)
+def test_rates_of_few_messages(messages: int, seconds: int, text: str) -> None:
+    assert rate_text(messages / seconds) == text

@@ -71,6 +71,14 @@ def _asked(figures: Figures) -> str:
     return "".join(f" · {name} <code>{escape(value)}</code>" for name, value in figures.asked)
 
 
+def rate_text(per_second: float) -> str:
+    """`120/s`; of few messages by the minute or the hour: `2/h`."""
+    for unit, seconds in (("s", 1), ("min", 60), ("h", 3600)):
+        if per_second * seconds >= 1:
+            return f"{per_second * seconds:,.0f}/{unit}"
+    return f"{per_second * 86400:,.1f}/d"
+
+
 def _tiles(figures: Figures) -> str:
     total = figures.total
     seconds = max((figures.end - figures.begin).total_seconds(), 1e-6)
@@ -79,7 +87,7 @@ def _tiles(figures: Figures) -> str:
         (byte_text(total.bytes), "of payload"),
         (f"{total.topics:,}", "topics"),
         (f"{total.producers:,}", "producers"),
-        (f"{total.messages / seconds:,.0f}/s", f"on average, {total.busiest_second:,} in the busiest second"),
+        (rate_text(total.messages / seconds), f"on average, {total.busiest_second:,} in the busiest second"),
         (f"{len(figures.gaps):,}", "silences"),
     ]
     return (
