@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def test_a_door_that_was_named_needs_its_package(monkeypatch: pytest.MonkeyPatch
     assert openable(settings) == settings
     with pytest.raises(MissingPackageError, match="the KubeMQ door needs h2"):
         openable(Settings(doors=only(nats=address, kubemq=address)))
+
+
+def test_doors_load_what_only_clients_need_with_the_first_client() -> None:
+    """The memory of an idle broker."""
+    late = {"argon2", "email", "h2", "hpack", "re2"}
+    doors = ", ".join(f"fumarole.doors.{door}" for door in ("nats", "msgpack", "kubemq", "mqtt", "http"))
+    code = f"import sys, fumarole.server.broker, {doors}; print(sorted(sys.modules.keys() & {late!r}))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"[]\n"
 
 
 def test_the_watermark_of_memory_is_looked_at(tmp_path: Path) -> None:
