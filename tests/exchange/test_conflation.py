@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -129,6 +130,28 @@ def test_a_consumer_that_leaves_takes_what_waits_with_it(exchange: Exchange) -> 
     exchange.unsubscribe(consumer)
     exchange.timers.run(5.0)
     assert [payload for _, _, payload in ear.heard] == [b"1"]
+
+
+@pytest.mark.parametrize("ending", [{"Kind": "x"}, {"Kind": None}, "forget"])
+@pytest.mark.parametrize("every", ["1s", 0])
+def test_nothing_follows_of_a_producer_that_has_left_the_set(hot_path: HotPath, every: object, ending: Any) -> None:
+    """M5: what waits of it is dropped and counted. It may come again."""
+    desk = Desk(hot_path)
+    timers = desk.node.namespaces.timers
+    asking, sensor = MsgPackClient(desk).say({"where": "Kind = 'so2'", "every": every}), MsgPackClient(desk)
+    sensor.say([PRODUCER, {"Kind": "so2"}, 1])
+    assert asking.hears()[2] == [PRODUCER, {"Kind": "so2"}, 1]
+    if every == 0:
+        asking.session.has_room = lambda weight: False  # type: ignore[method-assign]
+    sensor.say([PRODUCER, {}, 2], [PRODUCER, {}, 3])
+    sensor.say({"forget": PRODUCER} if ending == "forget" else [PRODUCER, ending, 4])
+    if every == 0:
+        del asking.session.has_room
+    timers.run(timers.now() + 2.0)
+    assert asking.hears() == [{"New": [], "Del": [PRODUCER]}]
+    assert desk.counters()["conflated"] == 2
+    sensor.say([PRODUCER, {"Kind": "so2"}, 5])
+    assert asking.hears() == [{"New": [PRODUCER], "Del": []}, [PRODUCER, {"Kind": "so2"}, 5]]
 
 
 def vars_of(consumer: Consumer) -> tuple[int, int]:

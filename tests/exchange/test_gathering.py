@@ -15,7 +15,7 @@ from fumarole.core.query.parse import parse
 from fumarole.core.topic import matches, parse_wildcards, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.gathering import HANDED_OVER_AT_ONCE, Asking, Last, asked_once
+from fumarole.exchange.gathering import HANDED_OVER_AT_ONCE, Asking, Gathering, Last, asked_once, reading_kept
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.readings import Reading, reading_value
@@ -263,6 +263,28 @@ def test_the_last_readings_for_which_the_whole_query_holds(hot_path: HotPath, se
     ear = Ear()
     subscribe_where(exchange, ear, query)
     assert sorted(ear.heard) == sorted(expected)
+
+
+def test_no_last_reading_of_a_producer_that_has_left_the_set(hot_path: HotPath) -> None:
+    """M5, of values of this node and of another: some wait for room, and meanwhile the producers leave."""
+    exchange = make(hot_path, last=False)
+    for number in range(4):
+        read(exchange, producer_of(number), "a.x", b"%d" % number, Kind="so2")
+    others = [reading_kept(exchange, producer, producer.metadata) for producer in exchange.producers]
+    ear = Ear(room=0)
+    consumer = exchange.consumer(ear, ">", "", b"1")
+    exchange.subscribe(consumer, parse("Kind = 'so2'"), last=Last.ALL)
+    gathering = consumer.stage
+    assert isinstance(gathering, Gathering)
+    gathering.ask(["b"])
+    exchange.send_last(consumer)
+    gathering.take([kept._replace(time=kept.time + 1, payload=b"b%b" % kept.payload) for kept in others if kept])
+    read(exchange, producer_of(2), "a.x", b"4", Kind="x")
+    gathering.answered("b")
+    read(exchange, producer_of(0), "a.x", b"5", Kind="x")
+    ear.room = 1 << 30
+    exchange.timers.run(1.0)
+    assert ear.heard == [("a.x", b"b1", True), ("a.x", b"b3", True)]
 
 
 def test_last_readings_that_the_user_may_receive(hot_path: HotPath) -> None:

@@ -11,7 +11,8 @@ takes its place:
 
 So at most one message of each topic is held, for no longer than the period, and topics that are silent take no room.
 With the period 0 messages are held only while the outbox of the consumer is behind. Those with a reply topic are
-requests, and none of them is replaced.
+requests, and none of them is replaced. What waits of a producer is dropped when the producer leaves the set of the
+consumer's query, and counted as conflated: after a `Del` no reading of that producer follows.
 """
 
 from __future__ import annotations
@@ -170,6 +171,11 @@ class Conflation:
             self._arrange(LOOK_SECONDS)
         return
         yield  # a job: one slice, whose work the room in the outbox bounds
+
+    def leave(self, producer: str) -> None:
+        """It has left the set of the consumer's query: what waits of it is not for the consumer any more (M5)."""
+        if self.held.take(producer) is not None or self._behind.pop(producer, None) is not None:
+            self._count()
 
     def end(self) -> None:
         """The consumer is gone, and what waits with it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from fumarole.core.publication import PRIVATE, Publication
 from fumarole.core.query.index import StandingQuery
@@ -36,6 +36,13 @@ class Stage(Protocol):
         """The consumer is gone. Twice is harmless."""
 
 
+class LastStage(Stage, Protocol):
+    """The stage of a consumer with `every` (F4)."""
+
+    def leave(self, producer: str) -> None:
+        """The producer has left the set of the consumer's query."""
+
+
 class NodeOutlet(Outlet, Protocol):
     """An outlet that leads to another node."""
 
@@ -55,6 +62,14 @@ class Watcher(Outlet, Protocol):
 
     def tell(self, consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
         """These producers came into the set of the consumer's query, and those left it (M4)."""
+
+
+def tell(consumer: Consumer, new: tuple[str, ...], gone: tuple[str, ...]) -> None:
+    """Sends the change of its set to a consumer with a query. No message of a producer follows that has left it."""
+    if consumer.conflation is not None:
+        for producer in gone:
+            consumer.conflation.leave(producer)
+    cast(Watcher, consumer.outlet).tell(consumer, new, gone)
 
 
 def consumer_report(consumer: Consumer) -> dict[str, Any]:
@@ -122,7 +137,7 @@ class Consumer:
         """Messages that a newer one of their topic has replaced (F4)."""
         self.stage: Stage | None = None
         """What its messages pass before the outlet: `last` values go first (F3), or some are replaced (F4)."""
-        self.conflation: Stage | None = None
+        self.conflation: LastStage | None = None
         """The stage that stays."""
         self.standing: StandingQuery | None = None
         """The query that its messages' producers must satisfy; None: the pattern decides alone."""

@@ -394,10 +394,14 @@ class Gathering:
             self.exchange.slices.begin(self._steps())
 
     def _is_old(self, kept: Kept) -> bool:
-        """Did a live message come that is as new?"""
-        if not self._live:
+        """Did a live message come that is as new, or has the producer left the set?"""
+        standing = self.consumer.standing
+        if not self._live and standing is None:
             return False
         key = kept.topic if self.query is None else self._key(kept.publication(0.0))
+        producer = None if standing is None else self.exchange.producers.get(key)
+        if producer is not None and standing not in producer.standings:
+            return True
         found = self._live.get(key)
         return found is not None and (kept.node in found[1] or found[0] >= kept.time)
 

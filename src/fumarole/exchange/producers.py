@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import chain
 from operator import attrgetter
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from fumarole.core.limits import Quotas
 from fumarole.core.publication import finds
@@ -24,7 +24,7 @@ from fumarole.core.query.tree import Query, Value, cost
 from fumarole.core.query.view import View
 from fumarole.core.topic import Pattern, fits, split
 from fumarole.core.values import ONLINE
-from fumarole.exchange.consumer import Consumer, Watcher
+from fumarole.exchange.consumer import Consumer, tell
 from fumarole.exchange.filling import Filling
 from fumarole.exchange.preparations import Preparations
 from fumarole.exchange.presence import GRACE, Presence, Speaking
@@ -443,7 +443,7 @@ class Producers:
                     if sees is not None and sees is not checked:
                         checked, is_shown = sees, may_receive(sees, producer, topic)
                     if sees is None or is_shown:
-                        cast(Watcher, consumer.outlet).tell(consumer, new, gone)
+                        tell(consumer, new, gone)
                     self.told += 1
 
     def _move(self, producer: Producer, standings: Iterable[StandingQuery], was_on: str) -> None:
@@ -458,7 +458,7 @@ class Producers:
                 is_shown = may_receive(consumer.sees, producer)
                 if is_shown != may_receive(consumer.sees, producer, was_on):
                     new, gone = (one, ()) if is_shown else ((), one)
-                    cast(Watcher, consumer.outlet).tell(consumer, new, gone)
+                    tell(consumer, new, gone)
                 self.told += 1
 
     def _merged(self, before: Mapping[str, Value], metadata: Mapping[str, Value | None]) -> dict[str, Value]:
