@@ -72,6 +72,7 @@ def run_rehearsal(spark_options: SparkOptions, part: Part, rules: Rules, page: P
         ordered = found.episodes.orderBy("since", "rule", "producer").persist()
         rows = [row.asDict() for row in ordered.select(*columns).limit(shown.limit + 1).collect()]
         counts = {row["rule"]: row["count"] for row in ordered.groupBy("rule").count().collect()}
+        muted = found.muted()
         figures = None if page is None else gather(running, part, rehearsed=ordered)
         ordered.unpersist()
     if page is not None and figures is not None:
@@ -81,6 +82,8 @@ def run_rehearsal(spark_options: SparkOptions, part: Part, rules: Rules, page: P
     say_unfit(part)
     each = ", ".join(f"{rule.name} {counts.get(rule.name, 0):,}" for rule in rules.alarms)
     say(f"these rules would have raised {count_text(sum(counts.values()), 'alarm')}: {each}")
+    if muted:
+        say(paint(f"{count_text(muted, 'alarm')} more over the limit of their rule, not listed", YELLOW, sys.stderr))
     if page is not None:
         say(f"written to {page}")
 

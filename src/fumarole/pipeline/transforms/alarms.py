@@ -69,8 +69,12 @@ def alarms(
     declared = Rules(rules_of(rules).alarms)
     if not declared.alarms:
         raise PipelineError("these rules raise no alarms")
-    said = watched(messages, declared, changes, until).where(sf.col("rule").isNotNull())
-    return said.select(
+    return as_alarms(watched(messages, declared, changes, until))
+
+
+def as_alarms(rows: DataFrame) -> DataFrame:
+    """Those of these rows that are alarms, without what the shards count."""
+    return rows.where(sf.col("rule").isNotNull()).select(
         *("rule", "producer", "state", "since", "until", "value", "metadata", "topic", "payload"),
         sf.create_map(sf.lit(plan.ALARM_HEADER), sf.array("identity")).alias("headers"),
     )
