@@ -137,7 +137,7 @@ def test_commands_of_the_dag(monkeypatch: pytest.MonkeyPatch) -> None:
         def __rrshift__(self, other: Any) -> Any:
             return self
 
-    modules = {"airflow": {"DAG": lambda *_, **__: nullcontext()}, "airflow.operators": {}}
+    modules: dict[str, dict[str, Any]] = {"airflow": {"DAG": lambda *_, **__: nullcontext()}, "airflow.operators": {}}
     modules["airflow.operators.bash"] = {"BashOperator": Operator}
     for name, content in modules.items():
         module = ModuleType(name)
