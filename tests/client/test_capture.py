@@ -138,6 +138,21 @@ async def test_another_one_in_the_middle_of_a_message(start_fake: StartFake, cut
         server.silent = False
 
 
+async def test_the_server_is_told_that_it_captures(start_fake: StartFake) -> None:
+    """On each connection: it gives such a connection a larger outbox."""
+    server = await start_fake()
+    notices = Notices()
+    async with fumarole.connect(server.url, on_notice=notices) as client:
+        assert b'"capture"' not in server.everything()
+        async with client.capture("a"):
+            said = bytes(server.heard[0])
+            assert said.index(b'"capture":true') < said.index(b"SUB a 2")
+            server.cut()
+            await notices.wait_for(Reconnected)
+            said = bytes(server.heard[1])
+            assert said.index(b'"capture":true') < said.index(b"SUB a 2")
+
+
 async def test_closing_one_twice_is_not_closing_the_next(broker: RealBroker) -> None:
     async with fumarole.connect(broker.url) as client:
         first = await client.capture("a")

@@ -486,6 +486,17 @@ def test_a_slow_consumer_gets_the_freshest(hot_path: HotPath) -> None:
     assert desk.counters()["delivered"] == 5
 
 
+def test_a_capture_has_eight_times_the_outbox(hot_path: HotPath) -> None:
+    desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=100)})
+    slow, sender = desk.connect(), desk.connect()
+    for says_so, held in (("true", 47), ("false", 5)):
+        slow.say(f'CONNECT {{"verbose":false,"headers":true,"capture":{says_so}}}\r\nSUB a 1\r\n')
+        slow.session.regulate()
+        for _ in range(100):
+            sender.say("PUB a 4\r\nxxxx\r\n")
+        assert slow.hears() == b"MSG a 1 4\r\nxxxx\r\n" * held
+
+
 def test_a_slow_consumer_may_be_cut_off(hot_path: HotPath) -> None:
     desk = Desk(hot_path, rules={"default": NamespaceRules(outbox=100, overflow=Overflow.DISCONNECT)})
     slow, sender = desk.connect(), desk.connect()

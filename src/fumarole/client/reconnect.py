@@ -196,7 +196,7 @@ class ReconnectingConnection:
             if self.capture is not None and self.capture in subscribers:
                 self.capture.begin(connection)
             self._subscribers |= {subscriber.sid: subscriber for subscriber in subscribers}
-            frames = [frame for subscriber in subscribers for frame in _frames(subscriber)]
+            frames = [frame for subscriber in subscribers for frame in self._frames(connection, subscriber)]
             try:
                 await connection.ask(self.sender.take(), *frames)
             except BaseException:
@@ -281,10 +281,20 @@ class ReconnectingConnection:
         self._connected.set()
 
     def _subscribe_again(self, connection: Connection, several: list[Subscriber]) -> list[asyncio.Future[None]]:
-        answers = connection.ask_each([b"".join(_frames(subscriber)) for subscriber in several])
+        answers = connection.ask_each([b"".join(self._frames(connection, subscriber)) for subscriber in several])
         for subscriber, answer in zip(several, answers, strict=True):
             answer.add_done_callback(partial(self._subscribed_again, subscriber))
         return answers
+
+    def _frames(self, connection: Connection, subscriber: Subscriber) -> list[bytes]:
+        """A capture also says that it is one: its connection gets a larger outbox."""
+        frames = [nats.subscribe(subscriber.pattern, subscriber.sid, subscriber.group)]
+        if subscriber is self.capture:
+            greeting = self.options.identity.greeting(connection.server)
+            frames.insert(0, nats.connect({**greeting, "capture": True}))
+        if remaining := subscriber.remaining():
+            frames.append(nats.unsubscribe(subscriber.sid, remaining))
+        return frames
 
     def _subscribed_again(self, subscriber: Subscriber, answer: asyncio.Future[None]) -> None:
         error = None if answer.cancelled() else answer.exception()
@@ -383,11 +393,3 @@ class ReconnectingConnection:
 
 
 KEPT_REFUSALS = 16
-
-
-def _frames(subscriber: Subscriber) -> list[bytes]:
-    frames = [nats.subscribe(subscriber.pattern, subscriber.sid, subscriber.group)]
-    remaining = subscriber.remaining()
-    if remaining:
-        frames.append(nats.unsubscribe(subscriber.sid, remaining))
-    return frames

@@ -191,7 +191,9 @@ class NatsSession(StreamSession):
         self.label = f"{self.client_id} {str(options.get('name', ''))[:SHOWN_NAME]}".strip()
         if self.state is State.START and options.get("presence") is False:
             self.speaking = None  # what it publishes is others', and they are not here (F5)
+        self.captures = options.get("capture") is True
         if self.state is not State.START:
+            self.govern_outbox()
             self.okay()
             return
         given = [options.get(key) for key in ("user", "pass", "auth_token")]

@@ -81,6 +81,11 @@ class RemoteAddress(NamedTuple):
     """Must clients show a certificate?"""
 
 
+CAPTURE_OUTBOX: Final = 8
+"""Times the outbox of other connections. A million small messages a second fill 4 MiB in 80 ms, and the system may not
+run the process of a recorder for longer than that."""
+
+
 class StreamSession(ABC):
     """One client. The pump feeds it bytes and time; everything it has to say goes into its outbox.
 
@@ -95,6 +100,7 @@ class StreamSession(ABC):
         "_ticket",
         "_user",
         "account",
+        "captures",
         "claim",
         "client_id",
         "echo",
@@ -145,6 +151,8 @@ class StreamSession(ABC):
         """What the client holds counts here (A5)."""
         self.is_admin = False
         """May it see what others do (A4)?"""
+        self.captures = False
+        """Does the client capture: does it take everything that it can get, at any rate?"""
         self._address = remote.address
         self._ticket = 0
         """Of the latest change that this client has made."""
@@ -291,8 +299,14 @@ class StreamSession(ABC):
     def regulate(self) -> None:
         """The namespace's rules may have changed."""
         self.account.renew_rates()
-        if self.state is State.OPEN and self.exchange is not None:
-            self.outbox.govern(self.exchange.outbox_limit, self.exchange.overflow, self.exchange.counters)
+        if self.state is State.OPEN:
+            self.govern_outbox()
+
+    def govern_outbox(self) -> None:
+        """The outbox has the namespace's rules, and of a capture a higher limit."""
+        if (exchange := self.exchange) is not None:
+            limit = exchange.outbox_limit * (CAPTURE_OUTBOX if self.captures else 1)
+            self.outbox.govern(limit, exchange.overflow, exchange.counters)
 
     @property
     def consumer_count(self) -> int:
@@ -352,7 +366,7 @@ class StreamSession(ABC):
         self.exchange, self.account = exchange, account
         self.is_admin = self.node.is_admin(self._user, self._address)
         self.plans = exchange.plans(self._user.publish if self._user else None)
-        self.outbox.govern(exchange.outbox_limit, exchange.overflow, exchange.counters)
+        self.govern_outbox()
         self.state = State.OPEN
         self._note("join")
         return True
