@@ -1,7 +1,9 @@
+import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
-from fumarole.pipeline.warm.java import heap_megabytes, warm_settings
+from fumarole.pipeline.warm.java import Java, heap_megabytes, warm_settings
 
 
 def test_all_of_a_session_stays_below_an_eighth_of_memory() -> None:
@@ -26,3 +28,11 @@ logging.getLogger().warning("interrupted")
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stderr == "pyarrow is slower\n"
+
+
+def test_java_that_does_not_end_is_killed_and_gone() -> None:
+    process = subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE)
+    java = Java.__new__(Java)
+    java._gateway = SimpleNamespace(proc=process)
+    java.stop(0.01)
+    assert process.returncode == -signal.SIGKILL

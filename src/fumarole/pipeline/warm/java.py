@@ -78,6 +78,7 @@ class Java:
             self._gateway.proc.wait(seconds)
         except subprocess.TimeoutExpired:
             self._gateway.proc.kill()
+            self._gateway.proc.wait()  # so that none is left when the session has given its lock back
 
 
 def start(master: str, settings: Mapping[str, str]) -> Java:
