@@ -46,7 +46,7 @@ def measure(effort: Effort) -> Iterator[Figure]:
                         rates[server.name].append(_rate(server, context, size, effort.share(BYTES)))
                 yield _ratio(f"one to one, {name}", rates, ours.name, 1.0)
             rates = {ours.name: [], PEER: []}
-            for turn in range(min(effort.rounds, 3)):
+            for turn in range(effort.rounds):
                 for server in (ours, peer):
                     effort.tell(f"handshakes, {server.name}, round {turn + 1}")
                     rates[server.name].append(1 / _handshake(server, context, effort.share(HANDSHAKES)))
