@@ -47,6 +47,8 @@ WANTED_P50, WANTED_P95 = 0.6, 1.5
 WANTED_RATE = 150_000
 RATES = (100_000, 150_000, 200_000, 250_000, 300_000)
 MANY_SECONDS = 15
+LEAST_SECONDS = 5
+"""In a quick run too: a batch takes about half a second, which must be little beside it."""
 LATE = 0.2
 """Of the time in which readings are published: a job that is done later does not keep up."""
 GROWTH_PRODUCERS = 100_000
@@ -198,7 +200,7 @@ def _readings(spark: SparkSession, server: Server, folder: Path, effort: Effort)
 
         def attempt(rate: float) -> float | None:
             effort.tell(f"ten rules, {rate:,.0f} readings a second")
-            readings = effort.share(int(rate * MANY_SECONDS)) // CHUNK * CHUNK
+            readings = max(effort.share(int(rate * MANY_SECONDS)), int(rate * LEAST_SECONDS)) // CHUNK * CHUNK
             before, began = job.progress.rows, time.monotonic()
             publish(connection, islice(cycle(ready), readings // CHUNK), rate)
             deadline = time.monotonic() + LATE * (time.monotonic() - began)
