@@ -135,7 +135,7 @@ class Crowd:
 async def test_very_many_are_flushed_in_slices(clock: list[float]) -> None:
     crowd = Crowd(clock)
     crowd.publish()
-    for number in range(1, len(crowd.owners)):
+    for number in range(len(crowd.owners)):
         assert sum(crowd.flushed()) == number
         await asyncio.sleep(0)
     assert set(crowd.flushed()) == {1}
@@ -150,7 +150,7 @@ async def test_few_are_flushed_while_many_wait(clock: list[float]) -> None:
     other = Owner(crowd.ready)
     crowd.ready.append(other)
     crowd.bring(crowd.together)
-    assert (other.flushed, sum(crowd.flushed())) == (1, 1)
+    assert (other.flushed, sum(crowd.flushed())) == (1, 0)
 
 
 async def test_many_that_come_while_others_wait_wait_behind_them(clock: list[float]) -> None:

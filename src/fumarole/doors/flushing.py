@@ -86,7 +86,8 @@ class FlushTogether:
         self._late += self._ready
         self._ready.clear()
         if not self._goes_on:
-            self._flush_some()
+            self._goes_on = True
+            asyncio.get_running_loop().call_soon(self._flush_some)
 
     def _flush_some(self) -> None:
         self._goes_on = False
