@@ -286,6 +286,15 @@ def test_a_stream_by_query(web: Web) -> None:
     assert (told[0][1], told[3][1]) == ({"New": [ATKA], "Del": []}, {"New": [], "Del": [ATKA]})
 
 
+def test_a_set_alone(web: Web) -> None:
+    browser = web.connect().sends("GET", "/v1/stream?where=Region%20=%20%27usa%27&readings=0")
+    for topic, region, value in (("a", "usa", "1"), ("-", "usa", "2"), ("a", "japan", "3")):
+        fields = {"Fumarole_Producer": ATKA, "Fumarole_Metadata": json.dumps({"Region": region})}
+        web.asks("POST", f"/v1/topics/{topic}", value, **fields)
+    sets = [{"New": [], "Del": []}, {"New": [ATKA], "Del": []}, {"New": [], "Del": [ATKA]}]
+    assert browser.events() == [("set", each) for each in sets]
+
+
 def test_the_pattern_in_the_path(web: Web) -> None:
     browser = web.connect().sends("GET", "/v1/topics/a/*/%3E", Accept="text/event-stream")
     web.asks("POST", "/v1/topics/a/b/c", "x")
@@ -368,6 +377,9 @@ BAD_STREAMS = {
     "a query": ("where=a=", "position"),
     "a pattern": ("topic=a.>.b", "position"),
     "a group": ("topic=a&group=a%20b", "position"),
+    "a set of no query": ("readings=0", "detail"),
+    "a set with a topic": ("readings=0&where=a&topic=a", "detail"),
+    "a set with a mistake": ("readings=0&where=a=", "position"),
 }
 
 
@@ -730,9 +742,16 @@ def test_a_page_that_has_not_changed(web: Web) -> None:
     said = web.asks("GET", "/")
     assert said.body == PAGE.body
     assert "default-src 'none'" in said.fields["content-security-policy"]
-    for tag in (said.fields["etag"], f"W/{PAGE.tag}", f'"x", {PAGE.tag}', "*"):
+    for tag in (said.fields["etag"], PAGE.tag.removeprefix("W/"), f'"x", {PAGE.tag}', "*"):
         again = web.asks("GET", "/", If_None_Match=tag)
         assert (again.status, again.body, again.fields["etag"]) == (304, b"", PAGE.tag)
+
+
+def test_a_cache_keeps_both_forms_of_a_page(web: Web) -> None:
+    """The same tag for both, so it is a weak one (RFC 9110, 8.8.1), and every answer says what it varies with."""
+    for coding, tag in (("gzip", ""), ("identity", ""), ("gzip", PAGE.tag)):
+        said = web.asks("GET", "/", Accept_Encoding=coding, If_None_Match=tag)
+        assert (said.fields["etag"][:3], said.fields["vary"]) == ('W/"', "Accept-Encoding")
 
 
 def test_the_end_of_a_client_that_still_waits(web: Web, desk: Desk) -> None:
@@ -793,6 +812,7 @@ def test_permissions_hold(guarded: Web) -> None:
     assert guarded.asks("POST", "/v1/requests/other", "x", **sensor).status == 403
     assert guarded.asks("GET", "/v1/stream?topic=other", **sensor).status == 403
     assert guarded.asks("GET", "/v1/stream", **sensor).status == 403
+    assert guarded.connect().sends("GET", "/v1/stream?where=a&readings=0", **sensor).events()[0][0] == "set"
     batch = guarded.asks("POST", "/v1/topics", '{"topic":"other"}\n{"topic":"volcanoes.b"}', **sensor).json()
     assert (batch["published"], batch["refused"]) == (1, 1)
     assert guarded.asks("PATCH", f"/v1/producers/{ATKA}", "{}", **sensor).status == 403
@@ -916,7 +936,7 @@ def test_credentials_that_are_none(guarded: Web, text: str) -> None:
 
 def test_a_cookie(guarded: Web) -> None:
     said = guarded.asks("POST", "/v1/session", **bearer("lab"))
-    told = {"user": "lab", "namespace": "lab", "admin": False, "may_publish": True, "node": "desk"}
+    told = {"user": "lab", "namespace": "lab", "admin": False, "may_publish": True, "subscribe": None, "node": "desk"}
     assert said.json() == told
     cookie = said.fields["set-cookie"]
     assert cookie == "fumarole=lab-43200; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict"

@@ -106,7 +106,7 @@ class Call:
         said = [("Content-Type", kind), *_ALWAYS, *fields]
         if self._wants_gzip(len(body)):
             body = zlib.compress(body, 6, 31)
-            said += _GZIP
+            said += [each for each in _GZIP if each not in said]
         self.session.answer(status, said, body)
 
     def empty(self, status: int, fields: Iterable[Answer] = ()) -> None:
@@ -118,7 +118,7 @@ class Call:
         said = [("Content-Type", kind), *_ALWAYS, *fields]
         if self._wants_gzip(WORTH_GZIP):
             pieces = _compressed(pieces)
-            said += _GZIP
+            said += [each for each in _GZIP if each not in said]
         self.session.answer_in_pieces(status, said, pieces)
 
     def later(self) -> Callable[[], bool]:
@@ -135,7 +135,8 @@ class Call:
         return False
 
 
-_GZIP: Final = [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+VARY: Final = ("Vary", "Accept-Encoding")
+_GZIP: Final = [("Content-Encoding", "gzip"), VARY]
 
 
 def _compressed(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
-from fumarole.sessions.http.call import Answer, Call
+from fumarole.sessions.http.call import VARY, Answer, Call
 from fumarole.sessions.http.service import Page
 
 POLICY: Final = (
@@ -28,8 +28,10 @@ KINDS: Final = {
 
 
 def page(suffix: str, body: bytes) -> Page:
-    """A file, with the tag by which a browser asks whether it has changed."""
-    return Page(KINDS.get(suffix, "application/octet-stream"), body, f'"{blake2b(body, digest_size=12).hexdigest()}"')
+    """A file, with the tag by which a browser asks whether it has changed. The tag is weak (RFC 9110, 8.8.1): the file
+    has the same one whether it is compressed or not."""
+    tag = f'W/"{blake2b(body, digest_size=12).hexdigest()}"'
+    return Page(KINDS.get(suffix, "application/octet-stream"), body, tag)
 
 
 def served(made: Page) -> Callable[[Call], None]:
@@ -39,11 +41,13 @@ def served(made: Page) -> Callable[[Call], None]:
 
 def show(call: Call, made: Page) -> None:
     """The page, or that it has not changed."""
-    fields: list[Answer] = [("ETag", made.tag), ("Cache-Control", "no-cache")]
+    fields: list[Answer] = [("ETag", made.tag), ("Cache-Control", "no-cache"), VARY]
     if made.kind.startswith("text/html"):
         fields += [("Content-Security-Policy", POLICY), ("X-Frame-Options", "DENY"), ("Referrer-Policy", "no-referrer")]
     given = call.head.fields.get("if-none-match", "")
-    if given.strip() == "*" or made.tag in (each.strip().removeprefix("W/") for each in given.split(",")):
+    if given.strip() == "*" or made.tag.removeprefix("W/") in (
+        each.strip().removeprefix("W/") for each in given.split(",")
+    ):
         call.empty(304, fields)
     else:
         call.whole(200, made.kind, made.body, fields)
