@@ -4,7 +4,7 @@ import { get } from "/api.js"
 import { Copied } from "/copy.js"
 import { link } from "/place.js"
 import { usePoll } from "/poll.js"
-import { age, count, shown, size } from "/text.js"
+import { ago, count, shown, size } from "/text.js"
 
 const EVERY = 5
 
@@ -22,13 +22,13 @@ export function Archive({ me, visible, options, go }) {
   }, [draft])
   const alarms = (open?.values ?? []).map((each) => ({ ...each, alarm: parsed(each) }))
   const waiting = new Map((connections?.connections ?? []).map((each) => [`${each.id} ${each.name}`.trim(), each.waiting_bytes]))
-  const recorders = (consumers?.worst ?? []).filter((each) => /record/i.test(`${each.connection} ${each.group}`))
+  const recorders = (consumers?.worst ?? []).filter((each) => /record/i.test(`${each.connection} ${each.group}`) && !each.pattern.startsWith("_INBOX."))
   return html`<section class="archive">
     <h1 class="hidden">Archive</h1>
     <div class="pair"><article class="panel"><h2>Alarms that stand</h2>
       ${alarms.length ? html`<div class="scroll"><table><thead><tr><th>rule</th><th>producer</th><th class="value">value</th><th>since</th><th>topic</th></tr></thead><tbody>${alarms.map(({ topic, age: old, alarm }) => html`<tr key=${topic}><td class="problem">${shown(alarm.rule, 60)}</td>
-        <td>${shown(alarm.producer, 40)}</td><td class="value">${shown(alarm.value, 40)}</td><td>${shown(alarm.since, 40) || age(old)}</td><td><a href=${link("topics", { at: topic })}><code>${shown(topic, 120)}</code></a></td></tr>`)}</tbody></table></div>`
-      : html`<p class="quiet">${openProblem ? openProblem.message : "None."} Rules raise them: <code>fumarole pipeline watch --rules rules.toml</code></p>`}</article>
+        <td title=${shown(alarm.producer, 80)}>${shown(String(alarm.producer ?? "").slice(0, 8))}</td><td class="value">${shown(alarm.value, 40)}</td><td>${moment(alarm.since) || ago(old)}</td><td><a href=${link("topics", { at: topic })}><code>${shown(topic, 120)}</code></a></td></tr>`)}</tbody></table></div>`
+      : html`<p class="quiet">${openProblem?.status === 403 ? html`They are on <code>open.></code>, which you may not subscribe to.` : html`${openProblem ? openProblem.message : "None."} Rules raise them: <code>fumarole pipeline watch --rules rules.toml</code>`}</p>`}</article>
     ${me.admin && html`<article class="panel"><h2>Recorders</h2>${recorders.length ? html`<div class="scroll"><table><thead><tr><th>recorder</th><th>group</th><th>records</th><th class="value">received</th><th class="value">backlog</th><th class="value">dropped</th></tr></thead><tbody>
       ${recorders.map((each) => html`<tr><td>${shown(each.connection, 60)}</td><td>${shown(each.group, 60)}</td><td><code>${shown(each.query ?? each.pattern, 80)}</code></td><td class="value">${count(each.delivered)}</td>
         <td class="value">${waiting.has(each.connection) ? size(waiting.get(each.connection)) : ""}</td><td class=${each.dropped ? "value problem" : "value"}>${count(each.dropped)}</td></tr>`)}</tbody></table></div>
@@ -55,6 +55,12 @@ function inSpark(where) {
 
 readings = pipeline.read(spark, "archive", where=${JSON.stringify(where)})
 pipeline.rollup(readings, "1 hour").show()`
+}
+
+// A time of the reader's clock.
+function moment(text) {
+  const time = new Date(text)
+  return Number.isNaN(time.getTime()) ? shown(text, 40) : time.toLocaleString("sv-SE")
 }
 
 function parsed(message) {

@@ -63,7 +63,7 @@ export function Overview({ me, visible }) {
   const doors = useMemo(() => counted(connections), [connections])
   const told = useMemo(() => (stats ? { ...stats, doors } : null), [stats])
   const lines = useRates(told, me.namespace)
-  if (!me.admin) return html`<section><p>The overview shows what others do, and is for users with the role <code>admin</code>. Ask, Topics and Publish are yours.</p></section>`
+  if (!me.admin) return html`<section><p>The overview shows what others do, and is for users with the role <code>admin</code>. <a href=${link("ask")}>Ask</a> and <a href=${link("topics")}>Topics</a> show what you may receive.</p></section>`
   if (problem && !stats) return html`<section><p class="problem" role="alert">${problem.message}</p></section>`
   if (!stats) return html`<section><p class="quiet">Connecting…</p></section>`
   const rate = (name) => lines.get(name)?.rates ?? []

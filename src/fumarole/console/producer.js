@@ -64,7 +64,7 @@ export function ProducerPage({ id, row, where, close, go, me, visible }) {
     <header><h2>${told?.metadata.Name ?? told?.metadata.Station ? html`<span class="name">${shown(told.metadata.Name ?? told.metadata.Station, 60)}</span>` : ""}${id}</h2><button ref=${closing} onClick=${close} aria-label="close">✕</button></header>
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
     ${told && html`
-      <p class="latest"><strong>${number(told.value ?? "no value yet")}</strong>
+      <p class="latest">${told.value === undefined ? html`<span class="quiet">no value yet</span>` : html`<strong>${number(told.value)}</strong>`}
         ${told.metadata.Unit !== undefined && html` <span class="quiet">${shown(told.metadata.Unit, 20)}</span>`}
         ${told.age !== undefined && html` <span class="quiet">${ago(told.age)} on ${shown(told.topic, 120)}</span>`}
         <${Presence} metadata=${told.metadata} named=${true} /></p>

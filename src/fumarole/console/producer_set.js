@@ -8,8 +8,6 @@ const GOES_AFTER = 1800 // ms in which a row that left fades; with the clock bel
 const NEW_FOR = 2500
 const POINTS = 40
 const COUNTED = 600
-// A legal topic on which nothing is published: the stream brings the set, and no readings.
-const NO_READINGS = "-"
 
 export class ProducerSet {
   // `where` is the query, `decides` the part of it that selects producers, without the tests of messages; "" selects all.
@@ -28,7 +26,7 @@ export class ProducerSet {
     this.missing = new Set()
     this.paused = false
     this.held = []
-    this.stream = new Stream({ where, topic: NO_READINGS }, {
+    this.stream = new Stream({ where, readings: 0 }, {
       set: (diff) => (this.paused ? this.held.push(diff) : this.apply(diff)),
       state: (state, problem) => this.became(state, problem),
       bye: ({ others }) => this.became("lost", new Error(["the node is shutting down", ...others].join("; go to "))),

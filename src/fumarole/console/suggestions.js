@@ -20,7 +20,7 @@ export function suggested({ producers, keys }) {
   const example = ({ values }) => quoted((values[0].count > 0.7 * producers ? values.at(-1) : values[0]).value)
   const texts = telling.slice(0, 2).map((each) => `${each.name} = ${example(each)}`)
   if (telling.length > 1) texts.push(`${texts[0]} and ${telling[1].name} != ${quoted(telling[1].values[0].value)}`)
-  const text = keys.find((each) => typeof each.values[0]?.value === "string" && each.values[0].value.length > 2 && !texts.some((other) => other.startsWith(each.name)))
+  const text = keys.find((each) => typeof each.values[0]?.value === "string" && each.values[0].value.length > 2 && each.producers >= producers / 4 && !texts.some((other) => other.startsWith(each.name)))
   if (text) texts.push(`${text.name} like ${quoted(`${text.values[0].value.slice(0, 2)}%`)}`)
   if (keys.some((each) => each.key === "_online")) texts.push("not _online")
   if (telling.length) texts.push(`select ${telling[0].name}, count(*) where has ${telling[0].name}`)

@@ -20,7 +20,9 @@ const inOrder = new Intl.Collator("en", { numeric: true }).compare
 const trees = new Map() // by namespace, so that the tree stays while another view is shown
 
 export function Topics({ options, go, visible, me }) {
-  const pattern = options.topic || ">"
+  const allowed = me.subscribe?.filter((each) => !each.startsWith("_INBOX.")) ?? []
+  const usual = allowed[0] ?? ">"
+  const pattern = options.topic || usual
   const at = options.at ?? ""
   const [draft, setDraft] = useState(pattern)
   const [unfolded, setUnfolded] = useState(() => new Set(at.split(".").slice(0, -1).map((_, depth, words) => words.slice(0, depth + 1).join("."))))
@@ -29,7 +31,7 @@ export function Topics({ options, go, visible, me }) {
   useEffect(() => setDraft(pattern), [pattern])
   const { messages, state, heard } = useMessages(tree, pattern, at, visible)
   useLevels(tree, unfolded, visible)
-  const select = (topic) => go("topics", { ...(pattern === ">" ? {} : { topic: pattern }), ...(topic && topic !== at ? { at: topic } : {}) })
+  const select = (topic) => go("topics", { ...(pattern === usual ? {} : { topic: pattern }), ...(topic && topic !== at ? { at: topic } : {}) })
   const toggle = (path) => {
     const next = new Set(unfolded)
     if (!next.delete(path)) next.add(path)
@@ -38,13 +40,14 @@ export function Topics({ options, go, visible, me }) {
   return html`<section class="topics">
     <form class="query" onSubmit=${(event) => {
         event.preventDefault()
-        go("topics", { topic: draft.trim() || ">" })
+        go("topics", { topic: draft.trim() || usual })
       }}>
       <label for="pattern">Topic or pattern</label>
       <div class="box"><input id="pattern" value=${draft} spellcheck=${false} autocomplete="off" autocapitalize="off" placeholder="volcanoes.>"
         onInput=${(event) => setDraft(event.target.value)} /><button class="first">Listen</button></div>
       ${state.problem && html`<p class="problem" role="alert">${state.problem.position !== undefined && html`<code class="mark" aria-hidden="true">${" ".repeat(state.problem.position)}▲</code>`}${state.problem.message}</p>`}
     </form>
+    ${allowed.length > 1 && html`<p class="suggestions"><span class="quiet">You may listen to</span> ${allowed.map((each) => html`<button key=${each} onClick=${() => go("topics", { topic: each })}><code>${shown(each, 90)}</code></button>`)}</p>`}
     <div class="bar"><strong class="count" data-testid="heard">${plural(heard, "message")}</strong> <span class="quiet">heard</span>
       ${state.name === "open" ? html`<span class="live">live</span>` : html`<span class="problem" role="status">${state.name === "lost" ? "connection lost, trying again…" : state.name}</span>`}
       ${state.busy && html`<span class="quiet">More than ${count(BUSY)} a second: of each topic the newest, once a second.</span>`}
@@ -168,7 +171,7 @@ function Branch({ tree, level, path, unfolded, toggle, select, at, busy }) {
         ${isOpen && html`<${Branch} tree=${tree} level=${child} path=${topic} unfolded=${unfolded} toggle=${toggle} select=${select} at=${at} busy=${busy} />`}
       </li>`
     })}
-    ${(names.length > SHOWN_CHILDREN || level.more) && html`<li role="none" class="quiet">${names.length > SHOWN_CHILDREN ? `and ${count(names.length - SHOWN_CHILDREN)}${level.more ? " or more" : ""} more` : "and more"}</li>`}
+    ${(names.length > SHOWN_CHILDREN || level.more) && html`<li role="none" class="quiet">${names.length > SHOWN_CHILDREN ? `and ${level.more ? "at least " : ""}${count(names.length - SHOWN_CHILDREN)} more` : "and more"}</li>`}
   </ul>`
 }
 

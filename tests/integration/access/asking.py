@@ -186,6 +186,7 @@ put(
     told(at_the_web("/v1/stream?where={where}&topic={topic}&last=1"), READING_PATTERNS),
     PRODUCERS,
 )
+put("web set alone", WEB, told(at_the_web("/v1/stream?where={where}&readings=0"), ("",)), PRODUCERS)
 put("web view", WEB, told(at_the_web(f"/v1/stream?where={quote('select Name where ')}{{where}}"), ("",)), PRODUCERS)
 
 

@@ -335,7 +335,7 @@ const scenarios = {
     expect(await page.evaluate(() => document.activeElement.closest("[role=row]") !== null), "the focus is back in the table")
   },
 
-  async "no view has a barrier, light or dark, nor is one too wide at twice the size"(page) {
+  async "no view has a barrier, light or dark, nor is one too wide at twice the size or on a phone"(page) {
     const found = []
     for (const [view, options] of Object.entries(VIEWS)) {
       await open(page, view, options)
@@ -346,9 +346,12 @@ const scenarios = {
       await page.emulateMedia({ colorScheme: "dark" })
       for (const each of await barriers(page, ["color-contrast"])) found.push(`${view}, dark: ${each}`)
       await page.screenshot({ path: `${pictures}/${view}-dark.png` })
-      await page.setViewportSize({ width: 700, height: 425 }) // what 1400 × 850 has room for at 200 %
-      const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
-      if (over > 0) found.push(`${view}: ${over} pixels too wide at twice the size`)
+      for (const [name, width, height] of [["twice the size", 700, 425], ["a phone", 390, 844]]) { // 1400 × 850 at 200 % is 700 × 425
+        await page.setViewportSize({ width, height })
+        await page.waitForTimeout(100)
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
+        if (over > 0) found.push(`${view}: ${over} pixels too wide at ${name}`)
+      }
       await page.setViewportSize({ width: 1400, height: 850 })
       await page.emulateMedia({ colorScheme: "light" })
     }

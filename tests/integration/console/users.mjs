@@ -41,6 +41,12 @@ const scenarios = {
     await open(page, "ask")
     await enter(page, "reader")
     expect(!(await views(page)).includes("Publish"), "Publish is not offered")
+    await size(page, "2")
+    await page.locator("[role=cell]", { hasText: /^tilt$/ }).waitFor({ timeout: PATIENCE })
+    expect(!(await page.locator("main").textContent()).includes("secret"), "a producer that the reader may not receive is not on the page")
+    await open(page, "topics")
+    await page.locator(".live").waitFor({ timeout: PATIENCE })
+    expect((await page.locator("#pattern").inputValue()) === "open.>", "the pattern is one that the reader may subscribe to")
     for (const view of ["consumers", "cluster"]) {
       await open(page, view)
       await page.locator("main", { hasText: "for users with the role" }).waitFor({ timeout: PATIENCE })

@@ -33,6 +33,7 @@ WHERE: Final = Parameter("where", "A query: of which producers.", example="Regio
 RETAIN: Final = Parameter("retain", "Keep it as the newest of its topic (F1).", "flag", "1")
 LAST: Final = Parameter("last", "The last values first (F3).", "flag", "1")
 EVERY: Final = Parameter("every", "At most one message of each topic in this period (F4).", "seconds", "500ms")
+READINGS: Final = Parameter("readings", "`0`: no messages, the set of `where` alone.", "flag", "0")
 GROUP: Final = Parameter("group", "Share the messages with the others of this group.", example="dashboards")
 BAD: Final = {400: "What is wrong with it, with its position where it has one.", 403: "Not allowed."}
 
@@ -126,7 +127,7 @@ ROUTES: Final = (
         "/v1/stream",
         stream.subscribe,
         "A subscription, or a view (`where=select …`), as server-sent events",
-        (WHERE, Parameter("topic", "A pattern.", example="volcanoes.>"), GROUP, EVERY, LAST),
+        (WHERE, Parameter("topic", "A pattern.", example="volcanoes.>"), GROUP, EVERY, LAST, READINGS),
         {200: "Events without end.", 429: "Too many streams.", **BAD},
         produces=(EVENTS,),
     ),

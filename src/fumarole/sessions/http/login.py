@@ -37,6 +37,7 @@ def told(call: Call) -> dict[str, object]:
         "namespace": exchange.name,
         "admin": call.session.is_admin,
         "may_publish": _may_publish(call),
+        "subscribe": None if call.user is None or call.user.subscribe is None else call.user.subscribe.allow,
         "node": call.service.node.name,
     }
 

@@ -16,6 +16,7 @@ many the namespace has taken in since, where this is the node that gave the id.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -32,9 +33,14 @@ from fumarole.exchange.plans import SHOWN_TOPIC, Denied
 from fumarole.sessions.diff import Diff, EarlyMessages, drop
 from fumarole.sessions.http import forms, views
 from fumarole.sessions.http.call import Call
-from fumarole.sessions.http.routes import topic_of
+from fumarole.sessions.http.routes import BadParameterError, topic_of
 from fumarole.sessions.http.streams import KEY, SHOWN_FIELDS, Stream, event
 from fumarole.sessions.stream import State
+
+NO_READINGS: Final = "-"
+"""The topic of a stream of a set alone. For a set no right to a topic is needed: it has the producers that the user may
+receive."""
+NOT_OF_A_SET: Final = ("topic", "group", "every", "last")
 
 
 def subscribe(call: Call) -> None:
@@ -44,9 +50,28 @@ def subscribe(call: Call) -> None:
     if where is not None and is_view(where):
         views.begin(call, where)
         return
+    if options.get("readings") is False:
+        begin_set(call)
+        return
     every = options.get("every")
     period = None if every is None else parse_every(every)
     begin(call, options.get("topic"), where, options.get("group", ""), options.get("last"), period)
+
+
+def begin_set(call: Call) -> None:
+    """`GET /v1/stream?where=&readings=0`."""
+    for name in NOT_OF_A_SET:
+        if name in call.options:
+            raise BadParameterError(f"with `readings=0` there are no messages, so `{name}` means nothing")
+    where = call.options.get("where", "")
+    if not where.strip():
+        raise BadParameterError("`readings=0` needs `where`: of which producers")
+    if call.head.method == "HEAD":
+        call.session.answer(200, list(SHOWN_FIELDS), None)
+        return
+    exchange, _ = call.here()
+    query = parse(where, call.service.node.limits)
+    open_stream(call, SetStream(call, exchange), NO_READINGS, partial(exchange.subscribe, query=query))
 
 
 def topic(call: Call) -> None:
@@ -59,7 +84,7 @@ def begin(
 ) -> None:
     """Subscribes, and answers when that is in force."""
     exchange, _ = call.here()
-    node, session = call.service.node, call.session
+    node = call.service.node
     query = None if where is None or not where.strip() else parse(where, node.limits)
     pattern = ">" if pattern is None else pattern  # T6
     for text in (pattern, group):
@@ -75,15 +100,24 @@ def begin(
     if call.head.method == "HEAD":
         call.session.answer(200, list(SHOWN_FIELDS), None)
         return
-    stream = EventStream(call, exchange)
+    subscribing = partial(exchange.subscribe, query=query, pattern=parsed, last=last, every=every)
+    open_stream(call, EventStream(call, exchange), pattern, subscribing, group)
+
+
+def open_stream(
+    call: Call, stream: EventStream, pattern: str, subscribing: Callable[[Consumer], None], group: str = ""
+) -> None:
+    """Its consumer subscribes, and the answer begins when that is in force."""
     if not stream.may_open(call):
         return
-    consumer = exchange.consumer(stream, pattern, group, KEY, sees, session.account)
+    exchange, _ = call.here()
+    sees = call.user.subscribe if call.user else None
+    consumer = exchange.consumer(stream, pattern, group, KEY, sees, call.session.account)
     stream.begin(consumer)
-    session.consume(KEY, consumer)
+    call.session.consume(KEY, consumer)
     still_waits = call.later()
-    exchange.subscribe(consumer, query, pattern=parsed, last=last, every=every)
-    confirmations = node.confirmations
+    subscribing(consumer)
+    confirmations = call.service.node.confirmations
     confirm = partial(stream.go_ahead, call.head.fields.get("last-event-id"), still_waits)
     confirmations.after(confirmations.ticket(), partial(exchange.producers.when_whole, consumer, confirm))
 
@@ -219,3 +253,10 @@ class EventStream(Stream):
 
 FORM: Final = object()
 """Marks what this door has made of a publication."""
+
+
+class SetStream(EventStream):
+    """Of a set alone: messages on its topic are not sent."""
+
+    def accept(self, consumer: Consumer, publication: Publication) -> None:
+        pass
