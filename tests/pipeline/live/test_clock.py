@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from fumarole.pipeline.live.clock import Clock
 
@@ -41,3 +42,26 @@ async def test_only_news_is_told_again(tmp_path: Path) -> None:
     broker.producers["q"]["Kind"] = "gas"
     await clock.refresh(broker, "")
     assert [row["producer"] for row in told[3:]] == ["q"]
+
+
+async def test_a_kill_leaves_the_time_up_to_which_it_listened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it writes when it is killed: the gap afterwards begins there."""
+    told: list[dict[str, Any]] = []
+
+    async def append(rows: pa.Table) -> None:
+        told.extend(rows.to_pylist())
+
+    clock = Clock(tmp_path, append)
+    await clock.turn(1_000_000)
+
+    def killed(path: Path, _text: str) -> int:
+        path.open("w").close()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            await clock.turn(2_000_000)
+    await Clock(tmp_path, append).resume()
+    assert [row["event"] for row in told] == ["tick", "tick", "gap"]
+    assert told[-1]["event_time"].timestamp() == 1.0

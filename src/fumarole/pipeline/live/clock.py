@@ -45,6 +45,7 @@ class Clock:
 
     def __init__(self, folder: Path, append: Append) -> None:
         self._file = folder / LISTENED
+        self._aside = self._file.with_suffix(".part")
         self._append = append
         self._turn: list[pa.Table] = []
         self._told: set[int] = set()
@@ -58,7 +59,9 @@ class Clock:
     async def turn(self, now: int) -> None:
         """All that was heard up to now was added."""
         await self._flush([_told("tick", now)])
-        self._file.write_text(str(now))
+        # A process that is killed must not leave an empty file: without a gap, its absence would count as silence.
+        self._aside.write_text(str(now))
+        self._aside.replace(self._file)
 
     async def flush(self) -> None:
         """Messages that came after the last turn."""
