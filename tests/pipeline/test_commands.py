@@ -209,14 +209,46 @@ def test_questions_as_people_ask_them(commands: Commands) -> None:
         "there is no column 'heat'; there are start, topic, count"
         in commands.run("rollup", "--by", "topic", "--sort", "heat", code=2)[1]
     )
+    shares = commands.rows("balance", "--top", "1")
+    assert [(row["recorder"], row["messages"]) for row in shares] == [("one", 5)]
     silent = commands.rows("gaps", "--by", "topic", "--factor", "1", "--least", "1500ms")
     assert [row["topic"] for row in silent] == ["a.b"]
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("rollup", ("--by", "Region,topic[2]", "--quantiles", "0.5,0.999")),
+        ("gaps", ()),
+        ("traffic", ()),
+        ("balance", ()),
+    ],
+)
+def test_columns_are_known_before_spark_starts(
+    commands: Commands, archive: Path, command: str, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = list(
+        commands.rows(command, *options, *(("--least", "1ms", "--factor", "1") if command == "gaps" else ()))[0]
+    )
+    monkeypatch.setattr(sessions, "spark_session", lambda *_: pytest.fail("Spark was started"))
+    said = commands.run(command, *options, "--sort", "heat", code=2)[1]
+    assert said == f"--sort: there is no column 'heat'; there are {', '.join(columns)}\n"
+
+
+def test_a_key_that_is_called_as_a_figure(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "spark_session", lambda *_: pytest.fail("Spark was started"))
+    commands = Commands(archive)
+    assert "two columns of that name" in commands.run("rollup", "--by", "p50", code=1)[1]
+    assert "two columns of that name" in commands.run("rollup", "--by", "P99", "--quantiles", "0.99", code=1)[1]
 
 
 def test_a_question_in_sql(commands: Commands) -> None:
     asked = "SELECT metadata['Region'] AS region, avg(value) AS mean FROM readings GROUP BY 1 ORDER BY mean"
     assert commands.rows("sql", asked) == [{"region": None, "mean": None}, {"region": "usa", "mean": 0.5}]
     assert commands.rows("sql", "SELECT count(*) AS n FROM metadata") == [{"n": 2}]
+    topics = "SELECT topic, count(*) AS n FROM readings GROUP BY topic"
+    assert commands.rows("sql", topics, "--top", "1", "--sort", "n") == [{"topic": "a.b", "n": 5}]
+    assert "--top: --sort names the column; there are topic, n" in commands.run("sql", topics, "--top", "1", code=2)[1]
     assert "Spark: [" in commands.run("sql", "SELECT nothing FROM readings", code=1)[1]
 
 

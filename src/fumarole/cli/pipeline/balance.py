@@ -30,6 +30,8 @@ def balance(chosen: Chosen, *, every: Every = "1 hour", shown: Shown, spark_opti
             lambda spark: served(chosen.part.messages(spark), every),
             "start",
             ["start", "recorder"],
+            largest="messages",
+            columns=("start", "recorder", "messages", "bytes", "share", "evenness"),
         ),
         shown,
     )

@@ -52,5 +52,6 @@ def gaps(
         "since",
         ["since", by],
         largest="seconds",
+        columns=(by, "since", "until", "seconds", "habit"),
     )
     run_batch(spark_options, table, shown)

@@ -45,6 +45,7 @@ def rollup(
     from fumarole.cli.pipeline.table import Table, run_batch
     from fumarole.pipeline.times import duration, zone_of
     from fumarole.pipeline.transforms.grouping import metadata_keys
+    from fumarole.pipeline.transforms.rollup import columns as rollup_columns
     from fumarole.pipeline.transforms.rollup import rollup as rolled_up
 
     part, names, ranks = chosen.part, _names(by), _quantiles(quantiles)
@@ -52,6 +53,7 @@ def rollup(
         duration(every)
         zone = None if zone is None else zone_of(zone)
         keys = metadata_keys(names)
+        columns = rollup_columns(names, ranks)
     table = Table(
         "rollup",
         part,
@@ -60,6 +62,7 @@ def rollup(
         ),
         "start",
         ["start", *names],
+        columns=tuple(columns),
         zone=zone,
     )
     run_batch(spark_options, table, shown)

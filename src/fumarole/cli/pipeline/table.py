@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -34,6 +34,8 @@ class Table:
     hidden: list[str] = field(default_factory=list)
     largest: str = "count"
     """The column for `--top` when `--sort` is not given."""
+    columns: tuple[str, ...] = ()
+    """Those that it has, where they are known before Spark starts: so a wrong --sort is told at once."""
     zone: str | None = None
     """The time zone in which times are shown; None: UTC. JSON always has UTC."""
 
@@ -42,11 +44,13 @@ def run_batch(spark_options: SparkOptions, table: Table, shown: Shown) -> None:
     """One table, written or shown."""
     from fumarole.cli.pipeline.spark import check_out, spark_session
 
+    if table.columns:
+        _order(table, shown, table.columns)
     if shown.out is not None:
         check_out(spark_options, shown.out)
     with spark_session(spark_options, table.name, table.part) as spark:
         frame = table.made(spark)
-        order = _order(table, shown, frame.columns)
+        order = [_ordered(name) for name in _order(table, shown, frame.columns)]
         if shown.top is not None:
             frame = (frame.orderBy(*order) if order else frame).limit(shown.top)
         if shown.out is not None:
@@ -70,17 +74,17 @@ def say_unfit(part: Part) -> None:
         say(paint(f"{count_text(unfit, 'message')} did not fit its declaration", YELLOW, sys.stderr))
 
 
-def _order(table: Table, shown: Shown, columns: list[str]) -> list[Column]:
+def _order(table: Table, shown: Shown, columns: Sequence[str]) -> list[str]:
+    """The columns to order by, with a - where the largest is first. A column that is not there ends the command."""
     chosen = shown.sort or (f"-{table.largest}" if shown.top is not None else None)
     if chosen is None:
-        names = table.order
-    else:
-        name = chosen.removeprefix("-")
-        if name not in columns:
-            fail(f"--sort: there is no column {name!r}; there are {', '.join(columns)}", MISUSED)
-        largest_first = chosen.startswith("-") or shown.top is not None
-        names = [f"-{name}" if largest_first else name, *(each for each in table.order if each.lstrip("-") != name)]
-    return [_ordered(name) for name in names]
+        return table.order
+    name = chosen.removeprefix("-")
+    if name not in columns:
+        said = f"--sort: there is no column {name!r}" if shown.sort else "--top: --sort names the column"
+        fail(f"{said}; there are {', '.join(columns)}", MISUSED)
+    largest_first = chosen.startswith("-") or shown.top is not None
+    return [f"-{name}" if largest_first else name, *(each for each in table.order if each.lstrip("-") != name)]
 
 
 def _ordered(name: str) -> Column:

@@ -42,5 +42,6 @@ def traffic(
         None,
         ["-messages", "depth", "subtree"],
         largest="messages",
+        columns=("subtree", "depth", "topics", "messages", "bytes"),
     )
     run_batch(spark_options, table, shown)

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from fumarole.pipeline.columns.time import is_weeks, window_start
+from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.times import duration, microseconds
 from fumarole.pipeline.transforms.grouping import keyed, quoted
 
@@ -26,6 +27,8 @@ BY: Final = ("topic", "producer")
 QUANTILES: Final = (0.05, 0.5, 0.95)
 FIGURES: Final = ("count", "numbers", "nonfinite", "min", "max", "mean", "spread", "sketch")
 """Of a part. By name, so that no frame has to be asked for its columns: Declarative Pipelines forbid that."""
+_INSIDE: Final = {"spread", "sketch"}
+"""Of these figures others are made; they are not shown."""
 
 
 def rollup(
@@ -43,6 +46,7 @@ def rollup(
     NaN and infinities. With `zone` windows go by its calendar; whole weeks begin on Mondays. A watermark on `time` is
     kept, where there is no zone.
     """
+    columns(by, quantiles)
     return finished(parts(keyed(messages, by, changes), every, by, zone), quantiles, by)
 
 
@@ -104,7 +108,7 @@ def finished(windows: DataFrame, quantiles: Sequence[float] = QUANTILES, by: Seq
     return windows.select(
         "start",
         *map(quoted, by),
-        *[name for name in FIGURES if name not in {"spread", "sketch"}],
+        *[name for name in FIGURES if name not in _INSIDE],
         # Of a sample: one less, because the mean was taken from the same values.
         sf.when(sf.col("numbers") > 1, sf.sqrt(sf.col("spread") / (sf.col("numbers") - 1))).alias("stddev"),
         *[
@@ -112,6 +116,15 @@ def finished(windows: DataFrame, quantiles: Sequence[float] = QUANTILES, by: Seq
             for each in quantiles
         ],
     )
+
+
+def columns(by: Sequence[str] = BY, quantiles: Sequence[float] = QUANTILES) -> list[str]:
+    """The names of the columns that `rollup` gives. Raises PipelineError where two have one name."""
+    figures = [*(name for name in FIGURES if name not in _INSIDE), "stddev", *map(quantile_name, quantiles)]
+    taken = {name.lower() for name in by} & set(figures)
+    if taken:
+        raise PipelineError(f"to group by {taken.pop()!r} would give two columns of that name; name another key")
+    return ["start", *by, *figures]
 
 
 def finite(value: Column) -> Column:
