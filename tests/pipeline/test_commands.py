@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from fumarole.cli.main import app
 from fumarole.cli.pipeline import run as standing
 from fumarole.cli.pipeline import spark as sessions
+from fumarole.cli.pipeline.table import shown_text
 from fumarole.pipeline.jobs.standing import BatchReport
 from tests.pipeline.archives import Recorder, at, change, damage, message
 from tests.pipeline.commands import run_command
@@ -68,6 +69,14 @@ def test_a_table_for_people(commands: Commands) -> None:
     assert out.splitlines()[0].split() == ["subtree", "depth", "topics", "messages", "bytes"]
     assert len(out.splitlines()) == 4
     assert err == "more than 3 rows: --limit shows more, --out writes all\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.5"), (9999.5, "1e+04"), (12345.67, "12,345.7"), (-1e308, "-1e+308"), (float("inf"), "inf"), (7, "7")],
+)
+def test_numbers_for_people(value: float, text: str) -> None:
+    assert shown_text(value) == text
 
 
 def test_a_table_in_files(commands: Commands, spark: SparkSession, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def shown_text(value: Any, zone: str | None = None) -> str:
             local = as_utc(value) if zone is None else as_utc(value).astimezone(ZoneInfo(zone))
             return f"{local:%Y-%m-%d %H:%M:%S}{fraction}"
         case float():
-            return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.1f}"
+            return f"{value:,.1f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
         case int():
             return f"{value:,}"
         case dict():
