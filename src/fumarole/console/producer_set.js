@@ -27,7 +27,7 @@ export class ProducerSet {
     this.paused = false
     this.held = []
     this.stream = new Stream({ where, readings: 0 }, {
-      set: (diff) => (this.paused ? this.held.push(diff) : this.apply(diff)),
+      set: (diff) => (this.paused ? this.hold(diff) : this.apply(diff)),
       state: (state, problem) => this.became(state, problem),
       bye: ({ others }) => this.became("lost", new Error(["the node is shutting down", ...others].join("; go to "))),
     })
@@ -38,6 +38,11 @@ export class ProducerSet {
     this.stream.stop()
     clearInterval(this.clock)
     this.stopped = true
+  }
+
+  hold(diff) {
+    this.held.push(diff)
+    this.changed(this)
   }
 
   pause(paused) {

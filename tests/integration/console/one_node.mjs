@@ -1,6 +1,6 @@
 // The console of one node, used as a person would.
 import net from "node:net"
-import { PATIENCE, address, barriers, describe, expect, id, more, open, pictures, read, row, run, send, size } from "./page.mjs"
+import { PATIENCE, address, barriers, describe, expect, id, more, open, pictures, read, row, run, send, size, until } from "./page.mjs"
 
 const scenarios = {
   async "a query is typed, with completions, and its set is live"(page) {
@@ -205,6 +205,89 @@ const scenarios = {
     await forms.nth(1).locator("[name=topic]").fill("lab.nowhere")
     await forms.nth(1).locator("button.first").click()
     await forms.nth(1).locator(".problem", { hasText: "no consumer" }).waitFor({ timeout: PATIENCE })
+  },
+
+  async "rows are sorted, filtered, pinned and paused, and their values come as often as the slider says"(page) {
+    await open(page, "ask", { where: "Region = 'italy'" })
+    await size(page, "10")
+    const title = page.locator("[role=columnheader] button", { hasText: "value" })
+    await title.click({ timeout: PATIENCE })
+    await title.click()
+    await page.locator(".rows [role=row]").first().locator(".value", { hasText: /^37$/ }).waitFor({ timeout: PATIENCE })
+    for (const number of [0, 3]) await row(page, number).locator("[type=checkbox]").check()
+    await until(async () => (await page.locator(".pinned .u-series", { hasText: "IT-" }).count()) === 2, "two lines are in one chart")
+    await page.locator("button", { hasText: "Unpin all" }).click()
+    await page.locator(".filter").fill("IT-3")
+    await until(async () => (await page.locator(".rows [role=row]").count()) < 10, "the rows are filtered")
+    await page.locator(".filter").fill("")
+    let asked = 0
+    page.on("request", (request) => request.url().includes("ids=") && asked++)
+    await page.locator("input[type=range]").fill("10")
+    await page.locator(".period", { hasText: "10 s" }).waitFor()
+    asked = 0
+    await page.waitForTimeout(2000)
+    expect(asked === 0, `${asked} requests within 2 of 10 seconds`)
+    await page.locator("button", { hasText: "Pause" }).click()
+    await describe(130, { Region: "italy" })
+    await page.locator("button", { hasText: "1 change waiting" }).click({ timeout: PATIENCE })
+    await size(page, "11")
+    await send("DELETE", `/v1/producers/${id(130)}`)
+    await page.locator("[role=tab]", { hasText: "count" }).click()
+    await page.locator(".answer .panel canvas").waitFor({ timeout: PATIENCE })
+  },
+
+  async "a request has its reply, a message is repeated, a producer is forgotten"(page) {
+    const answering = net.connect(Number(more[0]), "127.0.0.1")
+    answering.write('CONNECT {"verbose": false}\r\nSUB lab.sum 1\r\nPING\r\n')
+    let heard = 0
+    answering.on("data", (data) => {
+      for (const [, inbox] of String(data).matchAll(/MSG lab\.sum 1 (_INBOX\S+)/g)) answering.write(`PUB ${inbox} 2\r\n42\r\n`)
+      heard += [...String(data).matchAll(/MSG lab\.sum 1 \d/g)].length
+    })
+    await open(page, "publish")
+    const forms = page.locator(".publish form")
+    await forms.nth(1).locator("[name=topic]").fill("lab.sum")
+    await forms.nth(1).locator("button.first").click()
+    await forms.nth(1).locator("pre", { hasText: "42" }).waitFor({ timeout: PATIENCE })
+    await forms.nth(0).locator("[name=topic]").fill("lab.sum")
+    await forms.nth(0).locator("[name=repeat]").fill("0.1")
+    await forms.nth(0).locator("button.first").click()
+    await until(() => heard >= 3, "the message is repeated")
+    await forms.nth(0).locator("button", { hasText: "Stop repeating" }).click()
+    answering.destroy()
+    await describe(131, { Region: "nowhere" })
+    await forms.nth(2).locator("[name=id]").fill(id(131))
+    page.once("dialog", (dialog) => dialog.accept())
+    await forms.nth(2).locator("button", { hasText: "Forget" }).click()
+    await forms.nth(2).locator(".done", { hasText: "forgotten" }).waitFor({ timeout: PATIENCE })
+    expect((await fetch(`${address}/v1/producers/${id(131)}`)).status === 404, "the producer is forgotten")
+  },
+
+  async "another namespace is told of, and chosen"(page) {
+    await send("POST", "/v1/topics/lab/other?namespace=plant", "1")
+    await open(page, "ask")
+    await page.locator("header .hint", { hasText: "another has traffic" }).waitFor({ timeout: PATIENCE })
+    await page.locator("header select").selectOption("plant")
+    await size(page, "0")
+    expect(page.url().includes("namespace=plant"), "the namespace is in the address")
+    await page.locator("nav a", { hasText: "Topics" }).click()
+    await until(() => page.url().includes("topics?namespace=plant"), "the namespace stays")
+  },
+
+  async "the archive has recorders, alarms that stand, and the commands of a query"(page) {
+    const recorder = net.connect(Number(more[0]), "127.0.0.1")
+    recorder.resume().write('CONNECT {"verbose": false, "name": "fumarole record tokyo-1"}\r\nSUB > recorder 1\r\nPING\r\n')
+    const alarm = { rule: "so2-high", producer: id(3), state: "raised", since: "2026-03-01T12:00:00.000000Z", value: 81.5 }
+    await send("POST", "/v1/topics/open/so2-high/x?retain=1", JSON.stringify(alarm))
+    await open(page, "ask", { where: "Kind = 'so2'" })
+    await page.locator("button", { hasText: "On history" }).click({ timeout: PATIENCE })
+    const command = "fumarole pipeline rollup --archive archive --where 'Kind = '\\''so2'\\'''"
+    await page.locator("pre", { hasText: command }).waitFor({ timeout: PATIENCE })
+    await page.locator("pre", { hasText: `pipeline.read(spark, "archive", where="Kind = 'so2'")` }).waitFor()
+    await page.locator("tr", { hasText: "tokyo-1" }).locator("td", { hasText: /^\d+ B$/ }).waitFor({ timeout: PATIENCE })
+    await page.locator("tr", { hasText: "so2-high" }).locator("td", { hasText: "81.5" }).waitFor({ timeout: PATIENCE })
+    await send("DELETE", "/v1/topics/open/so2-high/x")
+    recorder.destroy()
   },
 
   async "the overview, consumers, cluster and archive have their figures"(page) {
