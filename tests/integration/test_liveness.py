@@ -127,6 +127,22 @@ def test_silence_after_the_tls_handshake(brokers: Brokers, engine_name: str, aut
         assert client.read_to_end() == b"-ERR 'Authentication Timeout'\r\n"
 
 
+def test_a_client_that_comes_again_resumes_its_tls_session(
+    brokers: Brokers, engine_name: str, authority: Authority
+) -> None:
+    """With the one ticket that it was given."""
+    broker = brokers.share(authority.config(), engine_name)
+    context = authority.client_context()
+    session = None
+    for is_resumed in (False, True, True):
+        with RawClient(broker.port) as client:
+            plain = client.socket
+            client.socket = secured = context.wrap_socket(plain, server_hostname="127.0.0.1", session=session)
+            client.connect()
+            assert secured.session_reused is is_resumed
+            session = secured.session
+
+
 def test_too_many_connections(brokers: Brokers, engine_name: str) -> None:
     broker = brokers.share("[limits]\nconnections = 3\n", engine_name)
     clients = [RawClient(broker.port) for _ in range(3)]
