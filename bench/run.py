@@ -46,6 +46,7 @@ CLAIMS = (
     "crowd",
     "console",
     "secure",
+    "logins",
     "web",
     "readings",
     "queries",

@@ -44,6 +44,21 @@ def test_equal_credentials_wait_once() -> None:
     assert order(queue) == ["a"]
 
 
+def test_equal_credentials_wait_where_no_wrong_ones_come_from() -> None:
+    queue = LoginQueue()
+    queue.failed(entry("eve"), 0.0)
+    assert queue.put(entry("a", HERE, 0.0))
+    assert order(queue) == []
+    assert queue.put(entry("a", THERE, 0.05))
+    assert len(queue) == 1
+    assert order(queue, 0.05) == ["a"]
+    assert queue.too_late(FIRST_PAUSE + PATIENCE) == []
+    assert order(queue, FIRST_PAUSE) == []
+    queue.put(entry("b", THERE, 1.0))
+    queue.put(entry("b", HERE, 1.0))  # not the other way
+    assert order(queue, 1.0) == ["b"]
+
+
 def test_a_wrong_password_slows_its_address_only() -> None:
     queue = LoginQueue()
     queue.failed(entry("a"), 0.0)

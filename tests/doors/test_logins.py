@@ -108,3 +108,18 @@ async def test_a_check_that_raises_is_a_wrong_login(logins: Logins, users: Users
     users.check = lambda *_: 1 / 0  # type: ignore[assignment, method-assign]
     assert await logins.verify(Claim("a", "a", None), HERE) is None
     logins.close()
+
+
+async def test_a_right_password_does_not_wait_behind_wrong_ones_of_another_address(
+    users: Users, logins: Logins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fleet behind two addresses, one of which guesses too: equal credentials are one entry."""
+    monkeypatch.setattr(login_queue, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(login_queue, "LONGEST_PAUSE", 60.0)
+    assert await logins.verify(Claim("eve", "wrong", None), HERE) is None
+    behind = asyncio.ensure_future(logins.verify(Claim("a", "a", None), HERE))
+    await asyncio.sleep(0)
+    other = await asyncio.wait_for(logins.verify(Claim("a", "a", None), "10.0.0.2"), 5)
+    assert other == await behind == User("a", "default")
+    assert users.checked == ["eve", "a"]
+    logins.close()

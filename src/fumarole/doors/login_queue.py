@@ -7,7 +7,8 @@ coming in whatever others try:
 2. A wrong password slows its address down, and within that address its user goes last. The pause doubles with each
    wrong one, from `FIRST_PAUSE` to `LONGEST_PAUSE`, and is forgotten after `FORGIVEN` seconds without another. Where
    an address is slowed down, a login that has waited for `PATIENCE` seconds is given up (`too_late`).
-3. Equal credentials that wait are one entry, from any client: they are verified once.
+3. Equal credentials that wait are one entry, from any client: they are verified once. Where they wait at an address
+   that is slowed down and come again from one that is not, they wait there instead.
 
     put("a", "x", 10.0.0.1), put("b", "y", 10.0.0.1), put("c", "z", 10.0.0.2)   →   next is a, then c, then b
 
@@ -58,7 +59,7 @@ class LoginQueue:
     def __init__(self) -> None:
         self._lines: OrderedDict[str, deque[Entry]] = OrderedDict()
         """By address, in the order of their turns."""
-        self._waiting: set[bytes] = set()
+        self._waiting: dict[bytes, Entry] = {}
         self._failures: OrderedDict[str, _Failures] = OrderedDict()
 
     def __len__(self) -> int:
@@ -66,16 +67,30 @@ class LoginQueue:
 
     def put(self, entry: Entry) -> bool:
         """Lines it up, unless equal credentials wait already. False: too many wait."""
-        if entry.digest in self._waiting:
+        waiting = self._waiting.get(entry.digest)
+        if waiting is not None and not self._is_faster(entry, waiting):
             return True
         line = self._lines.get(entry.address)
         if len(self) >= MOST_WAITING or (line is not None and len(line) >= MOST_WAITING_PER_ADDRESS):
             return False
         if line is None:
             line = self._lines[entry.address] = deque()
+        if waiting is not None:
+            self._leave(waiting)
         line.append(entry)
-        self._waiting.add(entry.digest)
+        self._waiting[entry.digest] = entry
         return True
+
+    def _is_faster(self, entry: Entry, waiting: Entry) -> bool:
+        """Is the address of the second slowed down, and that of the first not?"""
+        slowed, free = self._recent(waiting.address, entry.since), self._recent(entry.address, entry.since)
+        return slowed is not None and free is None
+
+    def _leave(self, waiting: Entry) -> None:
+        line = self._lines[waiting.address]
+        line.remove(waiting)
+        if not line:
+            del self._lines[waiting.address]
 
     def next(self, now: float) -> Entry | None:
         """The entry whose turn it is. None: none waits, or each that waits is slowed down (see `wakes_at`)."""
@@ -91,7 +106,7 @@ class LoginQueue:
                 self._lines.move_to_end(address)
             else:
                 del self._lines[address]
-            self._waiting.discard(entry.digest)
+            del self._waiting[entry.digest]
             if failures is not None:
                 failures.until = now + failures.pause
             return entry
@@ -117,7 +132,8 @@ class LoginQueue:
                 late.append(line.popleft())
             if not line:
                 del self._lines[address]
-        self._waiting.difference_update(entry.digest for entry in late)
+        for entry in late:
+            del self._waiting[entry.digest]
         return late
 
     def wakes_at(self, now: float) -> float | None:

@@ -104,8 +104,12 @@ class Logins:
         if user is not None:
             return user
         result = self._results.get(digest)
-        if result is None:
-            if not self._queue.put(Entry(digest, claim.user, address, monotonic())):
+        entry = Entry(digest, claim.user, address, monotonic())
+        if result is not None and digest in self._claims:  # it waits, perhaps behind wrong ones of another address
+            if self._queue.put(entry):
+                self._work()
+        elif result is None:
+            if not self._queue.put(entry):
                 self.refused += 1
                 warn("%s: too many logins wait, one was refused", address)
                 raise TooManyLoginsError

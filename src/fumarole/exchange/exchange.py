@@ -18,6 +18,7 @@ from fumarole.exchange.filters import Filters
 from fumarole.exchange.fresh_state import FreshState
 from fumarole.exchange.gathering import Asking, Gathering, Last
 from fumarole.exchange.groups import Group, seat_hash
+from fumarole.exchange.last_values import ENTRY_BYTES
 from fumarole.exchange.outbox import Overflow
 from fumarole.exchange.parts import PURE, Parts
 from fumarole.exchange.permissions import Permissions
@@ -76,6 +77,7 @@ class Exchange:
         self.retained = fresh.retained
         self.last_values = fresh.last_values
         """Of every topic; None: the namespace keeps none (F2)."""
+        self._last_payers = fresh.last_payers
         self.gatherings: dict[Gathering, None] = {}
         """Of consumers that have not got all their last values yet."""
         self.ask: Callable[[Asking], None] | None = None
@@ -148,7 +150,7 @@ class Exchange:
         if every is not None and consumer.courier is None:
             consumer.stage = consumer.conflation = Conflation(self, consumer, every, self._parts)
         gathering: Gathering | None = None
-        if last is not Last.NONE and not consumer.group:
+        if last is not Last.NONE and not consumer.group and self._has_any(last):
             gathering = consumer.stage = Gathering(self, consumer, pattern, query, last)
             self.gatherings[gathering] = None
         if consumer.group:
@@ -174,6 +176,10 @@ class Exchange:
             self.consumer_changed(self, consumer, 1)
         if gathering is not None and asks_nodes and self.ask is not None:
             self.ask(gathering)
+
+    def _has_any(self, last: Last) -> bool:
+        """May there be any such value, here or on another node? What comes from now on is a live message."""
+        return last is not Last.RETAINED or not self.retained.is_empty() or self.ask is not None
 
     def _take_in(self, consumer: Consumer, pattern: Pattern, query: Query | None) -> None:
         """Counts the consumer, and puts it on its query. Raises QuotaError, and then nothing has changed."""
@@ -335,11 +341,13 @@ class Exchange:
         """
         topic = publication.topic.encode()
         plans.find(topic)
+        if publication.retain:
+            self.retained.check_room(publication, account)
         if ONLINE in publication.reading.metadata:
             self.producers.left_out += 1
             leave_out_online(publication)
         producer = self.producers.hear(publication.reading, now, publication.topic, account, speaking)
-        return self.publish(self.plan_for_message(publication, producer, topic, plans), publication, origin)
+        return self.publish(self.plan_for_message(publication, producer, topic, plans), publication, origin, account)
 
     def plan_for(self, producer: Producer, topic: bytes, plans: Plans) -> Plan:
         """The plan for what this producer publishes on a topic: consumers by pattern, and consumers by query.
@@ -396,14 +404,18 @@ class Exchange:
         self._plans.clear()
         self.shared.clear()
 
-    def publish(self, plan: Plan, publication: Publication, origin: Outlet | None = None) -> int:
+    def publish(
+        self, plan: Plan, publication: Publication, origin: Outlet | None = None, account: Account | None = None
+    ) -> int:
         """Hands the message to every entity of the plan. Returns how many there were. Never waits (D6)."""
         routed = 0
         if publication.retain:
-            self.retained.check_room(publication)
+            self.retained.check_room(publication, account)
         trace = None if self.tracer is None else self.tracer.begin(self.name, publication)
         give = hand_over if trace is None else trace.hand_over
-        if self.last_values is not None:
+        if self.last_values is not None and self._last_payers.has_room(
+            publication.topic, ENTRY_BYTES + len(publication.topic) + publication.size(), account
+        ):
             self.last_values.put(publication)
         for consumer in plan.consumers:
             outlet = consumer.outlet
@@ -428,7 +440,7 @@ class Exchange:
             forward = cast(NodeOutlet, courier.outlet).forward if trace is None else trace.forward
             forward(courier, key, publication)
         if publication.retain:  # after it was forwarded: so it is known on no node before it is live there (F3)
-            self.retained.keep(publication)
+            self.retained.keep(publication, account)
         if trace is not None:
             trace.end(routed + len(far))
         if not routed and not far:
@@ -536,6 +548,15 @@ class Exchange:
             self.shared.clear()
         for plans in self._plans.values():
             plans.age()
+
+    def quota_report(self) -> dict[str, Any]:
+        """What is held of the namespace's quotas, and how often each was refused (A5)."""
+        found = self.usage.report()
+        if self.last_values is not None:  # they count by themselves: the compiled path keeps most of them
+            found["held"]["last_bytes"]["used"] = self.last_values.bytes
+            if self.last_values.refused:
+                found["refused"]["last_bytes"] = self.last_values.refused
+        return found
 
     def report(self) -> dict[str, Any]:
         """For people and scripts."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.last_values import LastValues
+from fumarole.exchange.payers import Payers
 from fumarole.exchange.retained import Retained
 from fumarole.exchange.slices import Slices
 from fumarole.exchange.timers import Timers
@@ -21,3 +22,4 @@ class FreshState:
     retained: Retained = field(default_factory=Retained)
     last_values: LastValues | None = None
     """None: the namespace keeps only what is retained."""
+    last_payers: Payers = field(default_factory=lambda: Payers("last_bytes"))

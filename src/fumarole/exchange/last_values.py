@@ -27,12 +27,16 @@ class LastValues:
 
     def __init__(self, clock: HybridClock, most_bytes: int | None = None) -> None:
         self._clock = clock
-        self._most_bytes = WITHOUT_END if most_bytes is None else most_bytes
+        self.limit(most_bytes)
         self._places: dict[str, int] = {}
         self._values: list[Value] = []
         self.bytes = 0
         self.refused = 0
         """Messages that found no room."""
+
+    def limit(self, most_bytes: int | None) -> None:
+        """No more may be kept; None: no limit. What is kept already stays."""
+        self._most_bytes = WITHOUT_END if most_bytes is None else most_bytes
 
     def __len__(self) -> int:
         return len(self._values)

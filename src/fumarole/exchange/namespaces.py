@@ -125,6 +125,8 @@ class Namespaces:
             exchange.producers.ttl = own.producer_ttl
             exchange.producers.presence.grace = own.presence_grace
             exchange.usage.quotas = own.quota.or_else(limits.quota)
+            if exchange.last_values is not None:
+                exchange.last_values.limit(exchange.usage.quotas.last_bytes)
             self.release(exchange)
 
     def __iter__(self) -> Iterator[Exchange]:

@@ -15,6 +15,8 @@ What another node has accepted is counted by `force`: a refusal here would make 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from math import inf
 from typing import Any, Final, Literal, get_args
 
@@ -30,8 +32,22 @@ GROWS: Final = frozenset[Resource]({"standing_cost", "producers", "retained_byte
 """What is refused while memory is short (A10)."""
 
 
+NOTHING: Final[dict[Any, int]] = {}
+"""Of every usage that has counted nothing yet, and never written to: each connection has one (`ConnectionUsage`)."""
+NEVER: Final = -inf
+
+
 class QuotaError(FumaroleError):
     """More is asked for than a quota allows, or memory is short. The text is a sentence for a person."""
+
+    def __init__(self, text: str, uncount: Callable[[], None] | None = None) -> None:
+        super().__init__(text)
+        self._uncount = uncount
+
+    def uncount(self) -> None:
+        """The same is asked for once more, and is to be counted as one refusal."""
+        if self._uncount is not None:
+            self._uncount()
 
 
 class Watermark:
@@ -59,24 +75,25 @@ class Usage:
         self.whose = whose
         """For the sentence of a refusal: `namespace plant`."""
         self.quotas = quotas
-        self.used: dict[Resource, int] = {}
-        self.refused: dict[str, int] = {}
+        self.used: dict[Resource, int] = NOTHING
+        self.refused: dict[str, int] = NOTHING
         """How often each was refused."""
         self._memory = memory
-        self._counted_at = -inf
+        self._counted_at = NEVER
         self._messages_left = self._bytes_left = 0.0
 
     def check(self, what: Resource, amount: int = 1) -> None:
         """May so much more be held? Raises QuotaError."""
         if self._memory is not None and self._memory.is_reached and what in GROWS:
-            self.refused[what] = self.refused.get(what, 0) + 1
+            self._refuse(what)
             self._memory.check(_words(what))
         most: int | None = getattr(self.quotas, what)
         used = self.used.get(what, 0)
         if most is not None and used + amount > most:
-            self.refused[what] = self.refused.get(what, 0) + 1
+            self._refuse(what)
             asked = "" if amount == 1 else f", {amount} more asked for"
-            raise QuotaError(f"{self.whose} may have {most} {_words(what)}, and has {used}{asked}")
+            sentence = f"{self.whose} may have {most} {_words(what)}, and has {used}{asked}"
+            raise QuotaError(sentence, lambda: self._refuse(what, -1))
 
     def take(self, what: Resource, amount: int = 1) -> None:
         """So much more is held. Raises QuotaError, and then nothing has changed."""
@@ -87,6 +104,8 @@ class Usage:
         """So much more is held, whatever the quota. A negative amount is given back."""
         used = self.used.get(what, 0) + amount
         if used:
+            if self.used is NOTHING:
+                self.used = {}
             self.used[what] = used
         else:
             self.used.pop(what, None)
@@ -113,7 +132,7 @@ class Usage:
         for what, left in (("messages_per_second", self._messages_left), ("bytes_per_second", self._bytes_left)):
             most: int | None = getattr(self.quotas, what)
             if most is not None and left < (1 if what == "messages_per_second" else 0):
-                self.refused[what] = self.refused.get(what, 0) + 1
+                self._refuse(what)
                 raise QuotaError(f"{self.whose} may publish {most} {_words(what)}; this one is refused")
 
     def publish(self, messages: int, size: int) -> None:
@@ -121,10 +140,34 @@ class Usage:
         self._messages_left -= messages
         self._bytes_left -= size
 
+    def _refuse(self, what: str, times: int = 1) -> None:
+        if self.refused is NOTHING:
+            self.refused = {}
+        self.refused[what] = self.refused.get(what, 0) + times
+
     def report(self) -> dict[str, Any]:
         """For people and scripts: what is held, of how much, and what was refused."""
         held = {what: {"used": self.used.get(what, 0), "most": getattr(self.quotas, what)} for what in RESOURCES}
         return {"held": held, "refused": dict(self.refused)}
+
+
+class ConnectionUsage(Usage):
+    """What one connection holds. Only what it has a quota of is counted: there are very many connections."""
+
+    __slots__ = ()
+
+    def __init__(self, standing_cost: int | None) -> None:
+        super().__init__("this connection", quotas_of_connection(standing_cost))
+
+    def force(self, what: Resource, amount: int = 1) -> None:
+        if getattr(self.quotas, what) is not None:
+            super().force(what, amount)
+
+
+@lru_cache(16)
+def quotas_of_connection(standing_cost: int | None) -> Quotas:
+    """The same object for all connections."""
+    return Quotas(standing_cost=standing_cost)
 
 
 class Account:
@@ -139,7 +182,8 @@ class Account:
         self.waits = False
         """Can the connection wait while a change of metadata is prepared (A6)?"""
         self.has_rates = False
-        """Is there a limit to what it publishes in a second? Then each message is counted."""
+        """Is there a limit to what it publishes in a second, or to last messages of its user? Then each message is
+        counted, and none takes the compiled path."""
         self.renew_rates()
 
     def renew(self, quotas: Quotas) -> None:
@@ -150,7 +194,9 @@ class Account:
 
     def renew_rates(self) -> None:
         """Quotas may have changed."""
-        self.has_rates = any(usage.has_rates for usage in self.usages)
+        self.has_rates = any(usage.has_rates for usage in self.usages) or (
+            self.user is not None and self.user.quotas.last_bytes is not None
+        )
 
     def check_rates(self, now: float) -> None:
         """May another message be published now? Raises QuotaError. Only where `has_rates`."""

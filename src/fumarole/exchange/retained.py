@@ -21,7 +21,8 @@ from fumarole.core.limits import Quotas
 from fumarole.core.publication import Publication
 from fumarole.exchange.expiry import seconds_of, with_seconds_left
 from fumarole.exchange.hybrid_clock import MICROSECONDS, HybridClock
-from fumarole.exchange.quotas import Usage
+from fumarole.exchange.payers import Payers
+from fumarole.exchange.quotas import Account, Usage
 from fumarole.exchange.readings import reading_block, reading_in
 
 MARK_SECONDS: Final = 86_400
@@ -80,6 +81,7 @@ class Retained:
         self._round: deque[str] = deque()
         """The same topics: the next to be looked at comes first."""
         self._is_kept = is_kept
+        self._payers = Payers("retained_bytes")
         self.unsaved: dict[str, None] = {}
         """Topics whose message is not on disk as it is here; none where no store is configured."""
         self.changed: Callable[[Kept], None] | None = None
@@ -104,16 +106,17 @@ class Retained:
     def topics(self) -> list[str]:
         return list(self._known)
 
-    def check_room(self, publication: Publication) -> None:
-        """Raises QuotaError where this message would be more than the namespace may keep."""
+    def check_room(self, publication: Publication, account: Account | None = None) -> None:
+        """Raises QuotaError where this message would be more than the namespace or the user may keep."""
         if publication.payload:
             before = self._known.get(publication.topic)
             size = FRAMING + len(publication.topic) + publication.size()
             grows = size - (before.size() if before is not None and before.payload else 0)
             if grows > 0:
                 self._usage.check("retained_bytes", grows)
+            self._payers.check(publication.topic, size, account)
 
-    def keep(self, publication: Publication) -> None:
+    def keep(self, publication: Publication, account: Account | None = None) -> None:
         """A message was published here that is to be retained, or removes the one that is."""
         topic = publication.topic
         if not publication.payload and topic not in self._known:
@@ -121,6 +124,8 @@ class Retained:
         block = publication.headers or reading_block(publication.reading)
         kept = Kept(topic, self.clock.now(), self.clock.node, publication.payload, block)
         self._take(kept)
+        if kept.payload:
+            self._payers.charge(topic, kept.size(), account)
         if self.changed is not None:
             self.changed(kept)
 
@@ -139,6 +144,7 @@ class Retained:
             self.unsaved.pop(kept.topic, None)
 
     def _take(self, kept: Kept) -> None:
+        self._payers.release(kept.topic)
         before = self._known.pop(kept.topic, None)
         if before is not None and before.payload:
             self._usage.force("retained_bytes", -before.size())

@@ -35,7 +35,7 @@ assert NOT_KEPT == ("_", "$")
 cdef class LastValues:
     def __init__(self, clock, most_bytes=None):
         self.clock = clock
-        self.most_bytes = WITHOUT_END if most_bytes is None else most_bytes
+        self.limit(most_bytes)
 
     def __dealloc__(self):
         cdef Py_ssize_t place
@@ -43,6 +43,10 @@ cdef class LastValues:
             free(self.values[place].data)
         free(self.values)
         free(self.slots)
+
+    def limit(self, most_bytes):
+        """No more may be kept; None: no limit."""
+        self.most_bytes = WITHOUT_END if most_bytes is None else most_bytes
 
     def __len__(self):
         return self.used

@@ -41,6 +41,7 @@ from fumarole.core.query.message import Message
 from fumarole.exchange.exchange import BEFORE_GROUP as PURE_BEFORE_GROUP
 from fumarole.core.values import ONLINE
 from fumarole.exchange.producer import TEXT_KEPT, Elsewhere, kept
+from fumarole.exchange.quotas import QuotaError
 from fumarole.exchange.readings import Reading, reading_value
 from fumarole.protocols.nats import PONG as PURE_PONG
 from fumarole.sessions.nats_forms import metadata_said, reading_of
@@ -428,6 +429,9 @@ cdef class NatsReader:
             if ONLINE in said:  # left out of the message too
                 return False
             self.producers.describe(self.identity, said, self.now, self.session.account)
+        except QuotaError as error:  # the session says why, and counts it
+            error.uncount()
+            return False
         except (FumaroleError, Unprepared):  # the session says why, or waits
             return False
         producer.said = text, producer.metadata

@@ -242,7 +242,7 @@ class KubemqSession:
         try:
             if self._account.has_rates:
                 self._account.check_rates(self._exchange.timers.now())
-            self.spent = self._exchange.publish(plan, publication)
+            self.spent = self._exchange.publish(plan, publication, None, self._account)
         except QuotaError as error:
             raise Fault(str(error), kubemq.EXHAUSTED) from None
         if self._account.has_rates:

@@ -191,7 +191,7 @@ class Speaker:
         if publication.reading is not None:
             routed = exchange.publish_reading(publication, plans, now, origin, account, speaking)
         else:
-            routed = exchange.publish(plans.find(publication.topic.encode()), publication, origin)
+            routed = exchange.publish(plans.find(publication.topic.encode()), publication, origin, account)
         if account is not None and account.has_rates:
             account.published(publication.size())
         return routed

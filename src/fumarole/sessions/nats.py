@@ -299,7 +299,7 @@ class NatsSession(StreamSession):
             if PRODUCER in event.headers and is_identity(headers.last(event.headers, "Producer")):
                 routed = self._read(exchange, plans, publication)
             else:
-                routed = exchange.publish(plan, publication, self)
+                routed = exchange.publish(plan, publication, self, self.account)
             if self.account.has_rates:
                 self.account.published(publication.size())
         except _Served:

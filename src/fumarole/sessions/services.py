@@ -80,7 +80,7 @@ def _stats(request: Request) -> dict[str, Any]:
     numbers = request.exchange.report()
     if request.node.cluster is not None:
         request.node.cluster.sum_up(request.exchange.name, numbers)
-    quotas = request.exchange.usage.report()
+    quotas = request.exchange.quota_report()
     return {"node": request.node.name, "version": request.node.version, **numbers, "quotas": quotas}
 
 

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.canary import Canary
 from tests.integration.cluster.clients import Client
 from tests.integration.cluster.nodes import Nodes, running
+from tests.integration.oracle import STANDSTILL
+from tests.integration.running import RunningBroker
+from tests.integration.test_dear_queries import GENEROUS as GENEROUS_FILE
 from tests.integration.test_dear_queries import PRODUCER, TEXT, dear
+from tests.ports import free_port
 
 GENEROUS = ("--limits-standing-cost", "1000000000", "--limits-quota-standing-cost", "1000000000")
 PATIENCE = 60.0
@@ -74,3 +79,59 @@ def test_dear_queries_evict_no_node_and_keep_the_order(nodes: Nodes) -> None:
         assert len(state["peers"]) == 2, state
     for each in (watcher, honest, hearer, speaker, singer):
         each.close()
+
+
+@pytest.fixture
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningBroker]]:
+    """Three nodes with eyes inside."""
+    ports = [free_port() for _ in range(3)]
+    brokers: list[RunningBroker] = []
+    try:
+        for port in ports:
+            peers = json.dumps([f"127.0.0.1:{each}" for each in ports[: len(brokers)]])
+            config = f'cluster = "127.0.0.1:{port}"\npeer = {peers}\n{GENEROUS_FILE}'
+            brokers.append(RunningBroker(tmp_path_factory.mktemp("node"), config, observed=True))
+        yield brokers
+        for broker in brokers:
+            broker.stop()
+    finally:
+        for broker in brokers:
+            broker.release()
+
+
+@pytest.mark.parametrize("count", [QUERIES, pytest.param(1_500, marks=[pytest.mark.soak, pytest.mark.timeout(1_200)])])
+def test_no_loop_of_three_stands_still(observed: list[RunningBroker], count: int) -> None:
+    """A client on one node stands on them, a producer on another says long texts, and then the client goes."""
+    canaries = [Canary(broker.port, f"canary-{number}", "x") for number, broker in enumerate(observed)]
+    longest = [0.0] * len(observed)
+
+    def look() -> list[dict[str, object]]:
+        seen = [broker.observe() for broker in observed]
+        longest[:] = [max(before, each["stood_still"]) for before, each in zip(longest, seen, strict=True)]
+        return seen
+
+    watcher, speaker = (Client("127.0.0.1", observed[number].port) for number in (0, 1))
+    for each in (watcher, speaker):
+        each._socket.settimeout(10 * PATIENCE)
+    before = look()
+    longest[:] = [0.0] * len(observed)
+    stand_on(watcher, [dear(number) for number in range(count)])
+    for text in ("short", TEXT, TEXT + "b"):
+        read(speaker, {"K": text}, b"1")
+        speaker.flush()
+    watcher.flush()
+    look()
+    watcher.close()
+    while [each["queries"] for each in look()] != [each["queries"] for each in before]:
+        pass
+    for broker, canary in zip(observed, canaries, strict=True):
+        song = canary.listen()
+        assert (song.received, song.in_order) == (song.published, True), song
+        asking = Client("127.0.0.1", broker.port)
+        asking.say(b"SUB _INBOX.c 1\r\nPUB $FUM.cluster _INBOX.c 0\r\n\r\n")
+        state = json.loads(asking.hear_until(b"}\r\n").split(b"\r\n")[1])
+        assert (state["lost"], len(state["peers"])) == (0, 2), state
+        asking.close()
+        canary.close()
+    speaker.close()
+    assert max(longest) <= STANDSTILL, longest

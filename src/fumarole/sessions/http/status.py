@@ -69,7 +69,7 @@ def stats(call: Call) -> None:
         numbers = {**known, **sums, "nodes": [{"node": name, **each} for name, each in nodes.items()]}
     elif node.cluster is not None:
         node.cluster.sum_up(exchange.name, numbers)  # other workers of this node
-    call.json(200, {**told, **numbers, "quotas": exchange.usage.report()})
+    call.json(200, {**told, **numbers, "quotas": exchange.quota_report()})
 
 
 def added_up(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def hand_in(call: Call, publication: Publication) -> int:
                 publication.headers = with_reading(publication.headers, publication.reading)
             reached = exchange.publish_reading(publication, plans, call.session.now, None, account)
         else:
-            reached = exchange.publish(plans.find(publication.topic.encode()), publication)
+            reached = exchange.publish(plans.find(publication.topic.encode()), publication, None, account)
         if account.has_rates:
             account.published(publication.size())
         return reached
