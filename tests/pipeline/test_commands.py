@@ -64,6 +64,18 @@ def test_tables(commands: Commands) -> None:
     assert [(row["since"], row["until"]) for row in silent] == [("2026-03-01T12:00:03Z", "2026-03-01T12:00:04.700000Z")]
 
 
+def test_a_view_as_of_a_time(commands: Commands) -> None:
+    """F7: as `fumarole view` shows it."""
+    asked = ("view", "select Region, Serial, count(*) where Region = 'usa'")
+    said, _ = commands.run(*asked, "--json")
+    assert json.loads(said) == {"New": [["usa", 2**53 + 1, 1]], "Del": []}
+    assert commands.run(*asked)[0].split() == ["Region", "Serial", "count", "usa", str(2**53 + 1), "1"]
+    said, _ = commands.run(*asked, "--at", "2026-03-01T11:59:59", "--json")
+    assert json.loads(said) == {"New": [], "Del": []}
+    assert "no message here to test" in commands.run("view", "select Region where $value > 3", code=2)[1]
+    assert "is no time" in commands.run(*asked, "--at", "noon", code=2)[1]
+
+
 def test_a_table_for_people(commands: Commands) -> None:
     out, err = commands.run("traffic", "--limit", "3")
     assert out.splitlines()[0].split() == ["subtree", "depth", "topics", "messages", "bytes"]

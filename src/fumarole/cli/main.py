@@ -26,6 +26,7 @@ NAMES = (
     *("pipeline traffic", "pipeline balance", "pipeline whatif", "pipeline sql", "pipeline report", "pipeline demo"),
     "pipeline compact",
     "pipeline expire",
+    "pipeline view",
     "pipeline server",
     "pipeline watch",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from fumarole.client.view import ViewSubscription
+    from fumarole.client.view import Entry, ViewSubscription
     from fumarole.core.query.tree import Value
+    from fumarole.core.query.view import View
 
 
 @command(
@@ -43,6 +45,8 @@ def view(
 
 async def show_view(access: Access, text: str, once: bool, as_json: bool) -> None:
     """Prints the entries of the view, then its changes."""
+    from fumarole.core.query.view import parse_view
+
     with query_mistakes():
         async with access.connect("view") as client, client.view(text) as found:
             if as_json:
@@ -52,9 +56,7 @@ async def show_view(access: Access, text: str, once: bool, as_json: bool) -> Non
                 async for change in found:
                     write((json_text({"New": change.new, "Del": change.gone}) + "\n").encode())
             elif once or not sys.stdout.isatty():
-                from rich.console import Console
-
-                Console().print(_table(found))
+                show_entries(parse_view(found.text), found.entries)
             else:
                 await _live(found)
 
@@ -62,24 +64,31 @@ async def show_view(access: Access, text: str, once: bool, as_json: bool) -> Non
 async def _live(found: ViewSubscription) -> None:
     from rich.live import Live
 
-    with Live(_table(found), auto_refresh=False) as live:
-        async for _ in found:
-            live.update(_table(found), refresh=True)
-
-
-def _table(found: ViewSubscription) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
     from fumarole.core.query.view import parse_view
 
     parsed = parse_view(found.text)
+    with Live(_table(parsed, found.entries), auto_refresh=False) as live:
+        async for _ in found:
+            live.update(_table(parsed, found.entries), refresh=True)
+
+
+def show_entries(parsed: View, entries: Iterable[Entry]) -> None:
+    """Prints the entries of a view as a table."""
+    from rich.console import Console
+
+    Console().print(_table(parsed, entries))
+
+
+def _table(parsed: View, entries: Iterable[Entry]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, header_style="dim", pad_edge=False)
     for key in parsed.keys:
         table.add_column(Text(printable(key)))
     if parsed.counted:
         table.add_column("count", justify="right")
-    for entry in sorted(found.entries, key=lambda entry: [str(each) for each in entry]):
+    for entry in sorted(entries, key=lambda entry: [str(each) for each in entry]):
         table.add_row(*map(_cell, entry))
     return table
 

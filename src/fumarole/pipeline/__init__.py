@@ -11,6 +11,7 @@ In a notebook or a job of one's own, `from fumarole import pipeline` and then:
     pipeline.live_metadata(spark, servers=…)                                     live messages with their metadata
     pipeline.alarms(messages, rules)                                             what rules raise and clear
     pipeline.enrich(messages, changes), rollup, gaps, traffic, balance           the transforms
+    pipeline.view(changes, "select Region, count(*) where …", at=time)           a view as of any time
 
 Each is loaded when it is first used: recording needs no Spark.
 """
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from fumarole.pipeline.transforms.gaps import gaps
     from fumarole.pipeline.transforms.rollup import rollup
     from fumarole.pipeline.transforms.traffic import balance, summary, traffic
+    from fumarole.pipeline.transforms.view import view
     from fumarole.pipeline.views import sql
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "table",
     "topic_matches",
     "traffic",
+    "view",
     "where",
 ]
 _HOMES = {
@@ -73,6 +76,7 @@ _HOMES = {
     "table": "jobs.own_tables",
     "topic_matches": "columns.topic",
     "traffic": "transforms.traffic",
+    "view": "transforms.view",
     "where": "columns.frame_where",
 }
 
