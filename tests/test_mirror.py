@@ -73,6 +73,7 @@ TESTED_IN = {
     "cli/pipeline/sql": "pipeline/test_commands.py",
     "cli/pipeline/table": "pipeline/test_commands.py",
     "cli/pipeline/traffic": "pipeline/test_commands.py",
+    "cli/pipeline/view": "pipeline/test_commands.py",
     "cli/pipeline/verify": "pipeline/test_commands.py",
     "cli/pipeline/watch": "pipeline/jobs/test_watching.py",
     "cli/pipeline/whatif": "pipeline/test_commands.py",
