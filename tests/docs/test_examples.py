@@ -59,13 +59,26 @@ def test_the_msgpack_lines_of_readme(addresses: list[str]) -> None:
     assert said.endswith(", {'Room': '410', 'Kind': 'temperature'}, 21.5]\n")
 
 
-def test_what_is_known_and_then_what_comes(addresses: list[str]) -> None:
-    code, of_nats = examples("docs/how-to/fresh-state.md")
-    assert run(code, addresses).splitlines() == [
-        "doors.cellar.state closed known before",
-        "doors.cellar.state open live",
-    ]
-    said = run(of_nats, addresses).splitlines()
+FRESH_STATE = {
+    "last-values": ["doors.cellar.state closed known before", "doors.cellar.state open live"],
+    "conflation": ["gusts.tower 0", "gusts.tower 999"],
+    "views": ["[('hall', 1)]", "(('hall', 1),) (('hall', 2),)"],
+    "presence": ["() (('roof', True),)", "(('roof', True),) (('roof', False),)"],
+    "message-tests": ["81", "99.5"],
+    "keyed-groups": ["100 topics; 0 with two members"],
+}
+
+
+@pytest.mark.parametrize("page", FRESH_STATE)
+def test_fresh_state(page: str, addresses: list[str]) -> None:
+    """What each page says that its example prints."""
+    (code,) = examples(f"docs/how-to/{page}.md")
+    assert run(code, addresses).splitlines() == FRESH_STATE[page]
+
+
+def test_fresh_state_from_a_nats_client(addresses: list[str]) -> None:
+    (code,) = examples("docs/how-to/fresh-state.md")
+    said = run(code, addresses).splitlines()
     assert sorted(said[:-1]) == ["81.5", "[[4, 1]]", "gates.north closed known before", "gusts.roof 0 live"]
     assert said[-1] == "gusts.roof 999 live"
 
