@@ -65,7 +65,8 @@ class FlushTogether:
         self._goes_on = False
 
     def batch_done(self, began: float, size: int) -> float:
-        if size >= LARGE_BATCH or self._meanwhile.is_too_much(size):
+        meanwhile = self._meanwhile
+        if size >= LARGE_BATCH or ((self._late or meanwhile.bytes) and meanwhile.is_too_much(size)):
             flush_all(self._ready, self._late)
         elif began - LAST_BATCH.at > SAME_TURN:
             self._flush()
@@ -77,14 +78,23 @@ class FlushTogether:
 
     def _end_of_turn(self) -> None:
         self._is_due = False
-        self._flush()
+        if not self._flush_few() and not self._goes_on:
+            self._flush_some()
 
     def _flush(self) -> None:
+        if not self._flush_few():
+            self._go_on()
+
+    def _flush_few(self) -> bool:
+        """False: there are many, and they wait behind those that wait already."""
         if len(self._ready) <= FEW:
             flush(self._ready)
-            return
+            return True
         self._late += self._ready
         self._ready.clear()
+        return False
+
+    def _go_on(self) -> None:
         if not self._goes_on:
             self._goes_on = True
             asyncio.get_running_loop().call_soon(self._flush_some)
@@ -97,8 +107,7 @@ class FlushTogether:
             if monotonic() >= end:
                 break
         if self._late:
-            self._goes_on = True
-            asyncio.get_running_loop().call_soon(self._flush_some)
+            self._go_on()
         flush(self._ready)  # a flush may close a connection, and that may fill other outboxes
 
 
@@ -123,12 +132,12 @@ class Meanwhile:
 
     def __init__(self, late: deque[Any]) -> None:
         self._late = late
-        self._bytes = 0
+        self.bytes = 0
 
     def is_too_much(self, size: int) -> bool:
         """So many more bytes have come. Should nothing wait any longer?"""
-        self._bytes = self._bytes + size if self._late else 0
-        return self._bytes > MOST_MEANWHILE
+        self.bytes = self.bytes + size if self._late else 0
+        return self.bytes > MOST_MEANWHILE
 
 
 def flush_all(ready: list[Any], late: deque[Any]) -> None:
@@ -141,6 +150,9 @@ def flush_all(ready: list[Any], late: deque[Any]) -> None:
 def flush(ready: list[Any]) -> None:
     """Flushes every owner of a filled outbox. A flush may close a connection, and that may fill other outboxes."""
     while ready:
+        if len(ready) == 1:
+            ready.pop().flush()
+            continue
         owners = ready[:]
         ready.clear()
         for owner in owners:
