@@ -52,9 +52,11 @@ fumarole pipeline gaps --archive archive --where ${word}`
 
 function inSpark(where) {
   return `from fumarole import pipeline
+from fumarole.pipeline.jobs.spark import session
 
-readings = pipeline.read(spark, "archive", where=${JSON.stringify(where)})
-pipeline.rollup(readings, "1 hour").show()`
+spark = session("history")
+messages = pipeline.archive(spark, "archive", where=${JSON.stringify(where)})
+pipeline.rollup(messages, "1 hour").show()`
 }
 
 // A time of the reader's clock.

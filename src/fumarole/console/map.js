@@ -69,12 +69,12 @@ function label({ id, metadata }) {
   return shown(metadata.Name ?? metadata.Station ?? id.slice(0, 8), 24)
 }
 
-// Names that do not cover one another; at the right edge they are left of their dots.
+// Names that do not cover one another, first those of the dots on top; at the right edge they are left of their dots.
 function named(dots, pixel, edge) {
   if (dots.length > NAMED) return []
   const taken = []
   const shownOnes = []
-  for (const dot of dots) {
+  for (const dot of [...dots].reverse()) {
     const { row, x, y, value } = dot
     const long = (20 + 7.5 * (label(row).length + value.length)) * pixel
     const isLeft = x + long > edge

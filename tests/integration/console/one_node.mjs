@@ -283,7 +283,7 @@ const scenarios = {
     await page.locator("button", { hasText: "On history" }).click({ timeout: PATIENCE })
     const command = "fumarole pipeline rollup --archive archive --where 'Kind = '\\''so2'\\'''"
     await page.locator("pre", { hasText: command }).waitFor({ timeout: PATIENCE })
-    await page.locator("pre", { hasText: `pipeline.read(spark, "archive", where="Kind = 'so2'")` }).waitFor()
+    await page.locator("pre", { hasText: `pipeline.archive(spark, "archive", where="Kind = 'so2'")` }).waitFor()
     await page.locator("tr", { hasText: "tokyo-1" }).locator("td", { hasText: /^\d+ B$/ }).waitFor({ timeout: PATIENCE })
     await page.locator("tr", { hasText: "so2-high" }).locator("td", { hasText: "81.5" }).waitFor({ timeout: PATIENCE })
     await send("DELETE", "/v1/topics/open/so2-high/x")
