@@ -12,6 +12,7 @@ export function Archive({ me, visible, options, go }) {
   const [open, openProblem] = usePoll("/v1/topics/open/%3E", {}, EVERY, visible)
   const [consumers] = usePoll("/v1/consumers", {}, EVERY, visible, me.admin)
   const [connections] = usePoll("/v1/connections", {}, EVERY, visible, me.admin)
+  const isLost = openProblem && openProblem.status !== 403
   const where = options.where ?? "Region = 'italy'"
   const [draft, setDraft] = useState(where)
   const [problem, setProblem] = useState(null)
@@ -25,10 +26,11 @@ export function Archive({ me, visible, options, go }) {
   const recorders = (consumers?.worst ?? []).filter((each) => /record/i.test(`${each.connection} ${each.group}`) && !each.pattern.startsWith("_INBOX."))
   return html`<section class="archive">
     <h1 class="hidden">Archive</h1>
+    ${isLost && html`<p class="problem" role="status">connection lost, trying again…</p>`}
     <div class="pair"><article class="panel"><h2>Alarms that stand</h2>
       ${alarms.length ? html`<div class="scroll"><table><thead><tr><th>rule</th><th>producer</th><th class="value">value</th><th>since</th><th>topic</th></tr></thead><tbody>${alarms.map(({ topic, age: old, alarm }) => html`<tr key=${topic}><td class="problem">${shown(alarm.rule, 60)}</td>
         <td title=${shown(alarm.producer, 80)}>${shown(String(alarm.producer ?? "").slice(0, 8))}</td><td class="value">${shown(alarm.value, 40)}</td><td>${moment(alarm.since) || ago(old)}</td><td><a href=${link("topics", { at: topic })}><code>${shown(topic, 120)}</code></a></td></tr>`)}</tbody></table></div>`
-      : html`<p class="quiet">${openProblem?.status === 403 ? html`They are on <code>open.></code>, which you may not subscribe to.` : html`${openProblem ? openProblem.message : "None."} Rules raise them: <code>fumarole pipeline watch --rules rules.toml</code>`}</p>`}</article>
+      : html`<p class="quiet">${openProblem && !isLost ? html`They are on <code>open.></code>, which you may not subscribe to.` : html`${open ? "None." : ""} Rules raise them: <code>fumarole pipeline watch --rules rules.toml</code>`}</p>`}</article>
     ${me.admin && html`<article class="panel"><h2>Recorders</h2>${recorders.length ? html`<div class="scroll"><table><thead><tr><th>recorder</th><th>group</th><th>records</th><th class="value">received</th><th class="value">backlog</th><th class="value">dropped</th></tr></thead><tbody>
       ${recorders.map((each) => html`<tr><td>${shown(each.connection, 60)}</td><td>${shown(each.group, 60)}</td><td><code>${shown(each.query ?? each.pattern, 80)}</code></td><td class="value">${count(each.delivered)}</td>
         <td class="value">${waiting.has(each.connection) ? size(waiting.get(each.connection)) : ""}</td><td class=${each.dropped ? "value problem" : "value"}>${count(each.dropped)}</td></tr>`)}</tbody></table></div>

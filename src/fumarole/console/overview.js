@@ -78,7 +78,7 @@ export function Overview({ me, visible }) {
   const toConsumers = (sort) => link("consumers", { sort })
   return html`<section class="overview">
     <h1 class="hidden">Overview</h1>
-    ${problem && html`<p class="problem" role="alert">connection lost, trying again… ${problem.message}</p>`}
+    ${problem && html`<p class="problem" role="alert">connection lost, trying again…</p>`}
     <div class="panel"><h2>Messages a second <span class="quiet">the last five minutes, from when this page opened</span></h2><${Chart} label="messages in and out each second, the last five minutes" height=${210} span=${300}
       series=${[{ name: "in", points: rate("received").slice() }, { name: "out", points: rate("delivered").slice() }]} /></div>
     <div class="tiles">

@@ -52,7 +52,7 @@ export function View({ text, view, canonical, visible, go }) {
   return html`<div class="view">
     <div class="bar"><strong class="count" data-testid="size">${plural(list.length, "row")}</strong>
       ${view.counted && html`<span class="quiet">${plural(total, "producer")}</span>`}
-      ${state.name === "open" ? html`<span class="live">live</span>` : html`<span class="problem" role="status">${state.problem?.message || "connecting…"}</span>`}
+      ${state.name === "open" ? html`<span class="live">live</span>` : html`<span class="problem" role="status">${state.name === "lost" ? "connection lost, trying again…" : state.problem?.message || "connecting…"}</span>`}
       ${view.counted && html`<span class="tabs" role="tablist" aria-label="shown as">${["bars", "table"].map((each) => html`<button role="tab" aria-selected=${tab === each} onClick=${() => setTab(each)}>${each}</button>`)}</span>`}
       <${CopyAs} where=${text} /></div>
     <div class="table" role="table" aria-label="rows of the view">

@@ -396,6 +396,19 @@ const scenarios = {
     for (const each of ways) each.destroy()
   },
 
+  async "each view says that the connection is lost, until it is there again"(page) {
+    const views = await Promise.all(["overview", "consumers", "cluster", "archive"].map(async (view) => {
+      const other = await page.context().newPage()
+      await open(other, view)
+      await other.locator("main > section > *").nth(1).waitFor({ timeout: PATIENCE })
+      return other.locator(".problem", { hasText: "connection lost, trying again…" })
+    }))
+    await page.context().setOffline(true)
+    for (const said of views) await said.waitFor({ timeout: PATIENCE })
+    await page.context().setOffline(false)
+    for (const said of views) await said.waitFor({ state: "detached", timeout: PATIENCE })
+  },
+
   async "it is used by keyboard alone"(page) {
     await open(page, "overview")
     await page.locator(".tile").first().waitFor({ timeout: PATIENCE })
