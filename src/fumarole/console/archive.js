@@ -6,7 +6,7 @@ import { link } from "/place.js"
 import { usePoll } from "/poll.js"
 import { ago, count, shown, size } from "/text.js"
 
-const EVERY = 5
+const EVERY = 3
 
 export function Archive({ me, visible, options, go }) {
   const [open, openProblem] = usePoll("/v1/topics/open/%3E", {}, EVERY, visible)
