@@ -19,6 +19,7 @@ from fumarole.protocols.kubemq_pb2 import Response
 from fumarole.protocols.mqtt_fields import NONE, Packet, Properties
 from fumarole.protocols.mqtt_packets import V5, Acknowledged, Connect, Filter, Subscribe, Will
 from fumarole.server.credentials import token_digest
+from tests.integration.bridge.rabbitmq import RabbitMq
 from tests.integration.kubemq.calls import Calls
 from tests.integration.mqtt.raw_mqtt import Raw
 from tests.integration.peer import Peer
@@ -263,8 +264,10 @@ def named(said: bytes | str, number: int) -> set[str]:
 class Stage:
     """The two nodes, and root, who says everything that others may hear or not."""
 
-    def __init__(self, nodes: list[AccessNode]) -> None:
+    def __init__(self, nodes: list[AccessNode], folder: Path) -> None:
         self.nodes = nodes
+        self._folder = folder
+        self._rabbitmq: RabbitMq | None = None
         self.root = nodes[0].nats("root")
         self._numbers = itertools.count(1)
 
@@ -274,6 +277,14 @@ class Stage:
 
     def close(self) -> None:
         self.root.close()
+        if self._rabbitmq is not None:
+            self._rabbitmq.close()
+
+    def rabbitmq(self) -> RabbitMq:
+        """Started when it is first asked for: it takes long."""
+        if self._rabbitmq is None:
+            self._rabbitmq = RabbitMq(self._folder)
+        return self._rabbitmq
 
     def publish(self, number: int, last_word: str = "a", retain: bool = False) -> None:
         """The secret message, then the open one."""

@@ -1,7 +1,7 @@
 """Permissions hold on every path (A3, A4): each way through each door, under each form of rules, at the node that took
 the message and at another.
 
-The ways are in receiving.py, asking.py and publishing.py. A part of a door that no way goes through fails a test, so
+The ways are in receiving.py, asking.py, publishing.py and linking.py. A part of a door that no way goes through fails a test, so
 that whoever adds one adds the way as well.
 """
 
@@ -19,12 +19,12 @@ from fumarole.sessions import msgpack
 from fumarole.sessions.http.api import ROUTES
 from fumarole.sessions.kubemq_calls import METHODS
 from fumarole.sessions.services import SERVICES
-from tests.integration.access import asking, publishing, receiving
+from tests.integration.access import asking, linking, publishing, receiving
 from tests.integration.access.desks import RULES, Stage, two_nodes
 from tests.integration.access.paths import PATHS, Path
 from tests.ports import free_port
 
-MADE_BY = (receiving, asking, publishing)
+MADE_BY = (receiving, asking, publishing, linking)
 """Importing them fills the matrix."""
 NO_MESSAGES = {
     "nats:Unsubscribe": "ends a subscription of its own",
@@ -60,6 +60,8 @@ def parts() -> set[str]:
         *(f"mqtt:{kind.__name__}" for kind in get_args(mqtt_packets.Operation)),
         *(f"msgpack:{key}" for key in msgpack.SUBSCRIPTION | msgpack.READING | msgpack.CLAIM | msgpack.FORGET),
         *(f"option:{name}" for name in Options._fields),
+        "bridge:to the namespace",
+        "bridge:from the namespace",
     }
 
 
@@ -77,7 +79,7 @@ def test_every_part_of_a_door_is_in_the_matrix() -> None:
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folders = (tmp_path_factory.mktemp("node") for _ in range(2))
     nodes = two_nodes(folders, free_port(), free_port(), request.param)
-    made = Stage(nodes)
+    made = Stage(nodes, tmp_path_factory.mktemp("rabbitmq"))
     yield made
     made.close()
     for node in reversed(nodes):
