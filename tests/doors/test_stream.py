@@ -20,7 +20,7 @@ from fumarole.doors.pump import Pump
 from fumarole.exchange.namespaces import NamespaceRules
 from fumarole.exchange.permissions import User
 from fumarole.exchange.producers import EXPIRE_AT_ONCE
-from fumarole.fastpath.hot_path import HotPath
+from fumarole.fastpath.hot_path import PLAIN, HotPath
 from fumarole.sessions.stream import KeyProof
 from tests.desk import Desk
 
@@ -158,6 +158,16 @@ async def test_without_a_check_nobody_gets_in(hot_path: HotPath) -> None:
     await door.open("127.0.0.1", 0)
     assert await login(door, '"user":"ada","pass":"right"') == VIOLATION
     await door.drain(1.0)
+
+
+@pytest.mark.parametrize(("outbox", "size"), [(4 << 20, 128), (512 << 10, 128), (511 << 10, 64), (10_000, 64)])
+def test_where_outboxes_are_small_less_is_read_at_once(outbox: int, size: int) -> None:
+    """A consumer that keeps up gets all of a batch, because it fits its outbox."""
+    for node in (
+        Desk(PLAIN, Limits(outbox=outbox)).node,
+        Desk(PLAIN, rules={"lab": NamespaceRules(outbox=outbox)}).node,
+    ):
+        assert len(stream.client_policies(node).read_size.space) == size * 1024
 
 
 @pytest.mark.parametrize(("idle", "seconds"), [(0.3, 1), (60.0, 60), (1e9, 32_767)], ids=["short", "usual", "for ever"])

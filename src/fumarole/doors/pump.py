@@ -24,8 +24,8 @@ All else is policy, and each policy is an object of its own, beside this module:
 
 `Policies` names those of one kind of connection: doors/stream.py has the clients', cluster/peer_link.py the links'.
 
-One read of a busy publisher, as an example. The loop asks for memory and gets 64 KiB, which all clients share. The
-kernel fills them: 992 times `PUB volcanoes.usa.atka 37␍␊…␍␊`, 66 bytes each, and the first 64 bytes of the next.
+One read of a busy publisher, as an example. The loop asks for memory and gets 128 KiB, which all clients share. The
+kernel fills 64 KiB: 992 times `PUB volcanoes.usa.atka 37␍␊…␍␊`, 66 bytes each, and the first 64 bytes of the next.
 
 1. The last batch was done 20 µs ago, so this process has not stood still.
 2. The reader routes 992 messages to three consumers and keeps the 64 bytes. The outboxes of the three were empty, so

@@ -1,12 +1,16 @@
 """The size of one read.
 
+The larger a read, the fewer system calls and turns of the loop for each message: with 128 KiB a message of 128 B to ten
+consumers takes a tenth less processor time than with 64 KiB. With 256 KiB short messages gain more, but messages to a
+hundred consumers lose it again, because what waits in their outboxes is in no cache.
+
 Other connections wait while a batch is routed, and a message to very many consumers makes many deliveries of few
 bytes. So the size follows the time that a batch took:
 
-    64 KiB took 70 ms      the next read is 32 KiB
-    32 KiB took 35 ms      then 16 KiB
-    16 KiB took 17 ms      stays
-    16 KiB took 4 ms       32 KiB again
+    128 KiB took 70 ms     the next read is 64 KiB
+    64 KiB took 35 ms      then 32 KiB
+    32 KiB took 17 ms      stays
+    32 KiB took 4 ms       64 KiB again
 
 A `ReadSize` never changes, so all connections of a kind share a few of them, and a pump only remembers its current
 one. They also share the memory: the loop is one thread, and what was read is taken in before anything else is read.

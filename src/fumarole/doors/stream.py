@@ -22,7 +22,7 @@ from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.logins import Logins, TooLateError, TooManyLoginsError
 from fumarole.doors.placement import Placement
 from fumarole.doors.pump import Policies, Pump
-from fumarole.doors.read_size import adaptive
+from fumarole.doors.read_size import ReadSize, adaptive
 from fumarole.doors.release import release
 from fumarole.doors.slow_consumers import SlowConsumers
 from fumarole.doors.standstill import StandstillCheck
@@ -40,7 +40,11 @@ MOMENT = 0.0001
 BACKLOG = 4096
 LONGEST_KEEPALIVE = 32_767
 """Seconds: what Linux takes."""
-READ_SIZE = adaptive(64 * 1024, 4 * 1024)
+READ_SIZE = adaptive(128 * 1024, 4 * 1024)
+SMALL_READ_SIZE = adaptive(64 * 1024, 4 * 1024)
+ROOM_FOR_READS = 4
+"""Times the largest read that the smallest outbox must have room for. Else a consumer that keeps up would lose a part
+of what one batch brings, because outboxes are flushed after it."""
 WRITE_CHUNK = 128 * 1024
 REST_CHUNK = 64 * 1024
 
@@ -76,7 +80,7 @@ def client_policies(node: Node) -> Policies:
         before_batch=StandstillCheck(node).before_batch,
         flushing=FlushTogether(node.ready, node.late),
         batch_done=node.batch_done,
-        read_size=READ_SIZE,
+        read_size=_read_size(node),
         write_chunk=WRITE_CHUNK,
         rest_chunk=REST_CHUNK,
         closing=lambda _: Closing(),
@@ -84,6 +88,11 @@ def client_policies(node: Node) -> Policies:
         cut=SlowConsumers(node).cut,
         release=release,
     )
+
+
+def _read_size(node: Node) -> ReadSize:
+    smallest = min(exchange.outbox_limit for exchange in node.namespaces)
+    return READ_SIZE if smallest >= ROOM_FOR_READS * len(READ_SIZE.space) else SMALL_READ_SIZE
 
 
 class StreamDoor(ABC):
