@@ -946,6 +946,12 @@ def test_a_cookie(guarded: Web) -> None:
     assert "Max-Age=0" in guarded.asks("DELETE", "/v1/session", Cookie=pair).fields["set-cookie"]
 
 
+def test_a_page_without_users_publishes_on_the_machine_itself_only(desk: Desk) -> None:
+    web = Web(desk, hosts=("*",))
+    told = [web.connect(each).asks("GET", "/v1/session").json() for each in ("127.0.0.1", "192.0.2.7")]
+    assert [(each["may_publish"], each["admin"]) for each in told] == [(True, True), (False, False)]
+
+
 def test_no_cookie_without_users(web: Web) -> None:
     assert web.asks("POST", "/v1/session").status == 409
     assert web.asks("GET", "/v1/session").json()["admin"] is True
