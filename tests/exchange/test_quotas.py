@@ -200,7 +200,24 @@ def test_a_standing_query_costs_its_namespace_once_and_each_client_all_of_it() -
     for consumer in consumers:
         exchange.unsubscribe(consumer)
     assert one.usages[0].used == {}
-    assert exchange.usage.used == other.usages[0].used
+    price_of_other = other.usages[0].used["standing_cost"]
+    assert exchange.usage.used == {"consumers": 1, "standing_cost": price_of_other}
+
+
+def test_a_connection_counts_only_what_it_has_a_quota_of() -> None:
+    """There are very many: what nothing is compared with takes no memory."""
+    node = Node("n", "0", Limits(standing_cost=COST), Namespaces())
+    exchange = node.namespaces.open("lab")
+    account, other = node.account(exchange, None), node.account(exchange, None)
+    account.take("connections")
+    consumers = [where(exchange, "K = 'a'", account) for _ in range(3)]
+    own = account.usages[0]
+    assert set(own.used) == {"standing_cost"}
+    assert exchange.usage.used["consumers"] == 3
+    assert own.quotas is other.usages[0].quotas
+    for consumer in consumers:
+        exchange.unsubscribe(consumer)
+    assert (own.used, other.usages[0].used, other.usages[0].refused) == ({}, {}, {})
 
 
 def test_a_namespace_takes_no_more_cost_than_its_quota() -> None:

@@ -18,6 +18,7 @@ from fumarole.protocols.mqtt_packets import V3, V5, Acknowledged, Answer, ConnAc
 from fumarole.protocols.mqtt_reasons import Reason
 from fumarole.sessions.mqtt import ALIASES, RECEIVE_MAXIMUM, Terms
 from fumarole.sessions.mqtt_clients import DUE_AT_ONCE, STALE, LastWill, clients_of
+from fumarole.sessions.mqtt_window import NONE_UNDER_WAY
 from fumarole.sessions.stream import Claim, State
 from tests.desk import Desk, MqttClient, events_of
 from tests.sessions.test_answers import Slow
@@ -769,10 +770,39 @@ def test_an_idle_session_takes_no_room_that_it_does_not_need(desk: Desk) -> None
     client.hears()
     for number in range(1, 4):
         client.asks(packets.answer(Packet.PUBACK, number))
-    outlet = client.session.outlet
+    session, outlet = client.session, client.session.outlet
     assert outlet is not None
     assert outlet._window._waiting is None
-    assert not hasattr(client.session, "__dict__")
+    assert outlet._window._is_received is NONE_UNDER_WAY
+    for each in (session, outlet, session._subscriptions, session._protocol, session._answers, session.speaker):
+        assert not hasattr(each, "__dict__"), each
+
+
+def test_idle_sessions_share_what_is_empty(desk: Desk) -> None:
+    """What one of them needs is its own, and another one's is still empty."""
+    busy, idle, publisher = MqttClient(desk), MqttClient(desk), MqttClient(desk)
+    idle.subscribe("b")
+    busy.subscribe("a", "+", "$SYS/#", qos=2)
+    busy.publish("c", b"1", qos=2, packet_id=5, topic_alias=1)
+    busy.publish("t", b"1", user=[("Producer", A)])
+    publisher.publish("a", b"1", qos=2)
+    one, other = busy.session, idle.session
+    for session, is_empty in ((one, False), (other, True)):
+        outlet, subscriptions, speaking = session.outlet, session._subscriptions, session.speaking
+        assert outlet is not None
+        assert subscriptions is not None
+        assert speaking is not None
+        found = [
+            session._received,
+            session.aliases,
+            speaking.producers,
+            outlet._joined,
+            outlet._window._is_received,
+            subscriptions._own,
+        ]
+        assert all(not each for each in found) if is_empty else all(found)
+    assert one.aliases == {1: "c"}
+    assert other.aliases is MqttClient(desk).session.aliases
 
 
 def test_a_session_cannot_be_made_longer(desk: Desk) -> None:
@@ -817,6 +847,21 @@ def test_retained(desk: Desk, version: int) -> None:
     publisher.publish("a/b", b"", retain=True)
     assert flags(subscriber.hears()) == [("a/b", b"", False)]
     assert flags(subscriber.subscribe("a/#")) == [("a", b"1", True)]
+
+
+def test_what_is_retained_before_the_confirmation_comes_once(desk: Desk) -> None:
+    """Nothing was retained when the client subscribed: what is retained from then on is a live message."""
+    slow = Slow()
+    desk.node.confirmations = slow
+    client, publisher = MqttClient(desk), MqttClient(desk)
+    slow.given = 1
+    assert client.subscribe("a/#") == []
+    publisher.publish("a/b", b"1", retain=True)
+    slow.reach(1)
+    assert flags(client.hears()) == [("a/b", b"1", False)]
+    client.subscribe("a/#")
+    slow.reach(1)
+    assert flags(client.hears()) == [("a/b", b"1", True)]
 
 
 def test_retain_handling_and_as_published(desk: Desk) -> None:

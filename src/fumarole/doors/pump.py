@@ -40,7 +40,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -67,6 +66,21 @@ class Session(Reader, Protocol):
     def fail(self, text: str) -> None: ...
     def close(self) -> None: ...
     def refill(self) -> None: ...
+
+
+class SendingOutbox(Protocol):
+    """The part of an outbox that the pump uses. `send` and `cut` are there only where it is compiled."""
+
+    size: int
+    overflowed: bool
+
+    def take(self, most: int) -> bytes: ...
+
+    def send(self, descriptor: int) -> bool:
+        """Writes to the socket what it takes. True: the outbox is empty."""
+
+    def cut(self, most: int) -> bytes:
+        """The same as `take`, but of a longer frame no more than the beginning."""
 
 
 class Framing(Protocol):
@@ -105,6 +119,33 @@ class Policies(NamedTuple):
 class Pump(asyncio.BufferedProtocol):
     """One connection. The owner of its session's outbox."""
 
+    __slots__ = (
+        "__weakref__",
+        "_batch_done",
+        "_before_batch",
+        "_chunk",
+        "_closing",
+        "_descriptor",
+        "_early",
+        "_ended",
+        "_flushing",
+        "_framing",
+        "_hears",
+        "_lost",
+        "_outbox",
+        "_over",
+        "_owner",
+        "_paused",
+        "_policies",
+        "_read_size",
+        "_reader",
+        "_ready",
+        "_sends",
+        "_transport",
+        "_turns",
+        "session",
+    )
+
     def __init__(self, owner: PumpOwner, policies: Policies) -> None:
         self._owner = owner
         self._policies = policies
@@ -118,10 +159,10 @@ class Pump(asyncio.BufferedProtocol):
         self.session: Session = cast(Session, None)
         self._closing: Closing | None = None
         self._reader: Reader = cast(Reader, None)
-        self._outbox: Outbox = cast(Outbox, None)
+        self._outbox: SendingOutbox = cast(SendingOutbox, None)
         self._descriptor = -1
-        self._send: Callable[[], bool] | None = None
-        self._take: Callable[[int], bytes] = cast(Callable[[int], bytes], None)
+        self._sends = False
+        """Does the outbox write to the socket itself? Compiled ones can."""
         self._framing: Framing | None = None
         self._chunk = 0
         self._hears = False
@@ -254,13 +295,11 @@ class Pump(asyncio.BufferedProtocol):
 
     def adopt(self, outbox: Outbox) -> None:
         """From now on this outbox leaves here."""
-        self._outbox = outbox
-        send = getattr(outbox, "send", None) if self._descriptor >= 0 else None
-        self._send = None if send is None else partial(send, self._descriptor)
-        self._take = outbox.take if send is None else outbox.cut  # type: ignore[attr-defined] # compiled ones have it
-        self._chunk = self._policies.write_chunk if send is None else self._policies.rest_chunk
+        self._outbox = cast(SendingOutbox, outbox)
+        self._sends = self._descriptor >= 0 and hasattr(outbox, "send")
+        self._chunk = self._policies.rest_chunk if self._sends else self._policies.write_chunk
         # With `send` the transport has only the bytes that the socket did not take, and reports when they have left.
-        self._transport.set_write_buffer_limits(high=self._chunk if send is None else 0)
+        self._transport.set_write_buffer_limits(high=0 if self._sends else self._chunk)
 
     def upgrade(self) -> None:
         """TLS is about to begin. Until `upgraded`, nothing is sent in plain text, and nothing is read."""
@@ -310,9 +349,9 @@ class Pump(asyncio.BufferedProtocol):
             self.abort()
             return
         while outbox.size and not self._paused:
-            if self._send is not None and self._send():
+            if self._sends and outbox.send(self._descriptor):
                 break
-            data = self._take(self._chunk)
+            data = outbox.cut(self._chunk) if self._sends else outbox.take(self._chunk)
             self._transport.write(data if self._framing is None else self._framing.wrap(data))
         if self._paused or outbox.size:
             return

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from fumarole.core.limits import Limits, Quotas
+from fumarole.core.limits import Limits
 from fumarole.exchange.client_ids import ClientIds
 from fumarole.exchange.confirmations import AtOnce, Confirmations
 from fumarole.exchange.exchange import Exchange
@@ -13,7 +13,7 @@ from fumarole.exchange.journal import Journal
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.parts import PURE, Parts
 from fumarole.exchange.permissions import User, is_loopback
-from fumarole.exchange.quotas import Account, Usage
+from fumarole.exchange.quotas import Account, ConnectionUsage, Usage
 
 RELAYS_AT_ONCE: Final = 25
 """Ten milliseconds, where all of them end and each had eight regular expressions."""
@@ -140,7 +140,7 @@ class Node:
 
     def account(self, exchange: Exchange, user: User | None) -> Account:
         """What a connection of this user in this namespace counts against (A5): itself, its user, its namespace."""
-        own = Usage("this connection", Quotas(standing_cost=self.limits.standing_cost))
+        own = ConnectionUsage(self.limits.standing_cost)
         if user is None:
             return Account(own, exchange.usage)
         usage = self.users.get(user.name)

@@ -1,6 +1,7 @@
 """What a user may publish and subscribe to: patterns allowed, patterns denied. Denial wins."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
@@ -12,6 +13,8 @@ from fumarole.core.topic import Pattern, covers, parse_wildcards, split
 ADMIN: Final = "admin"
 """The role that may see what others do: their patterns, groups, inboxes and addresses (A4)."""
 ROLES: Final = (ADMIN,)
+ADDRESSES: Final = 4_096
+"""Addresses of which it is remembered whether they are this machine's: each connection asks."""
 
 
 class Permissions:
@@ -80,6 +83,7 @@ class User:
         return ADMIN in self.roles
 
 
+@lru_cache(ADDRESSES)
 def is_loopback(address: str) -> bool:
     """Is this the address of a peer on the same machine? A local socket has none."""
     try:

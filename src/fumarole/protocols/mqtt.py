@@ -16,6 +16,7 @@ protocols/stream.py. Topic aliases are resolved here: a `Publish` has its whole 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from fumarole.core.limits import DEFAULTS, Limits
@@ -57,11 +58,16 @@ BESIDES_A_SENTENCE: Final = 16
 LINES_OF_A_PUBLISH: Final = 17
 """What a PUBLISH may have besides its payload, in control lines: its topic and its properties."""
 
+NO_ALIASES: Final[dict[int, str]] = {}
+"""Of every connection that has none yet, and never written to."""
+
 Readers = Mapping[int, tuple[int, Callable[[Any, Fields, int], Operation]]]
 
 
 class Protocol(StreamProtocol[Operation]):
     """What both ends share: the fixed header, and the packets that both may send."""
+
+    __slots__ = ("_reason", "alias_maximum", "aliases", "limits", "packet_limit", "version")
 
     _packets: ClassVar[Readers]
     """By type: the flags that the first byte must have (-1: any), and what reads the rest."""
@@ -71,10 +77,10 @@ class Protocol(StreamProtocol[Operation]):
         self.limits = limits
         self.version = 0
         """0: not known yet."""
-        self.packet_limit = limits.payload + LINES_OF_A_PUBLISH * limits.control_line
+        self.packet_limit = largest_packet(limits.payload, limits.control_line)
         """Bytes of a packet, its fixed header included."""
         self.alias_maximum = 0
-        self.aliases: dict[int, str] = {}
+        self.aliases: dict[int, str] = NO_ALIASES
         """Of the peer's, those that it has set."""
         self._reason = Reason.UNSPECIFIED
         """Why this end closes."""
@@ -152,6 +158,8 @@ class Protocol(StreamProtocol[Operation]):
             if not 1 <= alias <= self.alias_maximum:
                 raise PacketFault(Reason.TOPIC_ALIAS, f"a topic alias is 1 to {self.alias_maximum} here, not {alias}")
             if topic:
+                if not self.aliases:
+                    self.aliases = {}
                 self.aliases[alias] = topic
             else:
                 topic = self.aliases.get(alias, "")
@@ -188,6 +196,12 @@ class Protocol(StreamProtocol[Operation]):
         return disconnect(self._reason, text) if self.version == V5 else b""
 
 
+@lru_cache(16)
+def largest_packet(payload: int, control_line: int) -> int:
+    """Bytes of a PUBLISH at most. The same object for all connections."""
+    return payload + LINES_OF_A_PUBLISH * control_line
+
+
 def _in_parts(event: Operation) -> Sequence[Operation]:
     if not isinstance(event, Subscribe | Unsubscribe) or len(event.filters) <= FILTERS_AT_ONCE:
         return (event,)
@@ -215,6 +229,8 @@ def _body(data: bytes, at: int, length: int) -> tuple[int, int]:
 
 class ServerProtocol(Protocol):
     """The server's end: hears what clients send."""
+
+    __slots__ = ("connected", "greeted", "has_problem_information", "largest")
 
     def __init__(self, limits: Limits = DEFAULTS) -> None:
         super().__init__(limits)
@@ -361,6 +377,8 @@ class ServerProtocol(Protocol):
 
 class ClientProtocol(Protocol):
     """The client's end: hears what a server sends."""
+
+    __slots__ = ()
 
     def __init__(self, version: int, limits: Limits = DEFAULTS) -> None:
         super().__init__(limits)

@@ -25,11 +25,13 @@ Operation = TypeVar("Operation")
 class StreamProtocol(ABC, Generic[Operation]):
     """One end of a connection: bytes in, events out."""
 
+    __slots__ = ("_closing", "_ended", "_needed", "_out", "_pending", "_put_back")
+
     def __init__(self) -> None:
         self._pending = bytearray()
         self._needed = 1
         """Nothing can be made of fewer pending bytes than this."""
-        self._put_back: list[Operation | End] = []
+        self._put_back: list[Operation | End] | None = None
         self._ended = False
         self._out: list[bytes] = []
         self._closing = False
@@ -45,7 +47,7 @@ class StreamProtocol(ABC, Generic[Operation]):
 
     def events_received(self) -> list[Operation | End]:
         """What the peer has said. There may be more of it: an empty list says that there is not."""
-        events, self._put_back = self._put_back, []
+        events, self._put_back = self._put_back or [], None
         if not events and len(self._pending) >= self._needed and not self._closing:
             try:
                 end = self._parse(events)

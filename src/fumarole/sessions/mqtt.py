@@ -71,6 +71,8 @@ WORK_OF_A_FILTER: Final = 100
 LAST_AT_ONCE: Final = 20
 """Consumers whose retained messages are looked for in one slice."""
 
+NONE_RECEIVED: Final[dict[int, None]] = {}
+"""Of every client that has no message of QoS 2 under way yet, and never written to: most are idle."""
 ASKING: Final = Claim(None, None, None)
 """While the other nodes are asked about the client id."""
 
@@ -135,10 +137,10 @@ class MqttSession(StreamSession):
         self._silence = 0.0
         """Seconds after which it is taken for gone; 0: never."""
         self._quiet_since = now
-        self._received: dict[int, None] = {}
+        self._received: dict[int, None] = NONE_RECEIVED
         """Identifiers of QoS 2 that wait for their PUBREL."""
-        self._reasons: list[int] = []
-        """Of the part of a SUBSCRIBE that was taken in."""
+        self._reasons: list[int] | None = None
+        """Of the part of a SUBSCRIBE that was taken in; None: of no part of one."""
         self._subscriptions: Subscriptions | None = None
         self.speaks_for: dict[str, Producer] = {}
         """The client as a producer, once it has published a reading. The compiled reader takes those that follow."""
@@ -257,7 +259,7 @@ class MqttSession(StreamSession):
         self.outlet = MqttOutlet(
             self.node, self.exchange, self.outbox, self.label, event.version, largest, maximum, aliases
         )
-        self.speaker = Speaker(self.node, self._user, self.exchange.name, client_id, self.account)
+        self.speaker = Speaker(self.node, self._user, key, self.account)
         sees = self._user.subscribe if self._user else None
         self._subscriptions = Subscriptions(
             self.exchange,
@@ -412,6 +414,8 @@ class MqttSession(StreamSession):
         if len(self._received) >= RECEIVE_MAXIMUM and self._protocol.version == V5:
             self.refuse(Reason.RECEIVE_MAXIMUM, f"at most {RECEIVE_MAXIMUM} messages may be under way")
             return False
+        if self._received is NONE_RECEIVED:
+            self._received = {}
         self._received[event.packet_id] = None
         return True
 
@@ -460,15 +464,16 @@ class MqttSession(StreamSession):
         subscriptions = self._subscriptions
         assert subscriptions is not None
         identifier = identifiers(event.properties.get(Property.SUBSCRIPTION_IDENTIFIER, []))
-        why = ""
+        why, reasons = "", self._reasons or []
         for each in event.filters:
             reason, text = subscriptions.begin(each, identifier)
-            self._reasons.append(reason)
+            reasons.append(reason)
             if reason >= FAILURE:
                 self.note_refused(f"SUBSCRIBE: {text}")
             why = why or text
+        self._reasons = None if event.is_last else reasons
         if event.is_last:
-            self._confirm(Packet.SUBACK, event.packet_id, why)
+            self._confirm(Packet.SUBACK, event.packet_id, reasons, why)
             waiting = subscriptions.take_waiting()
             if waiting:
                 self.node.confirmations.after(self._ticket, partial(self._send_last, waiting))
@@ -488,14 +493,15 @@ class MqttSession(StreamSession):
     def _unsubscribe(self, event: Unsubscribe) -> None:
         subscriptions = self._subscriptions
         assert subscriptions is not None
+        reasons = self._reasons or []
         for text in event.filters:
-            self._reasons.append(Reason.SUCCESS if subscriptions.end(text) else Reason.NO_SUBSCRIPTION)
+            reasons.append(Reason.SUCCESS if subscriptions.end(text) else Reason.NO_SUBSCRIPTION)
+        self._reasons = None if event.is_last else reasons
         if event.is_last:
-            self._confirm(Packet.UNSUBACK, event.packet_id, "")
+            self._confirm(Packet.UNSUBACK, event.packet_id, reasons, "")
 
-    def _confirm(self, kind: Packet, packet_id: int, why: str) -> None:
+    def _confirm(self, kind: Packet, packet_id: int, reasons: list[int], why: str) -> None:
         """C2: every live node knows of the subscriptions before the client is told."""
-        reasons, self._reasons = self._reasons, []
         self._ticket = self.node.confirmations.ticket()
         words = self._protocol.shown(why, len(reasons))
         answer = packets.acknowledged(kind, self._protocol.version, packet_id, reasons, words)

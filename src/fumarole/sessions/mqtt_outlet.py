@@ -9,6 +9,7 @@ identifiers.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from fumarole.core.publication import Publication
@@ -27,6 +28,8 @@ from fumarole.sessions.mqtt_window import Window
 
 ALIASES: Final = 64
 """Topic aliases that are set for one client, at most."""
+NO_ALIASES: Final[dict[bytes, int]] = {}
+"""Of every client that takes none."""
 NO_TOPIC: Final = b"\x00\x00"
 QOS: Final = 0x03
 NO_LOCAL: Final = 0x04
@@ -37,6 +40,23 @@ WILD: Final = 0x40
 
 class MqttOutlet:
     """Of one connection that has been let in."""
+
+    __slots__ = (
+        "_aliases",
+        "_exchange",
+        "_joined",
+        "_most_aliases",
+        "_node",
+        "_window",
+        "label",
+        "largest",
+        "outbox",
+        "own",
+        "skipped",
+        "takes_packets",
+        "unsayable",
+        "version",
+    )
 
     echo = True
 
@@ -64,11 +84,12 @@ class MqttOutlet:
         self._exchange = exchange
         self.largest = largest
         self._window = Window(maximum)
-        self._joined: dict[tuple[bytes, ...], Consumer] = {}
+        self._joined: dict[tuple[bytes, ...], Consumer] | None = None
+        """By the keys of the consumers that match together; None: no two have, since filters have changed."""
         self._most_aliases = min(aliases, ALIASES)
         self.takes_packets = not self._most_aliases
         """May the hot path write messages of QoS 0 and 1 into the outbox, as long as none waits here?"""
-        self._aliases: dict[bytes, int] = {}
+        self._aliases: dict[bytes, int] = {} if self._most_aliases else NO_ALIASES
         """Of topics, as the client was told with messages that cannot be dropped."""
 
     # An outlet of the exchange.
@@ -100,6 +121,8 @@ class MqttOutlet:
         if len(consumers) == 1:
             return consumers[0]
         keys = tuple([consumer.key for consumer in consumers])
+        if self._joined is None:
+            self._joined = {}
         joined = self._joined.get(keys)
         if joined is None:
             joined = self._joined[keys] = self._exchange.consumer(self, "", "", joined_key(keys))
@@ -109,7 +132,7 @@ class MqttOutlet:
 
     def filters_changed(self) -> None:
         """Which filters match together is another matter now."""
-        self._joined.clear()
+        self._joined = None
 
     # Sending.
 
@@ -217,7 +240,7 @@ class MqttOutlet:
         """The connection is over: what waited is dropped."""
         for consumer in self._window.clear():
             self._drop(consumer)
-        self._joined.clear()
+        self._joined = None
 
 
 class Gatherings:
@@ -241,8 +264,9 @@ class Gatherings:
         """It ends with its outlet."""
 
 
+@lru_cache(256)
 def key_of(qos: int, no_local: bool, as_published: bool, is_wild: bool, identifier: bytes) -> bytes:
-    """The key of a consumer."""
+    """The key of a consumer: one object for all that want their messages alike."""
     options = qos | (NO_LOCAL if no_local else 0) | (AS_PUBLISHED if as_published else 0) | (WILD if is_wild else 0)
     return bytes((options,)) + identifier
 

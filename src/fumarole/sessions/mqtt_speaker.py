@@ -82,26 +82,26 @@ def _value(text: str) -> Value | None:
 class Speaker:
     """One client. It outlives the connection by its will."""
 
-    __slots__ = ("_chose_identity", "_identity", "_origin", "account", "is_producer", "node", "user")
+    __slots__ = ("_chose_identity", "_identity", "_key", "account", "is_producer", "node", "user")
 
-    def __init__(
-        self, node: Node, user: User | None, namespace: str, client_id: str, account: Account | None = None
-    ) -> None:
+    def __init__(self, node: Node, user: User | None, key: tuple[str, str], account: Account | None = None) -> None:
         self.node = node
         self.user = user
         self.account = account
         """Where a producer that it makes counts (A5)."""
-        self._origin = namespace, user.name if user else "", client_id
+        self._key = key
+        """Namespace and client id."""
         self._identity = ""
         """Made when it is needed: most clients are no producers."""
-        self._chose_identity = is_chosen(client_id)
+        self._chose_identity = is_chosen(key[1])
         self.is_producer = self._chose_identity and self._may_speak_for(self.identity)
 
     @property
     def identity(self) -> str:
         """Its id as a producer, should it become one."""
         if not self._identity:
-            self._identity = identity_of(*self._origin)
+            namespace, client_id = self._key
+            self._identity = identity_of(namespace, self.user.name if self.user else "", client_id)
         return self._identity
 
     def renew(self, user: User) -> None:

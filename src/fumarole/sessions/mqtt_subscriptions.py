@@ -20,7 +20,7 @@ from fumarole.core.pattern_options import split_options
 from fumarole.core.topic import Grammar, Pattern, check_topic, parse_pattern, parse_wildcards
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.gathering import Last
+from fumarole.exchange.gathering import Gathering, Last
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.quotas import Account, QuotaError
 from fumarole.protocols.mqtt_packets import Filter
@@ -30,10 +30,25 @@ from fumarole.sessions.mqtt_outlet import MqttOutlet, key_of
 from fumarole.sessions.stream import SHOWN_NAME
 
 SHARE: Final = "$share/"
+NONE_OF_THE_BROKER: Final[dict[str, tuple[Consumer, tuple[Pattern, ...]]]] = {}
+"""Of every client without a subscription to the broker's own topics, and never written to: most have none."""
 
 
 class Subscriptions:
     """Of one connection. Its session has the consumers too, and takes them out of the exchange at the end."""
+
+    __slots__ = (
+        "_account",
+        "_broker_topics",
+        "_consumers",
+        "_exchange",
+        "_max_qos",
+        "_most",
+        "_outlet",
+        "_own",
+        "_sees",
+        "_waiting",
+    )
 
     def __init__(
         self,
@@ -54,9 +69,9 @@ class Subscriptions:
         self._most = limits.consumers_per_connection
         self._max_qos = max_qos
         self._broker_topics = broker_topics
-        self._own: dict[str, tuple[Consumer, tuple[Pattern, ...]]] = {}
+        self._own: dict[str, tuple[Consumer, tuple[Pattern, ...]]] = NONE_OF_THE_BROKER
         """Of the broker's own topics, by filter: no consumers of the exchange."""
-        self._waiting: list[Consumer] = []
+        self._waiting: list[Consumer] | None = None
         """Consumers that want what is retained, once the client has been told of them."""
 
     def begin(self, asked: Filter, identifier: bytes) -> tuple[int, str]:
@@ -92,16 +107,23 @@ class Subscriptions:
                 self.end(asked.text)
                 return Reason.QUOTA, str(error)
             self._consumers[_name(asked.text, part)] = consumer
-            if last is not Last.NONE and not group:
-                self._waiting.append(consumer)
+            if isinstance(consumer.stage, Gathering):
+                self._wait(consumer)
         return qos, ""
 
     def _begin_own(self, text: str, key: bytes, patterns: tuple[Pattern, ...], last: Last) -> None:
         consumer = self._exchange.consumer(self._outlet, text, "", key)
+        if not self._own:
+            self._own = {}
         self._own[text] = consumer, patterns
         self._broker_topics.subscribe(self._exchange, self._outlet, consumer, patterns)
         if last is not Last.NONE:
-            self._waiting.append(consumer)
+            self._wait(consumer)
+
+    def _wait(self, consumer: Consumer) -> None:
+        if self._waiting is None:
+            self._waiting = []
+        self._waiting.append(consumer)
 
     def send_last(self, consumer: Consumer) -> None:
         """It gets what is retained."""
@@ -112,8 +134,8 @@ class Subscriptions:
 
     def take_waiting(self) -> list[Consumer]:
         """Those that want what is retained. The client is told of them now."""
-        waiting, self._waiting = self._waiting, []
-        return waiting
+        waiting, self._waiting = self._waiting, None
+        return waiting or []
 
     def end(self, text: str) -> bool:
         """Ends a subscription. False: there is none such."""
@@ -153,7 +175,7 @@ class Subscriptions:
         """The connection is gone. Its consumers of the exchange are the session's to end."""
         for own, _ in self._own.values():
             self._broker_topics.unsubscribe(self._exchange, self._outlet, own)
-        self._own.clear()
+        self._own = NONE_OF_THE_BROKER
 
     def _group_of(self, text: str) -> tuple[str, str]:
         """The group of a shared subscription, and its filter."""

@@ -8,7 +8,7 @@ any message waits, later ones wait behind it, those of QoS 0 too, so a consumer 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fumarole.exchange.consumer import Consumer
 from fumarole.sessions.mqtt_forms import Form
@@ -16,6 +16,8 @@ from fumarole.sessions.mqtt_forms import Form
 HIGHEST_ID = 0xFFFF
 ENTRY = 200
 """Bytes that an entry takes besides its message, all in all."""
+NONE_UNDER_WAY: Final[dict[int, bool]] = {}
+"""Of every client with nothing under way, and never written to: most clients are idle."""
 
 
 class Waiting(NamedTuple):
@@ -38,7 +40,7 @@ class Window:
     def __init__(self, maximum: int) -> None:
         self.maximum = maximum
         """Messages that may be under way."""
-        self._is_received: dict[int, bool] = {}
+        self._is_received: dict[int, bool] = NONE_UNDER_WAY
         """Of those under way, by packet identifier: has the client said PUBREC?"""
         self._next = 0
         self._waiting: deque[Waiting] | None = None
@@ -56,6 +58,8 @@ class Window:
 
     def begin(self) -> int:
         """The identifier of a message that gets under way."""
+        if not self._is_received:
+            self._is_received = {}
         while True:
             self._next = self._next % HIGHEST_ID + 1
             if self._next not in self._is_received:
@@ -76,7 +80,7 @@ class Window:
         """The client has it. False: nothing of this identifier is under way."""
         is_known = self._is_received.pop(packet_id, None) is not None
         if not self._is_received:
-            self._is_received.clear()  # an empty dict would keep the room it once needed
+            self._is_received = NONE_UNDER_WAY  # an empty dict would keep the room it once needed
         return is_known
 
     def put(self, consumer: Consumer, form: Form, qos: int, retain: bool, size: int, now: float) -> None:
@@ -102,6 +106,6 @@ class Window:
         """Forgets all. Whose messages waited."""
         consumers = [each.consumer for each in self._waiting or ()]
         self._waiting = None
-        self._is_received.clear()
+        self._is_received = NONE_UNDER_WAY
         self.size = 0
         return consumers
