@@ -122,6 +122,7 @@ async def secured():
     async with client(f"aio-right-{sys.argv[2]}", username="ann", password=files["password"], tls_params=tls) as right:
         (reason,) = await right.subscribe("elsewhere/#", qos=1)
         assert getattr(reason, "value", reason) == 0x80, reason
+        await right.publish("elsewhere/aio", "dropped", qos=1)
         await right.subscribe("allowed/aio", qos=1)
         await right.publish("allowed/aio", "x", qos=1)
         found, _ = await heard(right, 1)

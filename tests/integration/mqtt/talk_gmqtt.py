@@ -107,6 +107,8 @@ async def version_5():
     )
     question = await two.gets("g-v", b"?", 1)
     assert question["user_property"][:2] == users, question
+    one.client.publish("", b"!", qos=1, topic_alias=2)
+    await two.gets("g-v", b"!", 1)
     two.client.publish(question["response_topic"][0], b"21.5", qos=1, correlation_data=question["correlation_data"][0])
     answer = await one.gets("g-answer", b"21.5", 1)
     assert answer["correlation_data"] == [b"7"], answer
@@ -127,6 +129,7 @@ async def secured():
     right.client.set_auth_credentials("ann", files["password"])
     await right.connect(ssl=tls)
     assert await right.subscribe("elsewhere/#", 1) >= 0x80
+    right.client.publish("elsewhere/g", b"dropped", qos=1)
     assert await right.subscribe("allowed/g", 1) == 1
     right.client.publish("allowed/g", b"x", qos=1)
     await right.gets("allowed/g", b"x", 1)

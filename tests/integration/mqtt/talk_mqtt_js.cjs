@@ -134,6 +134,8 @@ async function secured() {
   await assert.rejects(Client.make("js-wrong", { ...options, password: "wrong" }));
   const right = await Client.make(`js-right-${version}`, { ...options, password: files.password });
   await assert.rejects(right.client.subscribeAsync("elsewhere/#", { qos: 1 }));
+  const denied = right.client.publishAsync("elsewhere/js", "dropped", { qos: 1 });
+  await (version === 5 ? assert.rejects(denied, { code: 0x87 }) : denied);
   await right.client.subscribeAsync(`allowed/js/${version}`, { qos: 1 });
   await right.client.publishAsync(`allowed/js/${version}`, "x", { qos: 1 });
   await right.gets(`allowed/js/${version}`, "x", 1);

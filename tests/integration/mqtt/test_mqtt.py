@@ -191,6 +191,12 @@ def test_tls_certificates_users_and_permissions(secured: tuple[int, dict[str, st
     ann = [*shown, "-u", "ann", "-P", "secret", "-q", "1", "-V", "5"]
     assert mosquitto("pub", port, *ann, "-t", "allowed/a", "-m", "x").returncode == 0
     assert "Not authorized" in mosquitto("pub", port, *ann, "-t", "elsewhere", "-m", "x").stderr
+    assert "denied" in mosquitto("sub", port, *ann, "-t", "elsewhere/#", "-E").stderr
+    with listening(port, *ann, "-t", "allowed/a", "-C", "1") as process:
+        assert mosquitto("pub", port, *ann, "-t", "allowed/a", "-m", "heard").returncode == 0
+        assert "heard" in process.communicate(timeout=PATIENCE)[0]
+    asked = mosquitto("rr", port, *ann, "-t", "allowed/ask", "-e", "allowed/ask", "-m", "itself", "-W", "10")
+    assert asked.stdout == "itself\n", asked.stderr
     without = ["--cafile", files["authority"], "-u", "ann", "-P", "secret", "-q", "1"]
     assert mosquitto("pub", port, *without, "-t", "allowed/a", "-m", "x").returncode != 0
     assert mosquitto("pub", port, *shown, "-u", "ann", "-P", "no", "-t", "allowed/a", "-m", "x").returncode != 0
