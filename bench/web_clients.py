@@ -21,13 +21,13 @@ def connect(port: int) -> socket.socket:
 
 def hear(connection: socket.socket, end: bytes) -> bytes:
     """An answer, up to this and perhaps a line end."""
-    said = b""
-    while not said.rstrip(b"\r\n").endswith(end):
+    said = bytearray()
+    while not said[-len(end) - 4 :].rstrip(b"\r\n").endswith(end):
         more = connection.recv(1 << 16)
         if not more:
             raise CannotMeasureError("the server closed a connection")
         said += more
-    return said
+    return bytes(said)
 
 
 def hear_head(connection: socket.socket) -> None:
