@@ -44,6 +44,31 @@ def test_the_same_as_a_dictionary(hot_path: HotPath, seed: int) -> None:
     assert len(set(times)) == len(times)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_topics_in_turn_are_the_same_as_a_dictionary(hot_path: HotPath, seed: int) -> None:
+    """The compiled form looks first at the topic that came next the last time. Here it mostly does, and often not."""
+    chance = random.Random(seed)
+    kept_here = hot_path.parts.last_values(HybridClock(lambda: 1.0), None)
+    newest: dict[str, bytes] = {}
+    turns = [f"t.{number:02}" for number in range(40)]
+    for number in range(60):
+        for topic in turns:
+            newest[topic] = b"%d" % number * chance.choice([1, 1, 1, 20])
+            kept_here.put(Publication(topic, newest[topic]))
+        match chance.randrange(4):
+            case 0:
+                one, two = chance.sample(range(len(turns)), 2)
+                turns[one], turns[two] = turns[two], turns[one]
+            case 1:
+                turns.pop(chance.randrange(len(turns)))
+            case 2:
+                turns.insert(chance.randrange(len(turns)), f"t.{chance.randrange(100):02}")
+        if number % 20 == 19:
+            chance.shuffle(turns)
+    assert {topic: payload for topic, _, _, payload in kept_here.some(0, 1_000, "")} == newest
+    assert len(kept_here) == len(newest)
+
+
 def test_what_is_over_the_quota_is_not_kept_and_counted(hot_path: HotPath) -> None:
     kept_here = hot_path.parts.last_values(HybridClock(), 400)
     kept_here.put(Publication("a", b"1" * 100))
