@@ -56,6 +56,21 @@ def test_an_answer_comes_while_polling() -> None:
     assert abs(loop.turns_polled() * A_TURN - LONGEST) < 25 * A_TURN
 
 
+def test_batches_of_one_moment_are_not_waited_for_long() -> None:
+    """What comes every 10 µs has ended after 100 µs. A wait that gets longer is followed at once."""
+    loop = Loop()
+    for _ in range(100):
+        loop.busy_poll.batch_done()
+        loop.turn()
+    loop.busy_poll.batch_done()
+    assert abs(loop.turns_polled() * A_TURN - 2 * SHORTEST) < 3 * A_TURN
+    loop.busy_poll.batch_done()
+    for _ in range(4):
+        loop.turn()
+    loop.busy_poll.batch_done()
+    assert abs(loop.turns_polled() * A_TURN - LONGEST) < 3 * A_TURN
+
+
 def test_another_process_needs_the_cpu() -> None:
     loop = Loop()
     loop.busy_poll.batch_done()
