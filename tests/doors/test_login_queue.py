@@ -69,6 +69,24 @@ def test_a_wrong_password_slows_its_address_only() -> None:
     assert order(queue, FIRST_PAUSE) == ["b"]
 
 
+def test_wrong_passwords_take_a_small_part_of_a_slow_machine() -> None:
+    """Each verification takes a second of one thread: at most a fifth are wrong ones, and the others get the rest."""
+    queue, now, wrong, right = LoginQueue(), 0.0, 0, 0
+    while now < 100.0:
+        queue.put(entry(f"eve-{now}", HERE, now))
+        queue.put(entry(f"ann-{now}", THERE, now))
+        one = queue.next(now)
+        assert one is not None
+        now += 1.0
+        if one.address == HERE:
+            wrong += 1
+            queue.failed(one, now, 1.0)
+        else:
+            right += 1
+    assert 10 <= wrong <= 20
+    assert wrong + right == 100
+
+
 def test_pauses_double_and_are_forgiven() -> None:
     queue = LoginQueue()
     now = 0.0

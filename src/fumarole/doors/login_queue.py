@@ -5,8 +5,9 @@ coming in whatever others try:
 
 1. Turns go by address. Each address has a line of its own, and the lines are served one after the other.
 2. A wrong password slows its address down, and within that address its user goes last. The pause doubles with each
-   wrong one, from `FIRST_PAUSE` to `LONGEST_PAUSE`, and is forgotten after `FORGIVEN` seconds without another. Where
-   an address is slowed down, a login that has waited for `PATIENCE` seconds is given up (`too_late`).
+   wrong one, from `FIRST_PAUSE` to `LONGEST_PAUSE`, and is forgotten after `FORGIVEN` seconds without another. After a
+   wrong one it is also at least `REST` times as long as the verification. Where an address is slowed down, a login that
+   has waited for `PATIENCE` seconds is given up (`too_late`).
 3. Equal credentials that wait are one entry, from any client: they are verified once. Where they wait at an address
    that is slowed down and come again from one that is not, they wait there instead.
 
@@ -23,6 +24,8 @@ from typing import Final, NamedTuple
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 1.0
 PATIENCE: Final = 2.0
+REST: Final = 4.0
+"""So the wrong passwords of one address take at most a fifth of one thread, however slow the machine is."""
 FORGIVEN: Final = 60.0
 """Seconds after the last wrong password from an address in which it is still slowed down."""
 MOST_WAITING: Final = 20_000
@@ -141,15 +144,15 @@ class LoginQueue:
         times = [now if (failures := self._recent(each, now)) is None else failures.until for each in self._lines]
         return min(times, default=None)
 
-    def failed(self, entry: Entry, now: float) -> None:
-        """These credentials were wrong."""
+    def failed(self, entry: Entry, now: float, took: float = 0.0) -> None:
+        """These credentials were wrong, and to verify them took so many seconds."""
         failures = self._recent(entry.address, now) or _Failures()
         self._failures[entry.address] = failures
         self._failures.move_to_end(entry.address)
         if len(self._failures) > MOST_ADDRESSES:
             self._failures.popitem(last=False)
         failures.pause = min(max(failures.pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
-        failures.last, failures.until = now, now + failures.pause
+        failures.last, failures.until = now, now + max(failures.pause, REST * took)
         if len(failures.users) < MOST_WAITING_PER_ADDRESS:
             failures.users.add(entry.user)
 

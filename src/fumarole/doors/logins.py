@@ -142,7 +142,7 @@ class Logins:
             assert claim.password is not None
             verifier = self.verifier
             checking = loop.run_in_executor(self._executor, verifier.check, claim.user, claim.password)
-            checking.add_done_callback(partial(self._checked, entry, verifier))
+            checking.add_done_callback(partial(self._checked, entry, verifier, now))
         if self._free and self._alarm is None and (wakes := self._queue.wakes_at(now)) is not None:
             self._alarm = loop.call_later(min(max(wakes - now, 0.001), PATIENCE), self._wake)
 
@@ -156,7 +156,7 @@ class Logins:
             self._tell(entry.address, "it waited too long behind wrong ones")
         self._work()
 
-    def _checked(self, entry: Entry, verifier: Verifier, done: asyncio.Future[User | None]) -> None:
+    def _checked(self, entry: Entry, verifier: Verifier, began: float, done: asyncio.Future[User | None]) -> None:
         self._free += 1
         result = self._results.pop(entry.digest)
         if verifier is not self.verifier:  # the users were loaded again meanwhile: the client tries again
@@ -166,7 +166,8 @@ class Logins:
             return
         user = None if done.cancelled() or done.exception() is not None else done.result()
         if user is None:
-            self._queue.failed(entry, monotonic())
+            now = monotonic()
+            self._queue.failed(entry, now, now - began)
             self._tell(entry.address, f"wrong password for user {entry.user[:64]!r}")
         else:
             self.verifier.remember(entry.digest, user)
