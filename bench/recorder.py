@@ -77,9 +77,10 @@ def recording(server: Server, folder: Path) -> Iterator[Recording]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        said = process.stderr.readline()
-        if " records " not in said:
-            raise CannotMeasureError(f"the recorder did not start: {said}")
+        said = ""
+        while " records " not in said:  # on a busy machine it says before that it has nothing yet
+            if not (said := process.stderr.readline()):
+                raise CannotMeasureError("the recorder did not start")
         time.sleep(1.0)  # what it knows of producers it asks for after it said so
         yield Recording(process, archive)
     finally:
