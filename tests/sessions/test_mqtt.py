@@ -684,6 +684,21 @@ def test_a_delayed_will(desk: Desk) -> None:
     assert watcher.hears() == []
 
 
+@pytest.mark.parametrize(("expiry", "at"), [(0, 0), (3, 4), (60, 6)])
+def test_a_disconnect_says_how_long_its_will_waits(desk: Desk, expiry: int, at: int) -> None:
+    """DISCONNECT with will, and another Session Expiry Interval: the will waits for the shorter of that and its delay."""
+    watcher = MqttClient(desk)
+    watcher.subscribe("gone")
+    will = Will("gone", b"", 0, False, {Property.WILL_DELAY: 5})
+    leaving = MqttClient(desk, client_id="leaving", will=will, session_expiry=30)
+    leaving.send(packets.disconnect(Reason.WITH_WILL, values={Property.SESSION_EXPIRY: expiry}))
+    if at:
+        desk.node.tick(desk.now + at - 1)
+        assert watcher.hears() == []
+        desk.node.tick(desk.now + at)
+    assert topics(watcher.hears()) == ["gone"]
+
+
 def test_very_many_delayed_wills_fall_due_together(desk: Desk) -> None:
     """Hazard 14: they are looked at and published in slices. Hazard 9: what was cancelled leaves nothing behind."""
     slices, clients = desk.node.namespaces.slices, clients_of(desk.node)

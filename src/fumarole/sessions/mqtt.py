@@ -312,7 +312,12 @@ class MqttSession(StreamSession):
         if event.will is not None:
             assert self.speaker is not None
             self._will = LastWill(key, self.speaker, event.will)
-            self._will_delay = min(event.will.properties.get(Property.WILL_DELAY, 0), self._asked_expiry)
+            self._delay_will(self._asked_expiry)
+
+    def _delay_will(self, expiry: int) -> None:
+        """A will waits no longer than the session that the client has asked for."""
+        if self._will is not None:
+            self._will_delay = min(self._will.will.properties.get(Property.WILL_DELAY, 0), expiry)
 
     def _set_keep_alive(self, event: Connect) -> int | None:
         """Seconds that the client has to keep to instead of its own; None: its own hold."""
@@ -528,9 +533,12 @@ class MqttSession(StreamSession):
     # The end.
 
     def _disconnect(self, event: Disconnect) -> None:
-        if event.properties.get(Property.SESSION_EXPIRY) and not self._asked_expiry:
+        expiry = event.properties.get(Property.SESSION_EXPIRY)
+        if expiry and not self._asked_expiry:
             self.refuse(Reason.PROTOCOL_ERROR, "a session that ends with its connection cannot be made longer")
             return
+        if expiry is not None:
+            self._delay_will(expiry)
         if event.reason == Reason.SUCCESS:
             self._will = None
         self.close()
