@@ -28,7 +28,7 @@ from fumarole.pipeline.rules import plan
 from fumarole.pipeline.rules.messages import ARROW, SCHEMA, alarm_rows, gap_rows, part_rows, whole_windows
 from fumarole.pipeline.rules.rows import GAP, SAID, Rows
 from fumarole.pipeline.rules.shard import Shard
-from fumarole.pipeline.sharding import partitions, shard_keys, use_state
+from fumarole.pipeline.sharding import packed, partitions, shard_keys, unpacked, use_state
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -92,7 +92,7 @@ def watched(
     has_clock = "event" in messages.columns
     watching = Watching(rules, len(keys), keys[0], not has_clock)
     said = (
-        plan.rows(messages, rules, keys)
+        packed(plan.rows(messages, rules, keys), plan.SHARD)
         .groupBy(plan.SHARD)
         .transformWithStateInPandas(watching, SCHEMA, "append", "none" if has_clock else "processingTime")
     )
@@ -127,14 +127,10 @@ class Watching(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        import pandas as pd
-
         shard = self._shard()
         if self._has_timers and not any(True for _ in self._handle.listTimers()):
             self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + TIMER_MILLISECONDS)
-        parts = list(rows)
-        whole = pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0]
-        taken = Rows.of(pa.Table.from_pandas(whole, preserve_index=False), shard.words)
+        taken = Rows.of(unpacked(rows), shard.words)
         found = shard.take(taken)
         if key[0] == self._first:
             gaps = taken.kind == GAP
