@@ -40,6 +40,7 @@ from fumarole.fastpath import hot_path
 from fumarole.server.clustering import Clustering
 from fumarole.server.cookies import SignedCookies
 from fumarole.server.credentials import Credentials
+from fumarole.server.descriptor_watch import DescriptorWatch
 from fumarole.server.memory_watch import MemoryWatch
 from fumarole.server.reload import Load, staying, waiting_for_restart
 from fumarole.server.signals import Signals
@@ -122,6 +123,7 @@ class Broker:
         SliceRunner(self.node)
         TimerRunner(self.node)
         MemoryWatch(self.node)
+        DescriptorWatch(self.node)
         self._trace_export: TraceExport | None = None
         if settings.traces.endpoint is not None:
             tracer = Tracer(self.node.name, time.time_ns, secrets.token_bytes)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.canary import Canary
-from tests.integration.cluster.clients import Client
+from tests.integration.cluster.clients import Client, ask
 from tests.integration.cluster.nodes import Nodes, running
 from tests.integration.oracle import STANDSTILL
 from tests.integration.running import RunningBroker
@@ -91,6 +91,8 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningB
             peers = json.dumps([f"127.0.0.1:{each}" for each in ports[: len(brokers)]])
             config = f'cluster = "127.0.0.1:{port}"\npeer = {peers}\n{GENEROUS_FILE}'
             brokers.append(RunningBroker(tmp_path_factory.mktemp("node"), config, observed=True))
+        while not all(len(ask("127.0.0.1", broker.port, b"cluster")["peers"]) == 2 for broker in brokers):
+            pass
         yield brokers
         for broker in brokers:
             broker.stop()
@@ -127,11 +129,8 @@ def test_no_loop_of_three_stands_still(observed: list[RunningBroker], count: int
     for broker, canary in zip(observed, canaries, strict=True):
         song = canary.listen()
         assert (song.received, song.in_order) == (song.published, True), song
-        asking = Client("127.0.0.1", broker.port)
-        asking.say(b"SUB _INBOX.c 1\r\nPUB $FUM.cluster _INBOX.c 0\r\n\r\n")
-        state = json.loads(asking.hear_until(b"}\r\n").split(b"\r\n")[1])
+        state = ask("127.0.0.1", broker.port, b"cluster")
         assert (state["lost"], len(state["peers"])) == (0, 2), state
-        asking.close()
         canary.close()
     speaker.close()
     assert max(longest) <= STANDSTILL, longest
