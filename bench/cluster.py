@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from bench.effort import Effort
 from bench.figures import PEER, Figure, against, within
-from bench.generator import Load, run_latency, run_load
+from bench.generator import Latency, Load, run_latency, run_load
 from bench.population import patterns
 from bench.servers import PATIENCE, Server, fumarole, fumarole_cluster, nats_cluster, settle
 from tests.ports import free_port
@@ -45,7 +45,7 @@ BATCH = 1_000
 FEW_CONNECTIONS = {
     "one to one, 16 B": Load(5_000_000),
     "one to one, 128 B": Load(2_500_000, size=128, topics=1_000),
-    "one to one, 1 KiB": Load(800_000, size=1024, topics=1_000, window=4_000),
+    "one to one, 1 KiB": Load(800_000, size=1024, topics=1_000, window=3_000),
     "no consumer, 16 B": Load(10_000_000, consumers=0),
     "fan-out to 10, 128 B": Load(800_000, size=128, topics=1_000, consumers=10),
     "group of 4, 16 B": Load(4_000_000, consumers=4, group="sharing"),
@@ -76,25 +76,27 @@ def measure(effort: Effort) -> Iterator[Figure]:
 
 def _rates(ours: list[Server], theirs: list[Server], effort: Effort) -> Iterator[Figure]:
     for name, load in LOADS.items():
-        best = [0.0, 0.0]
+        rates: tuple[list[float], list[float]] = ([], [])
         for round_number in range(1, effort.rounds + 1):
-            for which, (publishing, consuming) in enumerate((ours, theirs)):
+            for found, (publishing, consuming) in zip(rates, (ours, theirs), strict=True):
                 effort.tell(f"{name}: {publishing.name}, round {round_number}")
                 given = load._replace(messages=effort.share(load.messages), consumer_port=consuming.port)
-                best[which] = max(best[which], run_load(publishing.port, given).rate)
-        yield against(PEER, TWO_NODES, name, best[0], best[1], "/s", at_least=WANTED_RATE)
+                found.append(run_load(publishing.port, given).rate)
+        own, peers = map(max, rates)
+        yield against(PEER, TWO_NODES, name, own, peers, "/s", at_least=WANTED_RATE, rounds=_ratios(*rates))
 
 
 def _latency(ours: list[Server], theirs: list[Server], effort: Effort) -> Iterator[Figure]:
-    best = [[float("inf")] * 2, [float("inf")] * 2]
+    heard: tuple[list[Latency], list[Latency]] = ([], [])
     for round_number in range(1, effort.rounds + 1):
-        for which, (asking, answering) in enumerate((ours, theirs)):
+        for found, (asking, answering) in zip(heard, (ours, theirs), strict=True):
             effort.tell(f"latency: {asking.name}, round {round_number}")
-            heard = run_latency(asking.port, effort.share(QUESTIONS), answering.port)
-            best[which] = [min(best[which][0], heard.p50), min(best[which][1], heard.p99)]
-    for at, quantile in enumerate(("p50", "p99")):
+            found.append(run_latency(asking.port, effort.share(QUESTIONS), answering.port))
+    for quantile in ("p50", "p99"):
         name = f"latency over a link and back, {quantile}"
-        yield against(PEER, TWO_NODES, name, best[0][at], best[1][at], "µs", at_most=WANTED_LATENCY)
+        own, peers = ([getattr(each, quantile) for each in found] for found in heard)
+        rounds = _ratios(own, peers)
+        yield against(PEER, TWO_NODES, name, min(own), min(peers), "µs", at_most=WANTED_LATENCY, rounds=rounds)
 
 
 def _confirming(effort: Effort) -> Iterator[Figure]:
@@ -169,13 +171,20 @@ def _workers(effort: Effort) -> Iterator[Figure]:
     with fumarole() as one, fumarole("compiled", "--workers", "2") as two:
         for loads, wanted in ((FEW_CONNECTIONS, 0.8), (MANY_CONNECTIONS, 1.0)):
             for name, load in loads.items():
-                best = [0.0, 0.0]
+                rates: tuple[list[float], list[float]] = ([], [])
                 for round_number in range(1, effort.rounds + 1):
-                    for which, server in enumerate((two, one)):
-                        effort.tell(f"{name}: {'one' if which else 'two'}, round {round_number}")
+                    for found, workers, server in zip(rates, ("two", "one"), (two, one), strict=True):
+                        effort.tell(f"{name}: {workers}, round {round_number}")
                         given = load._replace(messages=effort.share(load.messages))
-                        best[which] = max(best[which], run_load(server.port, given).rate)
-                yield against("one worker", "Two workers", name, best[0], best[1], "/s", at_least=wanted)
+                        found.append(run_load(server.port, given).rate)
+                own, alone = map(max, rates)
+                rounds = _ratios(*rates)
+                yield against("one worker", "Two workers", name, own, alone, "/s", at_least=wanted, rounds=rounds)
+
+
+def _ratios(own: list[float], theirs: list[float]) -> list[float]:
+    """Of each round."""
+    return [mine / other for mine, other in zip(own, theirs, strict=True)]
 
 
 def _crowd(node: Server, consumers: int) -> socket.socket:
