@@ -185,26 +185,38 @@ def no_wildcard_finds_an_inbox(stage: Stage, node: AccessNode, token: str, numbe
         return named(b"".join(payload for topic, _, _, _, payload in messages(said) if topic != b"secret.a"), number)
 
 
-@path("door:kubemq", "kubemq:SubscribeToEvents", "kubemq:Ping")
-def kubemq_events(stage: Stage, node: AccessNode, token: str, number: int) -> set[str]:
-    with node.kubemq(token) as calls:
-        calls.ping()
-        receivers = []
-        for sid, channel in enumerate([*PATTERNS, *PATTERNS]):
-            with contextlib.suppress(grpc.RpcError):
-                group = f"g{number}-{sid}" if sid >= len(PATTERNS) else ""
-                receivers.append((channel, calls.receiver(channel, group)))
-        stage.publish(number)
-        found: set[str] = set()
-        for channel, receiver in receivers:
-            with contextlib.suppress(grpc.RpcError):
-                wanted = "secret" if channel.startswith("secret") else "open"
-                while True:
-                    heard = named(receiver.next().Body, number)
-                    found |= heard
-                    if wanted in heard:
-                        break
-        return found
+def kubemq_events(options: str, group: str = "", retained: bool = False) -> Any:
+    def hears(stage: Stage, node: AccessNode, token: str, number: int) -> set[str]:
+        patterns = [pattern.replace(".a", f".l{number}") if retained else pattern for pattern in PATTERNS]
+        if retained:
+            stage.publish(number, f"l{number}", retain=True)
+        with node.kubemq(token) as calls:
+            calls.ping()
+            receivers = []
+            for sid, channel in enumerate(patterns):
+                with contextlib.suppress(grpc.RpcError):
+                    receivers.append((channel, calls.receiver(options + channel, group.format(f"{number}-{sid}"))))
+            if not retained:
+                stage.publish(number)
+            found: set[str] = set()
+            for channel, receiver in receivers:
+                with contextlib.suppress(grpc.RpcError):
+                    wanted = "secret" if channel.startswith("secret") else "open"
+                    while True:
+                        heard = named(receiver.next().Body, number)
+                        found |= heard
+                        if wanted in heard:
+                            break
+            return found
+
+    return hears
+
+
+put("kubemq", ("door:kubemq", "kubemq:SubscribeToEvents", "kubemq:Ping"), kubemq_events(""))
+put("kubemq group", ("kubemq:SubscribeToEvents",), kubemq_events("", "g{}"))
+put("kubemq group keyed by topic", ("kubemq:SubscribeToEvents",), kubemq_events("", "g{}@topic"))
+put("kubemq every", ("option:every",), kubemq_events("$EVERY.1s."))
+put("kubemq last", ("option:last",), kubemq_events("$LAST.", retained=True))
 
 
 def kubemq_requests(kind: Any, asked: Any) -> Any:
