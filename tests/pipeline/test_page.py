@@ -21,6 +21,7 @@ from tests.pipeline.commands import run_command
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "pipeline.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (WEATHER,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+CONSOLE_LINES = (Path(__file__).parents[2] / "src" / "fumarole" / "console" / "archive.js").read_text()
 CONSOLE = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -94,6 +95,29 @@ def test_json_payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ("volcanoes.etna.weather", 21.5),
             ("volcanoes.aso.weather", 15.5),
         }
+
+
+@pytest.mark.usefixtures("commands_in_session")
+def test_the_lines_of_the_console(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the view Archive of the console offers for a query, run as it stands over an archive."""
+    monkeypatch.chdir(tmp_path)
+    Recorder(tmp_path / "archive").seal(
+        [
+            message(second, f"readings.{region}", region, 20.5 + second, said={"Region": region})
+            for second in range(3)
+            for region in ("italy", "japan")
+        ]
+    )
+    where = "Region = 'italy'"
+    (prompt,) = re.findall(r"return `(fumarole pipeline .*?)`", CONSOLE_LINES, re.DOTALL)
+    rollup, gaps = (shlex.split(line.replace("${word}", shlex.quote(where))) for line in prompt.splitlines())
+    (found,) = [json.loads(line) for line in run_command(*rollup[1:], "--json")[0].splitlines()]
+    assert (found["topic"], found["count"], found["mean"]) == ("readings.italy", 3, 21.5)
+    run_command(*gaps[1:])
+    (lines,) = re.findall(r"return `(from fumarole import .*?)`", CONSOLE_LINES, re.DOTALL)
+    shown = printed(lines.replace("${JSON.stringify(where)}", json.dumps(where)), spark)
+    assert "readings.italy" in shown
+    assert "readings.japan" not in shown
 
 
 def printed(code: str, spark: SparkSession) -> str:
