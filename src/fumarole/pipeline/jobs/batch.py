@@ -29,6 +29,7 @@ from fumarole.pipeline.columns.time import utc_date
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.patterns import grammar_of
 from fumarole.pipeline.reading import spark_path
+from fumarole.pipeline.shipping import is_remote
 from fumarole.pipeline.times import as_utc, between
 from fumarole.pipeline.transforms.enrich import enrich
 from fumarole.pipeline.transforms.traffic import summary
@@ -49,7 +50,7 @@ class Part:
     """The declared field that is the value; None: the one that is declared to be it."""
     value: str | None = None
     """A test on the value, without its name: `> 80`."""
-    _seen: list[Observation] = field(default_factory=list, compare=False, repr=False)
+    _seen: list[tuple[SparkSession, Observation]] = field(default_factory=list, compare=False, repr=False)
 
     def check(self) -> None:
         """Raises PatternError, QueryError, PipelineError, ArchiveError: all that can be known without Spark."""
@@ -72,7 +73,7 @@ class Part:
         if self.payloads.declared:
             seen = Observation()
             found = found.observe(seen, sf.count_if(~sf.col("fits")).alias("unfit"))
-            self._seen.append(seen)
+            self._seen.append((spark, seen))
         column, test = self._value_column(), self._value_test()
         found = found if column is None else found.withColumn("value", column)
         return found if test is None else found.where(test)
@@ -82,7 +83,8 @@ class Part:
         if not self._seen:
             return 0
         found: list[int] = []
-        seen = self._seen[-1]
+        spark, seen = self._seen[-1]
+        _wait_for_counts(spark)
 
         def ask() -> None:
             with suppress(Py4JError, PySparkException):  # of a job with nothing to do Spark has a row without columns
@@ -123,8 +125,18 @@ class Part:
 
 
 COUNTED_SECONDS: Final = 2.0
+MOST_MILLISECONDS: Final = 20_000
 OWN: Final = ("_FORGOTTEN", "_INBOX", "$")
 """How topics of the server itself begin."""
+
+
+def _wait_for_counts(spark: SparkSession) -> None:
+    """Spark hands on what a job has counted after the job's end, on a busy machine seconds later."""
+    if is_remote(spark):
+        return  # there it comes with the rows
+    with suppress(Py4JError):
+        context: Any = spark.sparkContext._jsc
+        context.sc().listenerBus().waitUntilEmpty(MOST_MILLISECONDS)
 
 
 def _is_own() -> Column:
