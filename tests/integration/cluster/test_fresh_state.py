@@ -26,12 +26,14 @@ from tests.integration.mqtt.raw_mqtt import Raw
 DOORS = ("msgpack", "kubemq", "mqtt", "http")
 """Beside NATS."""
 SETTINGS = """
+[limits]
+outbox = "64MiB"
 [kubemq]
 namespace = "default"
 [namespaces.default]
 last = "all"
-presence_grace = "200ms"
 """
+"""Messages that a busy machine is slow to read are not dropped."""
 PATIENCE = 20.0
 
 
@@ -210,8 +212,11 @@ FRAME = re.compile(
 )
 
 
+QUIET = b".quiet 1"
+
+
 class Publisher(threading.Thread):
-    """Publishes the numbers from 1 on, on each of its topics, as fast as the node takes them."""
+    """Publishes the numbers from 1 on, on each of its topics, as fast as the node takes them. One more topic is quiet."""
 
     def __init__(self, node: NodeProcess) -> None:
         super().__init__(daemon=True)
@@ -222,6 +227,7 @@ class Publisher(threading.Thread):
 
     def run(self) -> None:
         with contextlib.suppress(AssertionError, OSError):  # its node may be killed
+            self._client.say(f"PUB {self._name}.quiet 1\r\n0\r\n".encode())
             for number in itertools.count(1):
                 if self.ends.is_set():
                     break
@@ -234,18 +240,22 @@ class Publisher(threading.Thread):
         self._client.close()
 
 
-def told(node: NodeProcess, seconds: float) -> dict[bytes, list[tuple[int, bool]]]:
-    """By topic what a consumer with `last` is told: the numbers, and which of them is the last value."""
-    heard = b""
+def told(node: NodeProcess, seconds: float, quiet: int) -> dict[bytes, list[tuple[int, bool]]]:
+    """By topic what a consumer with `last` is told in so many seconds, and until it knows so many quiet topics: the
+    numbers, and which of them is the last value.
+    """
+    chunks, tail, left = [], b"", False
     with closing(socket.create_connection((node.host, node.port), PATIENCE)) as connection:
         connection.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB $LAST.load.> 1\r\n')
-        chunks, end, left = [], time.monotonic() + seconds, False
-        while b"PONG\r\n" not in heard[-20:]:
-            if not left and time.monotonic() > end:
+        end = time.monotonic() + seconds
+        while not tail.endswith(b"PONG\r\n"):
+            chunks.append(connection.recv(1 << 20))
+            quiet -= (tail[1 - len(QUIET) :] + chunks[-1]).count(QUIET)
+            tail = (tail + chunks[-1])[-len(QUIET) :]
+            if not left and quiet <= 0 and time.monotonic() > end:
                 connection.sendall(b"UNSUB 1\r\nPING\r\n")
                 left = True
-            chunks.append(connection.recv(1 << 20))
-            heard = heard[-20:] + chunks[-1]
+            assert time.monotonic() < end + PATIENCE
     found: dict[bytes, list[tuple[int, bool]]] = {}
     for topic, block, number in FRAME.findall(b"".join(chunks)):
         found.setdefault(topic, []).append((int(number), b"\r\nLast: " in block))
@@ -265,18 +275,17 @@ def test_neither_gap_nor_repeat_under_load(nodes: Nodes) -> None:
     for publisher in publishers:
         publisher.start()
     wait_for(lambda: all(publisher.published > 100 for publisher in publishers), "the publishers do not begin")
-    values = 0
     for turn in range(9):
         if turn == 6:
             nodes[1].kill()
         node = nodes[turn % 3 if turn < 6 else 2 * (turn % 2)]
-        stories = told(node, 0.3)
-        alive = [topic for topic in stories if turn < 6 or not topic.startswith(b"load.1.")]
-        assert len(alive) == TOPICS * (3 if turn < 6 else 2)
-        assert {topic: (wrong, stories[topic]) for topic in alive if (wrong := faults(stories[topic]))} == {}
-        values += sum(is_last for story in stories.values() for _, is_last in story)
+        stories = told(node, 0.3, 3 if turn < 6 else 2)
+        for number in (0, 1, 2) if turn < 6 else (0, 2):
+            own = {topic: story for topic, story in stories.items() if topic.startswith(b"load.%d." % number)}
+            assert own.pop(b"load.%d.quiet" % number) == [(0, True)]
+            assert len(own) == TOPICS
+            assert {topic: (wrong, story) for topic, story in own.items() if (wrong := faults(story))} == {}
     for publisher in publishers:
         publisher.ends.set()
         publisher.join(PATIENCE)
-    assert values > 0
     nodes[1].start()
