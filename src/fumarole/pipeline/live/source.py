@@ -93,7 +93,7 @@ def register(spark: SparkSession) -> None:
     """Lets a Spark session know `format("fumarole")`, on a Spark Connect server as well.
 
     The package goes along to where Python runs elsewhere: workers of a cluster, and Connect servers. What it needs
-    (pyarrow, msgspec) has to be installed there.
+    (pyarrow, msgspec) has to be installed there; for a live source on a Connect server the package too.
     """
     ship(spark)
     spark.dataSource.register(FumaroleSource)
