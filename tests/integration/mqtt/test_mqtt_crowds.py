@@ -86,7 +86,7 @@ def test_all_ids_are_taken_over(target: Target, count: int) -> None:
             peer.close()
 
 
-@sizes(1_000, 9_000)
+@sizes(1_000, 10_000)
 def test_all_clients_are_gone_at_once(target: Target, count: int) -> None:
     """Their wills come, each once, while the loop serves others."""
     port = port_of(target.broker)
