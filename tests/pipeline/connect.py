@@ -1,4 +1,7 @@
-"""A program on Spark Connect: every transform, and the live source, whose answers it prints. `test_connect.py` runs it."""
+"""A program on Spark Connect: every transform; with the address of a broker, the live source and the sink.
+
+It prints what came of each. `test_connect.py` runs it.
+"""
 
 import json
 import sys
@@ -9,7 +12,20 @@ from pyspark.sql import DataFrame, SparkSession
 from fumarole import pipeline
 
 
-def main(archive: str) -> None:
+def read_live(spark: SparkSession, url: str) -> bool:
+    """Does the source read what the sink publishes?"""
+    rows = spark.readStream.format("fumarole").option("servers", url).option("topic", "live.>").load()
+    query = rows.writeStream.format("memory").queryName("heard").start()
+    published = spark.range(10).selectExpr("concat('live.', id) AS topic", "cast(id AS string) AS payload")
+    while not (heard := spark.table("heard").where("value = 9").count()):  # until the source listens
+        if (error := query.exception()) is not None:
+            raise error
+        published.write.format("fumarole").option("servers", url).mode("append").save()
+    query.stop()
+    return heard > 0
+
+
+def main(archive: str, url: str | None = None) -> None:
     spark = SparkSession.builder.remote("local[2]").config("spark.sql.session.timeZone", "UTC").getOrCreate()
     messages = pipeline.archive(spark, archive)
     frames: dict[str, DataFrame] = {
@@ -28,10 +44,12 @@ def main(archive: str) -> None:
     try:
         spark.read.format("fumarole").load().collect()
     except PySparkException as error:
-        answers["live"] = [["use spark.readStream" in str(error) or str(error)]]
+        answers["no stream"] = [["use spark.readStream" in str(error) or str(error)]]
+    if url is not None:
+        answers["live"] = [[read_live(spark, url)]]
     sys.stdout.write(json.dumps(answers) + "\n")
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
