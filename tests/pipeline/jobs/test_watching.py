@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 
 import fumarole
@@ -18,8 +23,11 @@ from fumarole.core.rules import parse
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.jobs.watching import SETTINGS, Watch, WatchingJob, check, shards_of
 from tests.integration.running import RunningBroker
+from tests.pipeline.archives import FOR_COMMANDS
 from tests.pipeline.commands import run_command
+from tests.pipeline.jobs.test_cluster import cluster, wait_for
 from tests.pipeline.live import alarm_faults
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -174,6 +182,119 @@ def test_from_readings_to_alarms(spark: SparkSession, tmp_path: Path) -> None:
     assert len({each["Fumarole-Alarm"] for each in headers}) == 2
     assert all("Producer" not in each for each in headers)
     assert [each.get("Retain") for each in headers].count("1") == 2
+
+
+@pytest.mark.timeout(600)
+def test_a_broker_that_is_restarted(spark: SparkSession, tmp_path: Path) -> None:
+    """The job goes on: the alarm that was open is cleared, with what the broker's store and the checkpoint have."""
+    spark.sparkContext.setLogLevel("OFF")
+    broker = RunningBroker(tmp_path)
+    name = publish(broker.url, 20.0, metadata={"Kind": "heat", "Region": "italy"})
+    try:
+        with watching(spark, watch_of(tmp_path / "watch", HOT, url=broker.url)) as job:
+            publish(broker.url, 85.0, producer=name)
+            wait_until(job, lambda: job.progress.raised == 1)
+            broker.kill()
+            time.sleep(2)
+            job.look()
+            broker = RunningBroker(tmp_path, port=broker.port)
+            heard = Heard(broker.url, "alarms.>")
+
+            def is_cleared() -> bool:
+                publish(broker.url, 30.0, producer=name)  # until the job listens again
+                return job.progress.cleared == 1
+
+            wait_until(job, is_cleared)
+            wait_until(job, lambda: bool(heard.on("alarms.hot.italy")))
+            heard.close()
+    finally:
+        broker.release()
+    said = heard.on("alarms.hot.italy")
+    assert [(each["state"], each["producer"], each["value"]) for each in said] == [("cleared", name, 30.0)]
+
+
+RULES = """
+[[rules]]
+name = "hot"
+where = "Kind = 'heat' and $value > 80"
+publish = "alarms.hot.{Region}"
+
+[[rules]]
+name = "seconds"
+rollup = "1 s"
+by = ["Region"]
+publish = "rollups.{Region}"
+"""
+
+
+def check_command(folder: Path, *options: str) -> None:
+    """`fumarole pipeline watch` in a process of its own: of eight producers each is hot once, then cold."""
+    broker = RunningBroker(folder)
+    heard = Heard(broker.url, "alarms.>", "rollups.>")
+    (folder / "rules.toml").write_text(RULES)
+    command = [sys.executable, "-m", "fumarole.cli.main", "pipeline", "watch", "--rules", str(folder / "rules.toml")]
+    command += ["--servers", broker.url, "--checkpoint", str(folder / "watch"), *options]
+    log = folder / "watch.log"
+    with log.open("wb") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said)
+
+    def wait_while_it_runs(holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+
+    try:
+        wait_while_it_runs(lambda: "rows/s" in log.read_text())
+        own = [publish(broker.url, 90.0, metadata={"Kind": "heat", "Region": "italy"}) for _ in range(8)]
+        wait_while_it_runs(lambda: len(heard.on("alarms.hot.italy")) == 8)
+        for name in own:
+            publish(broker.url, 20.0, producer=name)
+        wait_while_it_runs(lambda: len(heard.on("alarms.hot.italy")) == 16)
+        wait_while_it_runs(lambda: sum(window["count"] for window in heard.on("rollups.italy")) == 16)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+        heard.close()
+        broker.release()
+    alarms = heard.on("alarms.hot.italy")
+    assert {(each["producer"], each["state"]) for each in alarms} == {
+        (name, state) for name in own for state in ("raised", "cleared")
+    }
+
+
+@pytest.mark.timeout(600)
+def test_on_a_cluster_as_on_one_machine(tmp_path: Path) -> None:
+    """Spark's own master and two workers (P2)."""
+    with cluster(tmp_path) as here:
+        conf = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1", *FOR_COMMANDS)
+        check_command(tmp_path, "--master", here.url, *conf)
+    logs = [log for log in tmp_path.glob("worker-*/app-*/*/stderr") if log.stat().st_size]
+    assert len({log.parts[-4] for log in logs}) == 2, "both workers took part"
+
+
+@pytest.mark.timeout(600)
+def test_on_a_spark_connect_server(tmp_path: Path) -> None:
+    """The job is one of the server's then (P9)."""
+    port = free_port()
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "SPARK_DAEMON_MEMORY": "1g"}
+    conf = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": port}
+    options = [text for key, value in conf.items() for text in ("--conf", f"{key}={value}")]
+    spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    command = [spark_class, "org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", *FOR_COMMANDS, *options]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    log = tmp_path / "connect.log"
+    with log.open("wb") as said:
+        server = subprocess.Popen(command, stdout=said, stderr=said, env={**os.environ, **own})
+    try:
+        wait_for(log, "Spark Connect server started at")
+        check_command(tmp_path, "--remote", f"sc://127.0.0.1:{port}", "--conf", "spark.sql.shuffle.partitions=2")
+    finally:
+        server.terminate()
+        server.wait(60)
 
 
 @pytest.mark.soak

@@ -109,6 +109,19 @@ class SparkOptions:
     ] = None
 
 
+Remote = Annotated[
+    str | None,
+    typer.Option(metavar="URL", rich_help_panel="Spark", help="Ask a Spark Connect server: sc://HOST:15002."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSparkOptions(SparkOptions):
+    """The same, for commands that a Spark Connect server may run."""
+
+    remote: Remote = None
+
+
 @dataclass(frozen=True, slots=True)
 class WarmSparkOptions(SparkOptions):
     """The same, for commands that the warm session may run."""
@@ -117,10 +130,7 @@ class WarmSparkOptions(SparkOptions):
         bool,
         typer.Option("--cold", rich_help_panel="Spark", help="Start Spark for this command alone; no warm session."),
     ] = False
-    remote: Annotated[
-        str | None,
-        typer.Option(metavar="URL", rich_help_panel="Spark", help="Ask a Spark Connect server: sc://HOST:15002."),
-    ] = None
+    remote: Remote = None
 
 
 def declarations(file: Path | None) -> Payloads:

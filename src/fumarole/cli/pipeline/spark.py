@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 from pyspark.sql import SparkSession
 
-from fumarole.cli.pipeline.options import SparkOptions, WarmSparkOptions
+from fumarole.cli.pipeline.options import RemoteSparkOptions, SparkOptions, WarmSparkOptions
 from fumarole.cli.pipeline.warm import NoSessionError, hand_over, say_cold
 from fumarole.cli.progress import waiting
 from fumarole.cli.terminal import INTERRUPTED, MISUSED, fail, trouble_text
@@ -37,7 +37,7 @@ def spark_session(spark_options: SparkOptions, name: str, part: Part | None = No
         with told():
             yield resident(f"fumarole {name}")
         return
-    remote = spark_options.remote if isinstance(spark_options, WarmSparkOptions) else None
+    remote = spark_options.remote if isinstance(spark_options, RemoteSparkOptions | WarmSparkOptions) else None
     if remote is not None:
         with told(), _stopped(remote_session(remote, settings)) as spark:
             yield spark

@@ -16,7 +16,7 @@ import typer
 
 from fumarole.cli.command import command
 from fumarole.cli.options import DEFAULT_SERVERS
-from fumarole.cli.pipeline.options import Declared, SparkOptions, declarations, rules_file
+from fumarole.cli.pipeline.options import Declared, RemoteSparkOptions, declarations, rules_file
 from fumarole.cli.terminal import MISUSED, YELLOW, count_text, duration_text, fail, paint, say
 from fumarole.core.packages import need
 
@@ -57,7 +57,7 @@ def watch(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus, at /metrics.")
     ] = None,
-    spark_options: SparkOptions,
+    spark_options: RemoteSparkOptions,
 ) -> None:
     """Raise and clear alarms over live messages, by rules."""
     need("pipeline", "pyspark")
@@ -69,7 +69,7 @@ def watch(
     run_watch(spark_options, Watch(found, servers, folder, topic, where, payloads, open_root, adopt), metrics)
 
 
-def run_watch(spark_options: SparkOptions, asked: Watch, metrics: str | None = None) -> None:
+def run_watch(spark_options: RemoteSparkOptions, asked: Watch, metrics: str | None = None) -> None:
     """Runs until Ctrl-C or SIGTERM."""
     from fumarole.cli.pipeline.spark import spark_session, told
     from fumarole.core.query.parse import parse

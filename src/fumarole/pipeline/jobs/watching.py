@@ -280,17 +280,20 @@ class WatchingJob:
         progress = self.progress
         progress.batches += 1
         progress.failures = 0
-        progress.rows += batch["numInputRows"]
-        progress.rate = batch["processedRowsPerSecond"] or 0.0
+        # Over Spark Connect a batch has no sums, but those of its sources are there.
+        progress.rows += sum(each["numInputRows"] or 0 for each in batch["sources"])
+        progress.rate = sum(each["processedRowsPerSecond"] or 0.0 for each in batch["sources"])
         progress.seconds = batch["durationMs"].get("triggerExecution", 0) / 1e3
-        counted = batch["observedMetrics"].get("rules")
-        if counted is None or counted["producers"] is None:
+        observed = batch["observedMetrics"].get("rules")
+        # Over Spark Connect what is null is not there.
+        counted: dict[str, Any] = {} if observed is None else observed.asDict()
+        if counted.get("producers") is None:
             return
         progress.producers, progress.state_bytes = counted["producers"], counted["bytes"]
         for name in ("raised", "cleared", "muted", "late"):
-            setattr(progress, name, getattr(progress, name) + (counted[name] or 0))
-        progress.open = {rule.name: counted[f"open_{rule.name}"] or 0 for rule in self._watch.rules.alarms}
-        if counted["now"] is not None:
+            setattr(progress, name, getattr(progress, name) + (counted.get(name) or 0))
+        progress.open = {rule.name: counted.get(f"open_{rule.name}") or 0 for rule in self._watch.rules.alarms}
+        if counted.get("now") is not None:
             progress.heard_until = datetime.fromtimestamp(counted["now"] / 1e6, UTC)
             ended = datetime.fromisoformat(batch["timestamp"]).timestamp() + progress.seconds
             progress.lag = max(0.0, ended - progress.heard_until.timestamp())
