@@ -96,10 +96,10 @@ def run_what_if(spark_options: SparkOptions, part: Part, as_json: bool) -> None:
 
     with spark_session(spark_options, "whatif", part) as running, waiting("Spark is at work"):
         received = what_if(running, part)
+    say_unfit(part)
     if as_json:
         sys.stdout.write(json.dumps({name: plain(value) for name, value in asdict(received).items()}) + "\n")
         return
-    say_unfit(part)
     for key in received.unknown_keys:
         say(paint(f"no producer in this archive has ever had the key {printable(key)}", YELLOW, sys.stderr))
     if received.first is None or received.last is None:
