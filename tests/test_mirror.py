@@ -17,6 +17,7 @@ TESTED_IN = {
     "protocols/mqtt_fields": "protocols/test_mqtt.py",
     "protocols/mqtt_packets": "protocols/test_mqtt.py",
     "protocols/mqtt_reasons": "protocols/test_mqtt.py",
+    "cluster/spoken": "cluster/test_lane.py",
     "cluster/strangers": "cluster/test_lane.py",
     "exchange/client_ids": "cluster/test_client_ids.py",
     "exchange/filling": "exchange/test_producers.py",

@@ -19,12 +19,13 @@ from fumarole.exchange.presence import said_by_producer
 from fumarole.exchange.producer import Producer
 from fumarole.exchange.producers import HEARSAY
 from fumarole.exchange.readings import Reading
-from fumarole.protocols.cluster_protocol import Frame, Heard, Producers
+from fumarole.protocols.cluster_protocol import Frame, Heard, Moved, Producers
 from tests.exchange.test_producers import Watcher
 
 PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 TTL = 5.0
 STEP = 0.25
+Said = Producers | Heard | Moved
 CAME, WENT = ((PRODUCER,), ()), ((), (PRODUCER,))
 
 
@@ -33,20 +34,22 @@ class Place:
 
     def __init__(self, name: str, places: list[Place], life: int = 1, ttl: float | None = None) -> None:
         namespaces = Namespaces(rules={"default": NamespaceRules(producer_ttl=ttl)})
-        self.name = name
+        self.name, self.namespaces = name, namespaces
         self.metadata = Metadata(namespaces, author(name, life), self._say)
-        namespaces.replicate(lambda *_: None, self.metadata.described, self.metadata.forgotten)
+        metadata = self.metadata
+        moved = metadata.whereabouts.changed
+        namespaces.replicate(lambda *_: None, metadata.described, metadata.forgotten, moved=moved)
         exchange = namespaces.get("default")
         assert exchange is not None
         self.exchange, self.producers = exchange, exchange.producers
-        self.waiting: dict[str, deque[Producers | Heard]] = {}
+        self.waiting: dict[str, deque[Said]] = {}
         self.forgotten = 0
         self.producers.publish_forgotten = self._publish_forgotten
         self._places = places
         places.append(self)
 
     def _say(self, frame: Frame) -> None:
-        assert isinstance(frame, Producers | Heard)
+        assert isinstance(frame, Said)
         for place in self._places:
             if place is not self:
                 place.waiting.setdefault(self.name, deque()).append(frame)
@@ -64,8 +67,8 @@ class Place:
         self.producers.expire(now)
         self.metadata.tick(now)
 
-    def tell(self, said: dict[str, Any]) -> None:
-        self.producers.hear(Reading(PRODUCER, said, 1), self.metadata.now)
+    def tell(self, said: dict[str, Any], topic: str | None = None) -> None:
+        self.producers.hear(Reading(PRODUCER, said, 1), self.metadata.now, topic)
 
     def forget(self) -> None:
         self.producers.forget(PRODUCER)
@@ -74,6 +77,8 @@ class Place:
         said = self.waiting[whom].popleft()
         if isinstance(said, Heard):
             self.metadata.heard(said)
+        elif isinstance(said, Moved):
+            self.metadata.move(said)
         else:
             self.metadata.learn(said)
 

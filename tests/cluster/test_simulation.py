@@ -19,6 +19,7 @@ from fumarole.cluster.lane import Lane
 from fumarole.cluster.metadata import Metadata
 from fumarole.cluster.peer import SAID_AHEAD, Peer
 from fumarole.cluster.pulse import Pulse
+from fumarole.cluster.whereabouts import Whereabouts
 from fumarole.core.limits import MIB
 from fumarole.core.publication import Publication
 from fumarole.core.stable_hash import stable_hash
@@ -389,6 +390,10 @@ def nobody_is_told_that_the_last_has_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Metadata, "came", lambda *said: real(*said) if said[-1] else None)
 
 
+def a_change_of_topic_is_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Whereabouts, "changed", lambda self, exchange, identity, is_described: None)
+
+
 def all_sit_on_one_node(patch: pytest.MonkeyPatch) -> None:
     """A node takes the seats of others for seats of its own name."""
     patch.setattr("fumarole.cluster.registry.seat_hash", lambda _, seat: stable_hash(str(seat).encode()))
@@ -443,6 +448,7 @@ BUGS: dict[Bug, str] = {
     all_sit_on_one_node: "F8",
     a_lost_peer_keeps_producers_online: "F5",
     nobody_is_told_that_the_last_has_gone: "F5",
+    a_change_of_topic_is_not_told: "A3",
 }
 
 

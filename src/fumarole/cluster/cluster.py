@@ -119,7 +119,13 @@ class Cluster:
         self._leaving = False
         written_by = author(identity.node, identity.incarnation)
         self.metadata = metadata = Metadata(node.namespaces, written_by, self._broadcast, node.limits)
-        node.namespaces.replicate(self._consumer_changed, metadata.described, metadata.forgotten, metadata.came)
+        node.namespaces.replicate(
+            self._consumer_changed,
+            metadata.described,
+            metadata.forgotten,
+            metadata.came,
+            metadata.whereabouts.changed,
+        )
         node.namespaces.clock.node = identity.node
         self.fresh_state = FreshState(node.namespaces, self._broadcast, self.peers.values)
         self.client_ids = ClusterClientIds(node.client_ids, self.peers.values)

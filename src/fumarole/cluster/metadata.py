@@ -47,7 +47,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache, partial
 from heapq import nlargest
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from sys import intern
 from typing import NamedTuple, TypeVar
@@ -55,6 +55,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from fumarole.cluster.late_changes import LateChanges
+from fumarole.cluster.spoken import checked
+from fumarole.cluster.whereabouts import Whereabouts, told_topic
 from fumarole.core.errors import FumaroleError
 from fumarole.core.limits import Limits
 from fumarole.core.publication import Publication
@@ -64,17 +66,18 @@ from fumarole.exchange.exchange import Exchange, NearlyFull
 from fumarole.exchange.namespaces import Namespaces
 from fumarole.exchange.presence import said_by_producer
 from fumarole.exchange.producer import NEVER, Producer
-from fumarole.exchange.readings import (
-    Reading,
-    ReadingError,
-    check_identity,
-    check_metadata,
-    check_number,
-    is_identity,
+from fumarole.exchange.readings import Reading, check_identity, check_metadata, is_identity
+from fumarole.protocols.cluster_protocol import (
+    Described,
+    Frame,
+    Heard,
+    Moved,
+    Online,
+    Producers,
+    Spoken,
+    frame,
+    slices,
 )
-from fumarole.protocols.cluster_protocol import Described, Frame, Heard, Online, Producers, Spoken, frame, slices
-from fumarole.protocols.msgpack import unpack
-from fumarole.protocols.stream import Fault
 
 GRAVES_KEPT = 100_000
 GRAVE_SECONDS = 600.0
@@ -128,6 +131,7 @@ class Metadata:
         self._told_heard = 0.0
         self.now = 0.0
         self._late = LateChanges(namespaces.slices)
+        self.whereabouts = Whereabouts(author, say)
 
     # What this node tells.
 
@@ -167,7 +171,8 @@ class Metadata:
         said = self._said_of(exchange, producer.identity)
         metadata = said_by_producer(producer.metadata)
         online = producer.here > 0
-        return Described(producer.identity, *producer.version, metadata, said, producer.since, online=online)
+        on = told_topic(producer), producer.moved
+        return Described(producer.identity, *producer.version, metadata, said, producer.since, False, online, *on)
 
     def said_by(self, gone: Collection[str]) -> Iterator[Producers | None]:
         """These nodes are gone: all that they have said lately, and that may not have reached every node.
@@ -176,9 +181,12 @@ class Metadata:
         """
         is_gone = cache(lambda author: _giver(author) in gone)
         lately = self.now - SAID_SECONDS
-        said, graves = _parts(self._said), _parts(self._graves)
-        for part in said:
-            keys = (key for key, (stamps, _) in part if any(is_gone(by) for _, by in stamps.values()))
+        said, graves, moves = _parts(self._said), _parts(self._graves), _parts(self.whereabouts.lately)
+        by_them = chain(
+            ((key for key, (stamps, _) in part if any(is_gone(by) for _, by in stamps.values())) for part in said),
+            ((key for key, (by, _) in part if is_gone(by)) for part in moves),
+        )
+        for keys in by_them:
             for namespace, of_it in groupby(keys, key=itemgetter(0)):
                 for some in slices(self._describe_known(of_it)):
                     yield Producers(namespace, some)
@@ -206,6 +214,7 @@ class Metadata:
             # Sessions know the time only as of their last tick, so what they heard may look a little older than it is.
             for some in slices(exchange.producers.heard_since(since - HEARD_EVERY) or ()):
                 self._say(Heard(exchange.name, some))
+        self.whereabouts.tick(now)
         while self._graves and next(iter(self._graves.values())).at < now - GRAVE_SECONDS:
             del self._graves[next(iter(self._graves))]
         while self._said and next(iter(self._said.values()))[1] < now - SAID_SECONDS:
@@ -233,6 +242,16 @@ class Metadata:
     def learn(self, said: Producers, node: str = "") -> None:
         for described in said.producers:
             self._late.take((said.namespace, described.identity), partial(self._take, said.namespace, described, node))
+
+    def move(self, said: Moved) -> None:
+        """A node says on which topic the latest reading of a producer was."""
+        self._late.take((said.namespace, said.identity), partial(self._move, said))
+
+    def _move(self, said: Moved, waits: bool) -> None:
+        exchange = self._namespaces.get(said.namespace)
+        producer = None if exchange is None else exchange.producers.get(said.identity)
+        if exchange is not None and producer is not None:
+            self.whereabouts.take(exchange, producer, said, waits)
 
     def _take(self, namespace: str, described: Described, node: str, waits: bool) -> None:
         """What a node says of one producer. Raises Unprepared, and then nothing has happened that counts."""
@@ -278,8 +297,11 @@ class Metadata:
             exchange.producers.prepare_to_learn(identity, described.metadata)
         self._graves.pop((exchange.name, identity), None)
         self._remember(exchange, identity, described.said)
-        producer = exchange.producers.learn(identity, described.metadata, self.now)
+        topic = self.whereabouts.news(described, NEVER)
+        producer = exchange.producers.learn(identity, described.metadata, self.now, topic)
         producer.version, producer.since = version, since
+        if topic is not None:
+            self.whereabouts.note(exchange, producer, described.moved)
 
     def _since(self, exchange: Exchange, identity: str) -> Version:
         """When a producer was last forgotten, as far as is known here."""
@@ -320,6 +342,7 @@ class Metadata:
             version == KEPT == producer.version and _is_larger(described, producer)
         )
         if not is_newer and not news:
+            self.whereabouts.take(exchange, producer, described, waits)
             return
         newer, older = described.metadata, said_by_producer(producer.metadata)
         kept = {key for key, stamp in here.items() if stamp > there.get(key, NEVER)}
@@ -331,7 +354,10 @@ class Metadata:
         if waits:
             exchange.producers.prepare_to_learn(producer.identity, merged)
         self._remember(exchange, producer.identity, {**here, **news})
-        exchange.producers.learn(producer.identity, merged, self.now).version = max(version, producer.version)
+        topic = self.whereabouts.news(described, producer.moved)
+        exchange.producers.learn(producer.identity, merged, self.now, topic).version = max(version, producer.version)
+        if topic is not None:
+            self.whereabouts.note(exchange, producer, described.moved)
 
     def _said_of(self, exchange: Exchange, identity: str) -> dict[str, Version]:
         found = self._said.get((exchange.name, identity))
@@ -382,7 +408,7 @@ class Metadata:
         """Delivers a reading of another node to consumers of this one. Raises FumaroleError."""
         if said.reply:
             check_topic(said.reply, Grammar.CHANNEL)
-        reading = _checked(said)
+        reading = checked(said)
         publication = Publication(said.topic, said.payload, said.reply, said.headers, reading)
         publication.node = node
         exchange.own_plans().find(said.topic.encode())
@@ -406,7 +432,8 @@ class Metadata:
             if waits and exchange.producers.filling:
                 exchange.producers.prepare(producer, producer.metadata, ())
             producer.heard_of = self.now
-            exchange.producers.take(producer, said.value, said.topic)
+            if said.topic == producer.latest()[0]:  # else another node has told of a newer one
+                producer.take(said.value, said.topic)
             plan = exchange.plan_for_message(publication, producer, topic, plans)
         exchange.deliver(plan, publication, groups, nearly_full)
 
@@ -417,24 +444,6 @@ class Metadata:
         self._said.pop((namespace, identity), None)
         grave = self._graves[namespace, identity] = Grave(version, silent, self.now)
         return grave
-
-
-def _checked(said: Spoken) -> Reading:
-    """The reading, held to what a client here is held to (A9). Raises ReadingError.
-
-    Its bytes go on to clients of the MsgPack door as they are, so they must say the same as the rest.
-    """
-    producer = check_identity(said.producer)
-    value = said.value if isinstance(said.value, str) else check_number(said.value)
-    metadata = check_metadata(said.metadata)
-    if said.raw:
-        try:
-            raw = unpack(said.raw)
-        except Fault:
-            raw = None
-        if raw != [producer, metadata, value]:
-            raise ReadingError("the bytes of the reading say something else than the reading")
-    return Reading(producer, metadata, value, said.raw)
 
 
 def author(node: str, incarnation: int) -> str:

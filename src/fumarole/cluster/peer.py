@@ -31,6 +31,7 @@ from fumarole.protocols.cluster_protocol import (
     LastAsked,
     Leaving,
     Mark,
+    Moved,
     Online,
     Producers,
     Refusal,
@@ -259,6 +260,8 @@ class Peer:
         match said:
             case Producers():
                 self.cluster.metadata.learn(said, self.name)
+            case Moved():
+                self.cluster.metadata.move(said)
             case Heard():
                 self.cluster.metadata.heard(said)
             case Online():
@@ -345,7 +348,7 @@ def traffic_report(traffic: Counter[str]) -> dict[str, Any]:
 
 PLACES = {
     (False, DATA): (
-        *(Mark, Changes, Whole, Leaving, Counts, Doors, Producers, Heard, Online, Spoken, Refusal),
+        *(Mark, Changes, Whole, Leaving, Counts, Doors, Producers, Moved, Heard, Online, Spoken, Refusal),
         *(RetainedMessages, LastAsked, LastAnswered, ClientsClaimed, ClientsAnswered),
     ),
     (True, DATA): (Known, Rest, Refusal),

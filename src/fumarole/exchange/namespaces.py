@@ -30,6 +30,8 @@ Came = Callable[[Exchange, Collection[str], bool], None]
 """These producers are online here now, or not any more."""
 Forgotten = Callable[[Exchange, str, bool], None]
 """This one is about to be forgotten; is it for its silence?"""
+Moved = Callable[[Exchange, str, bool], None]
+"""A reading of this one is on another topic than the one before; is it described as well?"""
 KUBEMQ = "kubemq"
 """Where KubeMQ clients are unless they say otherwise (K2)."""
 Keeps = Literal["retained", "all"]
@@ -105,6 +107,7 @@ class Namespaces:
         self._described: Described | None = None
         self._forgotten: Forgotten | None = None
         self._came: Came | None = None
+        self._moved: Moved | None = None
         self._retains: Callable[[Exchange, Kept], None] | None = None
         self._ask: Callable[[Asking], None] | None = None
         self.tracer: Tracer | None = None
@@ -142,12 +145,17 @@ class Namespaces:
         return self._exchanges.get(name)
 
     def replicate(
-        self, consumer_changed: ConsumerChanged, described: Described, forgotten: Forgotten, came: Came | None = None
+        self,
+        consumer_changed: ConsumerChanged,
+        described: Described,
+        forgotten: Forgotten,
+        came: Came | None = None,
+        moved: Moved | None = None,
     ) -> None:
         """From now on the cluster knows of every consumer that comes and goes and of what every producer says of
         itself, in every namespace."""
         self._consumer_changed, self._described, self._forgotten = consumer_changed, described, forgotten
-        self._came = came
+        self._came, self._moved = came, moved
         for exchange in self:
             self._let_replicate(exchange)
 
@@ -174,6 +182,9 @@ class Namespaces:
             exchange.producers.presence.changed = partial(self._came, exchange)
         if self._forgotten is not None:
             exchange.producers.forgotten = partial(self._forgotten, exchange)
+        if self._moved is not None and exchange.producers.moved is None:
+            exchange.producers.moved = partial(self._moved, exchange)
+            exchange.producers.guarded += 1
 
     def join(self, name: str) -> Exchange:
         """The exchange that a new connection belongs to. Raises NamespaceError or QuotaError."""

@@ -26,14 +26,16 @@ class Elsewhere(NamedTuple):
     """The value of a reading that was published on another topic than the producer's own."""
 
     topic: str
-    value: int | float | str
+    value: int | float | str | None
+    """None: another node has told of the reading, without its value."""
 
 
-Said = tuple[float | str, str | None]
-"""The value of a reading, and the topic it was published on; None: the producer's own."""
+Said = tuple[float | str | None, str | None]
+"""The value of a reading, and the topic it was published on; None: the producer's own. A value None: it is not known
+here."""
 
 
-def kept(value: float | str) -> int | float | str:
+def kept(value: float | str | None) -> int | float | str | None:
     """What is remembered of a value."""
     return f"{value[:TEXT_KEPT]}…" if isinstance(value, str) and len(value) > TEXT_KEPT else value
 
@@ -47,6 +49,7 @@ class Producer:
         "here",
         "identity",
         "metadata",
+        "moved",
         "number",
         "owner",
         "plan",
@@ -84,13 +87,20 @@ class Producer:
         """The usage of its first user (A5); None: no user, or it came from disk or another node."""
         self.since: tuple[int, str] = NEVER
         """The version at which it was last forgotten. Its metadata is newer than that."""
+        self.moved: tuple[int, str] = NEVER
+        """When the topic of its latest reading became another, and who has said so (`cluster/whereabouts.py`)."""
 
     def size(self) -> int:
         """Bytes of its metadata."""
         return size_of(self.metadata)
 
-    def take(self, value: float | str, topic: str | None) -> None:
-        """This is its latest reading, on this topic; None: on its own. Only the beginning of a long text is kept."""
+    def take(self, value: float | str | None, topic: str | None) -> None:
+        """This is its latest reading, on this topic; None: on its own. Only the beginning of a long text is kept.
+
+        A value None: it is not known here. A value that is known stays with its topic, and never goes to another.
+        """
+        if value is None and topic == self.latest()[0]:
+            return
         value = kept(value)
         self.value = value if topic is None or topic == reading_topic(self.identity) else Elsewhere(topic, value)
 
@@ -99,7 +109,7 @@ class Producer:
         return max(self.heard, self.heard_of)
 
     def latest(self) -> tuple[str, int | float | str | None]:
-        """The topic and the value of its latest reading. Without a reading here: its own topic and None."""
+        """The topic and the value of its latest reading. Its own topic and None: no reading is known here."""
         return self.value if isinstance(self.value, Elsewhere) else (reading_topic(self.identity), self.value)
 
 

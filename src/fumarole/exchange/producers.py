@@ -91,7 +91,7 @@ class Producers:
         self._awaited: set[str] = set()
         """The producers in it: each once, also one that is forgotten and publishes again before its time."""
         self.guarded = 0
-        """Consumers on queries that may not receive everything (A3)."""
+        """Consumers on queries that may not receive everything (A3), and one more where other nodes may have such."""
         self.views: dict[StandingQuery, dict[Shows, None]] = {}
         """Views by their query (F7): what they show may change while their sets do not."""
         self.generation = 0
@@ -105,6 +105,8 @@ class Producers:
         """Replicates the metadata of a producer, changed under these keys; None when the node is not clustered."""
         self.forgotten: Callable[[str, bool], None] | None = None
         """The same for a producer that is about to be forgotten. True: for its silence."""
+        self.moved: Callable[[str, bool], None] | None = None
+        """The same for one whose reading is on another topic than the one before. True: `changed` is called as well."""
         self.left_out = 0
         """Messages whose metadata had `_online`, which producers cannot write (F5)."""
         self.presence = Presence(
@@ -154,6 +156,7 @@ class Producers:
             metadata = self.leave_out(metadata)
         producer = self.known.get(identity)
         is_news = producer is None
+        was_on = reading_topic(identity) if producer is None or self.moved is None else producer.latest()[0]
         if producer is None:
             merged = self._merged({}, metadata)
             self._check_quotas(1, size_of(merged), (self.usage,) if account is None else account.usages)
@@ -175,6 +178,8 @@ class Producers:
                 is_news = self._change(producer, merged, (*metadata, ONLINE), said)
             elif said is not None:
                 self.take(producer, *said)
+        if self.moved is not None and producer.latest()[0] != was_on:  # first: the rest is judged by it
+            self.moved(identity, is_news)
         if is_news and self.changed is not None:
             self.changed(identity, metadata.keys())
         elif is_first_here and self.presence.changed is not None:
@@ -215,7 +220,7 @@ class Producers:
         concerned.update([filling.standing for filling in self.filling.values() if filling.is_early(producer)])
         return concerned
 
-    def take(self, producer: Producer, value: float | str, topic: str | None) -> None:
+    def take(self, producer: Producer, value: float | str | None, topic: str | None) -> None:
         """This is its latest reading. On another topic than the one before, others may receive the producer (A3)."""
         before = producer.latest()[0]
         producer.take(value, topic)
@@ -249,15 +254,15 @@ class Producers:
             news = {**metadata, ONLINE: self.presence.is_elsewhere(identity)}
             self.preparations.require(identity, news, lambda: self.queries.candidates(news))
 
-    def learn(self, identity: str, metadata: dict[str, Value], now: float) -> Producer:
-        """Another node has newer metadata of a producer (C6)."""
-        producer = self.known.get(identity)
+    def learn(self, identity: str, metadata: dict[str, Value], now: float, topic: str | None = None) -> Producer:
+        """Another node has newer metadata of a producer (C6). Its latest reading was on this topic; None: as before."""
+        producer, said = self.known.get(identity), None if topic is None else (None, topic)
         if producer is None:
-            producer = self._appear(Producer(identity, self._appeared + 1), metadata, now)
+            producer = self._appear(Producer(identity, self._appeared + 1), metadata, now, said=said)
             self._note(identity)
         else:
             metadata = {**metadata, ONLINE: self.presence.is_online(producer)}
-            self._change(producer, metadata, {**producer.metadata, **metadata})
+            self._change(producer, metadata, {**producer.metadata, **metadata}, said)
         producer.heard_of = now
         return producer
 

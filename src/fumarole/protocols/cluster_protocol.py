@@ -185,6 +185,10 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     """It was forgotten for its silence, and not by a request."""
     online: bool = False
     """A connection of the speaker has spoken for it (F5)."""
+    topic: str | None = None
+    """Of its latest reading; None: its own."""
+    moved: tuple[int, str] = (-1, "")
+    """Since when that is, and who has said so."""
 
 
 class Producers(Frame, tag="producers"):
@@ -192,6 +196,15 @@ class Producers(Frame, tag="producers"):
 
     namespace: str
     producers: tuple[Described, ...]
+
+
+class Moved(Frame, tag="moved"):
+    """The latest reading of this producer was on another topic than the one before (A3); None: on its own."""
+
+    namespace: str
+    identity: str
+    topic: str | None
+    moved: tuple[int, str]
 
 
 class Heard(Frame, tag="heard"):
@@ -298,6 +311,7 @@ AnyFrame = (
     | Counts
     | Doors
     | Producers
+    | Moved
     | Heard
     | Online
     | Spoken

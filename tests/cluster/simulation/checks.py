@@ -192,13 +192,22 @@ def metadata_faults(world: World) -> list[str]:
     """S7 too: what producers say of themselves is known to all, and the same (C6)."""
     up = [host for host in world.running if host.is_up]
     known = [host.described() for host in up]
+    topics = [host.whereabouts() for host in up]
     online = set().union(*(host.spoken_for() for host in up))
-    return [
-        f"F5 {host.name} says that {sorted(here)} are online, but {sorted(online)} are"
-        for host, metadata in zip(up, known, strict=True)
-        if (here := {identity for identity, said in metadata.items() if said["_online"]}) != online
-    ] + [
-        f"C6 {host.name} knows {here}, but {up[0].name} {known[0]}"
-        for host, here in zip(up, known, strict=True)
-        if here != known[0]
-    ]
+    return (
+        [
+            f"F5 {host.name} says that {sorted(here)} are online, but {sorted(online)} are"
+            for host, metadata in zip(up, known, strict=True)
+            if (here := {identity for identity, said in metadata.items() if said["_online"]}) != online
+        ]
+        + [
+            f"C6 {host.name} knows {here}, but {up[0].name} {known[0]}"
+            for host, here in zip(up, known, strict=True)
+            if here != known[0]
+        ]
+        + [
+            f"A3 {host.name} has the latest readings on {here}, but {up[0].name} on {topics[0]}"
+            for host, here in zip(up, topics, strict=True)
+            if here != topics[0]
+        ]
+    )

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 TICK = 0.05
 WALL = 1.7e9
 """Seconds of the clock on the wall when the simulation begins."""
+TOPICS = None, "readings.plant", "readings.secret"
+"""Of readings, by how many keys they delete; None: the producer's own."""
 WINDOW = 64 * 1024
 """Bytes on the way in one direction of a connection; then the sender waits."""
 
@@ -265,7 +267,8 @@ class Host:
         assert exchange is not None
         if not self.speaking.is_open:
             self.speaking = Speaking()
-        exchange.producers.hear(Reading(producer, metadata, 1), self.now(), speaking=self.speaking)
+        topic = TOPICS[list(metadata.values()).count(None) % len(TOPICS)]
+        exchange.producers.hear(Reading(producer, metadata, 1), self.now(), topic, speaking=self.speaking)
         self.flush()
 
     def hang_up(self) -> None:
@@ -293,6 +296,12 @@ class Host:
         exchange = self.node.namespaces.get("default")
         assert exchange is not None
         return {producer.identity: producer.metadata for producer in exchange.producers}
+
+    def whereabouts(self) -> dict[str, str]:
+        """The topic of each one's latest reading."""
+        exchange = self.node.namespaces.get("default")
+        assert exchange is not None
+        return {producer.identity: producer.latest()[0] for producer in exchange.producers}
 
     def publish(self, topic: str, retain: bool = False, is_removal: bool = False) -> None:
         exchange = self.node.namespaces.get("default")
