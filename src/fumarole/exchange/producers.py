@@ -453,6 +453,8 @@ class Producers:
 
     def _move(self, producer: Producer, standings: Iterable[StandingQuery], was_on: str) -> None:
         """Its last reading is on another topic than the one before. That decides which users may receive it (A3)."""
+        if self.guarded == (self.moved is not None):
+            return  # only other nodes may have consumers that this concerns
         one = (producer.identity,)
         for standing in list(standings):
             if standing in self.filling:
