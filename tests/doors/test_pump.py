@@ -10,6 +10,7 @@ from fumarole.doors.closing import LAST_WORDS, LINGER
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.pump import Pump
 from fumarole.doors.stream import WRITE_CHUNK
+from fumarole.doors.turn_taking import TURN
 from fumarole.exchange.permissions import User
 from fumarole.fastpath.hot_path import HotPath
 from tests.desk import Desk
@@ -233,6 +234,29 @@ async def test_a_connection_that_takes_long_gives_way(hot_path: HotPath, monkeyp
     assert len(door.pump.get_buffer(-1)) < before
 
 
+async def test_short_batches_add_up_to_a_turn(hot_path: HotPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may read one connection many times before it comes to the next. Reads stay as large as they are."""
+    clock = [0.0]
+
+    def tick() -> float:
+        clock[0] += 0.4 * TURN
+        return clock[0]
+
+    monkeypatch.setattr(pump_module, "monotonic", tick)
+    monkeypatch.setattr(flushing, "monotonic", tick)
+    door = FakeDoor(hot_path)
+    door.connect(FakeReader(turns=0))
+    size = len(door.pump.get_buffer(-1))
+    reading = []
+    for _ in range(6):
+        door.say(b"x")
+        reading.append(door.transport.reading)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert reading == [True, True, False] * 2
+    assert len(door.pump.get_buffer(-1)) == size
+
+
 async def test_what_was_put_off_comes_before_the_end(hot_path: HotPath) -> None:
     door = FakeDoor(hot_path)
     reader = FakeReader(turns=2)
@@ -261,6 +285,19 @@ async def test_a_message_to_very_many_is_work_for_many_turns(hot_path: HotPath) 
         expected = b"".join(b"MSG a %d 1\r\n%d\r\n" % (sid, n) for n in range(5) for sid in range(3000 + number))
         assert consumer.hears() == expected
     assert not session.close_expected()
+
+
+async def test_very_many_subscriptions_are_work_for_many_turns(hot_path: HotPath) -> None:
+    """A hundred or so are about a millisecond, and then it is the others' turn."""
+    door = FakeDoor(hot_path)
+    door.connect()
+    door.say(CONNECT + b"".join(b"SUB a.%d %d\r\n" % (sid, sid) for sid in range(2000)) + b"PING\r\n")
+    turns = 0
+    while not door.transport.reading:
+        turns += 1
+        await asyncio.sleep(0)
+    assert 2000 / 200 <= turns <= 2000 / 50
+    assert door.heard() == b"PONG\r\n"
 
 
 async def test_a_connection_that_is_over_leaves_nothing_for_the_collector(hot_path: HotPath) -> None:

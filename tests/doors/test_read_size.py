@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fumarole.doors.read_size import adaptive, fixed
-from fumarole.doors.turn_taking import LONG_BATCH
+from fumarole.doors.read_size import LONG_BATCH, adaptive, fixed
 
 LARGEST, SMALLEST = 64 * 1024, 4 * 1024
 TIMES = st.sampled_from(

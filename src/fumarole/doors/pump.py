@@ -32,8 +32,8 @@ kernel fills 64 KiB: 992 times `PUB volcanoes.usa.atka 37␍␊…␍␊`, 66 by
    their pumps are now in the node's `ready` list.
 3. The batch is large: the outboxes are flushed at once, each with one system call. One socket takes half of its 66 KiB.
    The other half goes to the transport, and that pump sends nothing more until `resume_writing`.
-4. All of that took 0.5 ms: the read size stays. The loop will poll for 300 µs, because more may come.
-5. More does come, 40 times. Now the publisher has used 20 ms of the loop: the others are read once, then it goes on.
+4. All of that took 0.4 ms: the read size stays. The loop will poll for 300 µs, because more may come.
+5. More does come. Now the publisher has used more than 0.5 ms of the loop: the others are read once, then it goes on.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from typing import Any, NamedTuple, Protocol, cast
 from fumarole.doors.closing import Closing
 from fumarole.doors.ending import Ending
 from fumarole.doors.flushing import LARGE_BATCH, Flushing, flush
-from fumarole.doors.read_size import ReadSize
-from fumarole.doors.turn_taking import LONG_BATCH, TurnTaking
+from fumarole.doors.read_size import LONG_BATCH, ReadSize
+from fumarole.doors.turn_taking import TURN, TurnTaking
 from fumarole.exchange.outbox import Outbox
 from fumarole.sessions.reader import Reader
 
@@ -204,7 +204,7 @@ class Pump(asyncio.BufferedProtocol):
             self._read_size = self._read_size.after(took)
         turns = self._turns
         turns.busy += took
-        if turns.busy > LONG_BATCH or self._reader.unfinished:
+        if turns.busy > TURN or self._reader.unfinished:
             turns.busy = 0.0
             if not is_claimed:
                 turns.give_way(self._transport, self._go_on)

@@ -18,7 +18,8 @@ one. They also share the memory: the loop is one thread, and what was read is ta
 
 from __future__ import annotations
 
-from fumarole.doors.turn_taking import LONG_BATCH
+LONG_BATCH = 0.02
+"""Seconds. After a longer batch the next one is smaller."""
 
 
 class ReadSize:

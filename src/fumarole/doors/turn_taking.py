@@ -1,7 +1,7 @@
 """Turn-taking: a connection that always has more to read gives way to the others.
 
 The loop reads one connection several times before it comes to the next. So each connection adds up the time that its
-batches take, and after 20 ms it is not read again until the loop has been once around. A reader that has put off a
+batches take, and after half a millisecond it is not read again until the loop has been once around. A reader that has put off a
 part of its batch gives way too, whatever the time.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-LONG_BATCH = 0.02
+TURN = 0.0005
 """Seconds."""
 
 
 class TurnTaking:
-    """One connection's use of the loop. The pump adds to `busy`, and calls `give_way` when it is over LONG_BATCH."""
+    """One connection's use of the loop. The pump adds to `busy`, and calls `give_way` when it is over TURN."""
 
     __slots__ = ("busy", "gives_way")
 

@@ -59,9 +59,10 @@ cdef extern from *:
     #define TEXT_LOOKED_AT 1028     /* bytes of a payload: with them goes all that is kept of a text, and the sign that there is more */
     #define NAME 9                      /* "Producer:", "Metadata:" */
     #define SHORT_NAME 7                /* "Retain:" */
+    #define LINES_AT_ONCE 100               /* SUB and UNSUB that go to the session together: about a millisecond */
     #define TRACE_NAME 12               /* "traceparent:" */
     """
-    const Py_ssize_t LARGE, TEXT_LOOKED_AT, NAME, SHORT_NAME, TRACE_NAME
+    const Py_ssize_t LARGE, TEXT_LOOKED_AT, NAME, SHORT_NAME, LINES_AT_ONCE, TRACE_NAME
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
@@ -690,14 +691,16 @@ cdef class NatsReader:
         """Gives one operation to the session: its line, then as much as it wants. How many bytes that took, or INCOMPLETE."""
         cdef const char* line_end = <const char*>memchr(at, c"\n", end - at)
         cdef Py_ssize_t length, wanted
+        cdef Py_ssize_t lines = 1
         if line_end == NULL:
             if end - at <= self.control_line + 1:  # the last of these may be half a line end
                 return INCOMPLETE
             line_end = end - 1
         length = line_end + 1 - at
         self.work += WORK_OF_A_HAND_OVER
-        while is_subscription(at) and at + length < end and is_subscription(at + length) and self.work < WORK_AT_ONCE:
+        while is_subscription(at) and at + length < end and is_subscription(at + length) and lines < LINES_AT_ONCE:
             # Lines that announce no payload go over together: a million of them may come one after another.
+            lines += 1
             line_end = <const char*>memchr(at + length, c"\n", end - at - length)
             if line_end == NULL:
                 break

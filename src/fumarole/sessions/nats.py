@@ -44,7 +44,8 @@ TOO_MUCH_WAITS = "Too Many Unconfirmed Operations"
 NO_ROOM = "the answer has {} bytes, and with what waits for you already that is more than your outbox holds"
 WORK_OF_A_PUBLISH = 3
 """What operations take besides the messages that they put into outboxes, in the unit of `WORK_AT_ONCE`."""
-WORK_OF_A_CONTROL = 15
+WORK_OF_A_CONTROL = 150
+"""Ten times what it takes: a client that subscribes by the thousand gives way after a millisecond, not after ten."""
 WORK_OF_A_REPORT = 20_000
 SPOKEN_FOR_KEPT = 131_072
 """Producers of one client that are remembered; some may be forgotten by the exchange meanwhile."""
