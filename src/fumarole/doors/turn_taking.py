@@ -1,8 +1,8 @@
 """Turn-taking: a connection that always has more to read gives way to the others.
 
 The loop reads one connection several times before it comes to the next. So each connection adds up the time that its
-batches take, and after half a millisecond it is not read again until the loop has been once around. A reader that has put off a
-part of its batch gives way too, whatever the time.
+batches take, and after half a millisecond it is not read again until the loop has been once around. A reader that has
+put off a part of its batch gives way too, whatever the time.
 """
 
 from __future__ import annotations
