@@ -45,7 +45,7 @@ SECONDS = 40
 WARM_SECONDS = 15
 WANTED_P50, WANTED_P95 = 0.6, 1.5
 WANTED_RATE = 150_000
-RATES = (100_000, 150_000, 200_000, 250_000, 300_000)
+RATES = (25_000, 50_000, 75_000, 100_000, 125_000, 150_000, 200_000, 250_000, 300_000)
 MANY_SECONDS = 15
 LEAST_SECONDS = 5
 """In a quick run too: a batch takes about half a second, which must be little beside it."""
