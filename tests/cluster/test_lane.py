@@ -268,7 +268,7 @@ PASSED_OVER: dict[str, tuple[tuple[bool, str], Frame | bytes]] = {
     "forgotten beyond all": (DIALED, Producers("default", (Described(SENSOR, (1 << 64) - 1, "n0", None),))),
     "metadata that is no number": (DIALED, Producers("default", (Described(SENSOR, 1, "n0", {"Kind": NAN}),))),
     "a topic that is none": (DIALED, Moved("default", SENSOR, "a b\r\n", (1, "n0"))),
-    "a topic of nobody": (DIALED, Moved("default", "me", "a", (1, "n0"))),
+    "a topic of an unknown producer": (DIALED, Moved("default", "me", "a", (1, "n0"))),
     "a topic of nowhere": (DIALED, Moved("no/where", SENSOR, "a", (1, "n0"))),
     "a topic described beyond all": (
         DIALED,

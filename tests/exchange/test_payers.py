@@ -1,4 +1,4 @@
-"""Who is charged for what is kept of a topic (A5)."""
+"""The user that is charged for what is kept of a topic (A5)."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Producer:
         self.since: tuple[int, str] = NEVER
         """The version at which it was last forgotten. Its metadata is newer than that."""
         self.moved: tuple[int, str] = NEVER
-        """When the topic of its latest reading became another, and who has said so (`cluster/whereabouts.py`)."""
+        """The time and the author of the last change of its topic (`cluster/whereabouts.py`)."""
 
     def size(self) -> int:
         """Bytes of its metadata."""

@@ -188,7 +188,7 @@ class Described(msgspec.Struct, frozen=True, array_like=True):
     topic: str | None = None
     """Of its latest reading; None: its own."""
     moved: tuple[int, str] = (-1, "")
-    """Since when that is, and who has said so."""
+    """The time and the author of that change."""
 
 
 class Producers(Frame, tag="producers"):
