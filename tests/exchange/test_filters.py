@@ -1,6 +1,8 @@
 """Tests on messages in the exchange (F6): the set by metadata, delivery by the whole query."""
 
 import random
+from collections.abc import Iterable
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -13,11 +15,14 @@ from fumarole.core.query.holds import could_hold, holds
 from fumarole.core.query.index import StandingQuery
 from fumarole.core.query.message import Message
 from fumarole.core.query.parse import parse
+from fumarole.core.query.parts import VALUE
 from fumarole.core.query.tree import Field, Metadata, Query, show
 from fumarole.core.topic import matches, parse_pattern, split
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
-from fumarole.exchange.filters import FEW, PLANS_KEPT, Filters
+from fumarole.exchange.filters import FEW, Filters
+from fumarole.exchange.parts import Parts
+from fumarole.exchange.pieces import PLANS_KEPT
 from fumarole.exchange.plans import Plan
 from fumarole.exchange.readings import Reading, reading_topic
 from fumarole.fastpath.hot_path import PLAIN, HotPath, compiled
@@ -206,25 +211,46 @@ def test_many_filters(exchange: Exchange, many: int) -> None:
     assert [bool(heard(other)) for other in others] == [number == 3 for number in range(many)]
 
 
+def both_parts() -> list[Parts]:
+    fast = compiled()
+    assert fast is not None
+    return [PLAIN.parts, fast.parts]
+
+
+said_numbers = st.one_of(numbers, st.sampled_from([-1, 0, 1, 2, 2.5, 2**53, 2**53 + 1, 1e20])).map(str)
+said_others = st.sampled_from(["", "null", "true", "false", '"a"', '"b"', "[1]", "{}", '{"y": 1}', "1e999", "x"])
+X = Field("", ("x",))
+
+
 @settings(max_examples=150)
 @given(
-    st.lists(joined(messages.tests_of(Field("value"))), min_size=1, max_size=4),
-    st.lists(st.one_of(numbers, st.sampled_from([-1, 0, 1, 2, 2.5, 2**53, 2**53 + 1, 1e20])), min_size=1, max_size=40),
+    st.sampled_from([VALUE, X]).flatmap(
+        lambda field: st.tuples(st.just(field), st.lists(joined(messages.tests_of(field)), min_size=1, max_size=4))
+    ),
+    st.lists(st.one_of(said_numbers, said_numbers, said_others), min_size=1, max_size=40),
 )
-def test_by_value_is_the_same(texts: list[Query], said: list[float]) -> None:
+def test_by_the_value_of_one_field_is_the_same(asked: tuple[Field, list[Query]], said: list[str]) -> None:
     """Whichever piece a value falls in, and whether its plan was made for another value of that piece."""
+    field, texts = asked
+    payloads = [(text if field == VALUE else f'{{"x": {text}}}').encode() for text in said]
     exchange = Exchange("default")
     consumers: dict[StandingQuery, list[Consumer]] = {}
     for query in texts:
         consumer = watch(exchange, show(query))[1]
         assert consumer.standing is not None
         consumers.setdefault(consumer.standing, []).append(consumer)
-    filters = Filters(consumers, exchange.producers.queries, lambda some: Plan(tuple(some)))
-    assert filters.by_value
-    for value in said:
-        message = Message(Publication("", str(value).encode()), {})
-        passed = [each for standing, each in consumers.items() if holds(standing.query, message) is True]
-        assert filters.passed_by_value(value).consumers == tuple(chain.from_iterable(passed))
+    for parts in both_parts():
+        filters = Filters(consumers, exchange.producers.queries, partial(plan_of, parts), parts)
+        assert filters.pieces is not None
+        for payload in payloads:
+            message = Message(Publication("", payload), {})
+            passed = [each for standing, each in consumers.items() if holds(standing.query, message) is True]
+            found = filters.plan_of(Message(Publication("", payload), {}, filters.reads))
+            assert found.consumers == tuple(chain.from_iterable(passed))
+
+
+def plan_of(parts: Parts, consumers: Iterable[Consumer]) -> Plan:
+    return parts.plan(tuple(consumers))
 
 
 def test_what_it_takes_is_reckoned(exchange: Exchange) -> None:
@@ -237,6 +263,21 @@ def test_what_it_takes_is_reckoned(exchange: Exchange) -> None:
     before = exchange.index.looked_at
     read(exchange, A, b"{" + b" " * 80_000 + b"}")
     assert exchange.index.looked_at - before < 10
+
+
+def test_tests_of_more_than_one_field_have_no_pieces(exchange: Exchange) -> None:
+    for asks, has in (
+        (("$.a = 1", "$.a > 7 or $.a is null"), True),
+        (("$value = 1", "$value > 7"), True),
+        (("$.a = 1", "$.b > 7"), False),
+        (("$.a = 1", "$value > 7"), False),
+        (("Room = '4' or $.a = 1",), False),
+        (("$size > 1",), False),
+    ):
+        watched = [watch(exchange, text)[1] for text in asks]
+        consumers = {consumer.standing: [consumer] for consumer in watched if consumer.standing is not None}
+        filters = Filters(consumers, exchange.producers.queries, lambda some: Plan(tuple(some)), exchange._parts)
+        assert (filters.pieces is not None) is has
 
 
 PATTERNS = [">", "a", "*", "readings.*"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any, cast
 
 from fumarole.core.publication import FORGOTTEN, PRIVATE, Publication, finds, inbox_of
@@ -372,10 +373,7 @@ class Exchange:
         if filters is None:
             return plan
         self.index.looked_at += filters.work(len(publication.payload))
-        message = Message(publication, producer.metadata)
-        if filters.by_value and (value := message.value()) is not None:
-            return filters.passed_by_value(value)
-        return filters.passed(message)
+        return filters.plan_of(Message(publication, producer.metadata, filters.reads))
 
     def _joined_with_subscribed(self, plan: Plan, producer: Producer, topic: str) -> Plan:
         filtered: dict[StandingQuery, list[Consumer]] = {}
@@ -388,7 +386,8 @@ class Exchange:
         if filtered:
             base = joined
             joined = self._parts.plan(base.consumers, base.groups, (), base.couriers)
-            joined.filters = Filters(filtered, self.producers.queries, lambda some: self._joined(base, some, topic))
+            join = partial(self._joined, base, topic=topic)
+            joined.filters = Filters(filtered, self.producers.queries, join, self._parts)
         return joined
 
     def _joined(self, plan: Plan, consumers: Iterable[Consumer], topic: str) -> Plan:

@@ -23,6 +23,7 @@ from libc.string cimport memcpy
 
 from fumarole.fastpath.nats cimport INCOMPLETE, ODD, WORK_AT_ONCE, WORK_OF_A_HAND_OVER, WORK_OF_THE_SESSION
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox
+from fumarole.fastpath.pieces cimport Pieces
 from fumarole.fastpath.plans cimport Group, Plan, Plans, all_here
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
@@ -318,11 +319,16 @@ cdef class MsgPackReader:
 
     cdef Plan passed(self, filters, producer, identity, value, const char* raw, Py_ssize_t length):
         """The plan of this reading, where a query tests its value or more."""
-        if filters.by_value:
+        cdef Pieces pieces = filters.pieces
+        cdef Plan plan = None
+        if pieces is not None:
             self.work += 1
-            return filters.passed_by_value(value)
-        self.work += <Py_ssize_t>filters.work(length)
-        return filters.passed(Message(self.publication(identity, value, raw, length), producer.metadata))
+            plan = pieces.of_value(value if pieces.cuts.is_value else None)  # a number has no fields
+        if plan is None:
+            self.work += <Py_ssize_t>filters.work(length)
+            publication = self.publication(identity, value, raw, length)
+            plan = filters.plan_of(Message(publication, producer.metadata, filters.reads))
+        return plan
 
     cdef int publish(self, Plan plan, identity, value, const char* raw, Py_ssize_t length) except -1:
         cdef Py_ssize_t routed = 0, each

@@ -125,6 +125,9 @@ cdef class NatsReader:
     cdef Py_ssize_t metadata_bytes
     cdef object identity        # of the producer whose reading is published just now; None: it is no reading
     cdef object value           # and the number that it says, as far as it is known
+    cdef bint is_text           # what it says is no number
+    cdef bytes brought          # metadata as the last one wrote it that went to a MsgPack client, and its form there
+    cdef bytes brought_packed
     cdef int refresh(self) except -1
     cdef int end_of_waiting(self) except -1
     cdef int consume(self, const char* data, Py_ssize_t length) except -1
@@ -147,6 +150,8 @@ cdef class NatsReader:
     cdef int share(self, Operation* operation) except -1
     cdef bint send_to_mqtt(self, Consumer consumer, Operation* operation) except -1
     cdef bint waits(self, Consumer consumer, Operation* operation) except -1
+    cdef bint send_reading(self, Consumer consumer, Operation* operation) except -1
+    cdef bytes packed(self, Operation* operation)
     cdef object publication(self, Operation* operation)
     cdef int keep_last(self, Operation* operation) except -1
     cdef Py_ssize_t hand_over(self, const char* at, const char* end) except -1

@@ -27,12 +27,15 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII, PyU
 from libc.string cimport memchr, memcmp, memcpy
 
 from fumarole.fastpath.outbox cimport Consumer, Counters, Outbox, new_shared, release, shared_bytes
+from fumarole.fastpath.json_paths cimport LONGEST_JSON
+from fumarole.fastpath.msgpack_values cimport LONGEST_NUMBER_VALUE, text_head, write_number, write_text
 from fumarole.fastpath.packets cimport is_plain, send_packet
+from fumarole.fastpath.pieces cimport Pieces
 from fumarole.fastpath.plans cimport Group, Plan, Plans, all_here, fumarole_strict
 from fumarole.fastpath.readings cimport (
     A_PRODUCER, IDENTITY, NOT_ASCII, ORDINARY, OWN_TOPIC, identity_in, may_be_number, short_number
 )
-from fumarole.fastpath.texts cimport Slice, is_text, line_end_in
+from fumarole.fastpath.texts cimport Slice, is_text, is_utf8, line_end_in
 
 from fumarole.core.errors import FumaroleError
 from fumarole.core.publication import FRAMING as PURE_FRAMING, Publication
@@ -43,6 +46,7 @@ from fumarole.core.values import ONLINE
 from fumarole.exchange.producer import TEXT_KEPT, Elsewhere, kept
 from fumarole.exchange.quotas import QuotaError
 from fumarole.exchange.readings import Reading, reading_value
+from fumarole.protocols.msgpack import pack
 from fumarole.protocols.nats import PONG as PURE_PONG
 from fumarole.sessions.nats_forms import metadata_said, reading_of
 from fumarole.sessions.stream import State
@@ -52,6 +56,7 @@ cdef bytes PONG = PURE_PONG
 cdef bytes BEFORE_GROUP = PURE_BEFORE_GROUP
 cdef object CLOSED = State.CLOSED
 cdef dict NOTHING = {}
+cdef bytes EMPTY_MAP = pack({})
 
 cdef extern from *:
     """
@@ -61,8 +66,10 @@ cdef extern from *:
     #define SHORT_NAME 7                /* "Retain:" */
     #define LINES_AT_ONCE 100               /* SUB and UNSUB that go to the session together: about a millisecond */
     #define TRACE_NAME 12               /* "traceparent:" */
+    #define READING_HEAD 3              /* of a reading in MsgPack: an array of three, a text of 36 bytes */
+    #define BYTES_SCANNED 32            /* of a payload, in the time that a message takes to be put into an outbox */
     """
-    const Py_ssize_t LARGE, TEXT_LOOKED_AT, NAME, SHORT_NAME, LINES_AT_ONCE, TRACE_NAME
+    const Py_ssize_t LARGE, TEXT_LOOKED_AT, NAME, SHORT_NAME, LINES_AT_ONCE, TRACE_NAME, READING_HEAD, BYTES_SCANNED
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t items)
@@ -459,10 +466,12 @@ cdef class NatsReader:
         cdef object latest = producer.value, value, known
         cdef bint is_own
         value = self.value = short_number(payload.at, payload.length)
+        self.is_text = False
         if value is None:
             if payload.length and may_be_number(payload.at[0]):
                 value = reading_value(payload.at[:payload.length])
             else:
+                self.is_text = True
                 value = PyUnicode_DecodeUTF8(payload.at, min(payload.length, TEXT_LOOKED_AT), "replace")
             if type(value) is str and len(value) > TEXT_KEPT:
                 value = kept(value)
@@ -486,14 +495,20 @@ cdef class NatsReader:
     cdef Plan passed(self, Plan plan, object producer, Operation* operation):
         """The plan of this reading, where a query tests its value or more."""
         cdef object filters = plan.filters
-        if self.value is not None and filters.by_value:
+        cdef Pieces pieces = filters.pieces
+        cdef Slice payload = payload_of(operation)
+        cdef Plan found = None
+        if pieces is not None:
             self.work += 1
-            return filters.passed_by_value(self.value)
-        self.work += <Py_ssize_t>filters.work(payload_of(operation).length)
-        message = Message(self.publication(operation), producer.metadata)
-        if filters.by_value and (value := message.value()) is not None:
-            return filters.passed_by_value(value)
-        return filters.passed(message)
+            if pieces.cuts.paths is not None:
+                self.work += min(payload.length, LONGEST_JSON) // BYTES_SCANNED
+                found = pieces.of_payload(payload.at, payload.length)
+            elif self.value is not None or self.is_text:
+                found = pieces.of_value(self.value)
+        if found is None:
+            self.work += <Py_ssize_t>filters.work(payload.length)
+            found = filters.plan_of(Message(self.publication(operation), producer.metadata, filters.reads))
+        return found
 
     # Publishing.
 
@@ -596,6 +611,8 @@ cdef class NatsReader:
         if outbox is None or (operation.headers >= 0 and not outbox.takes_headers):
             if consumer.packets is not None and self.send_to_mqtt(consumer, operation):
                 return publication
+            if consumer.readings is not None and self.send_reading(consumer, operation):
+                return publication
             if publication is None:
                 publication = self.publication(operation)
             (consumer.outlet if consumer.passes is None else consumer.passes).accept(consumer, publication)
@@ -674,6 +691,50 @@ cdef class NatsReader:
         topic.at, topic.length = operation.topic, operation.topic_length
         nothing.at, nothing.length = NULL, 0
         return send_packet(consumer, 0, topic, nothing, payload_of(operation))
+
+    cdef bint send_reading(self, Consumer consumer, Operation* operation) except -1:
+        """The reading to a MsgPack client (M6), if it is one that can be written here."""
+        cdef Slice payload = payload_of(operation)
+        cdef bytes brought
+        cdef char* place
+        cdef char number[LONGEST_NUMBER_VALUE]
+        cdef Py_ssize_t length
+        if self.identity is None or consumer.readings.late:
+            return False
+        if self.value is not None:
+            length = write_number(number, self.value)
+        elif self.is_text and is_utf8(payload):
+            length = payload.length + text_head(payload.length)
+        else:
+            return False
+        brought = self.packed(operation)
+        consumer.accepted += 1
+        place = consumer.readings.reserve(READING_HEAD + IDENTITY + PyBytes_GET_SIZE(brought) + length, consumer)
+        if place == NULL:
+            return True
+        memcpy(place, b"\x93\xd9\x24", READING_HEAD)
+        memcpy(place + READING_HEAD, PyUnicode_AsUTF8AndSize(self.identity, NULL), IDENTITY)
+        place += READING_HEAD + IDENTITY
+        memcpy(place, PyBytes_AS_STRING(brought), PyBytes_GET_SIZE(brought))
+        place += PyBytes_GET_SIZE(brought)
+        if self.value is not None:
+            memcpy(place, number, length)
+        else:
+            write_text(place, payload)
+        return True
+
+    cdef bytes packed(self, Operation* operation):
+        """The metadata that a reading brings, in MsgPack. Mostly it is what the one before brought."""
+        if operation.metadata.at == NULL:
+            return EMPTY_MAP
+        if self.brought is None or not is_text(
+            operation.metadata, PyBytes_AS_STRING(self.brought), PyBytes_GET_SIZE(self.brought)
+        ):
+            text = <bytes>operation.metadata.at[:operation.metadata.length]
+            said = metadata_said(text.decode("utf-8", "replace").strip(), self.metadata_bytes)
+            self.brought_packed = pack(dict(said))
+            self.brought = text
+        return self.brought_packed
 
     cdef object publication(self, Operation* operation):
         cdef bytes topic = operation.topic[:operation.topic_length]

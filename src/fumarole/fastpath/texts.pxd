@@ -60,3 +60,47 @@ cdef inline const char* line_end_in(const char* at, const char* end) noexcept:
             return found - 1
         found += 1
     return end
+
+
+cdef inline bint follows(char c, unsigned char lowest, unsigned char highest) noexcept:
+    return lowest <= <unsigned char>c <= highest
+
+
+cdef inline const char* after_letter(const char* at, const char* end) noexcept:
+    """Behind the letter of UTF-8 that begins here and is none of ASCII; NULL: it is no UTF-8."""
+    cdef unsigned char first = at[0], lowest = 0x80, highest = 0xBF
+    cdef Py_ssize_t width, each
+    if 0xC2 <= first <= 0xDF:
+        width = 2
+    elif 0xE0 <= first <= 0xEF:
+        width = 3
+        if first == 0xE0:
+            lowest = 0xA0
+        elif first == 0xED:  # surrogates
+            highest = 0x9F
+    elif 0xF0 <= first <= 0xF4:
+        width = 4
+        if first == 0xF0:
+            lowest = 0x90
+        elif first == 0xF4:
+            highest = 0x8F
+    else:
+        return NULL
+    if end - at < width or not follows(at[1], lowest, highest):
+        return NULL
+    for each in range(2, width):
+        if not follows(at[each], 0x80, 0xBF):
+            return NULL
+    return at + width
+
+
+cdef inline bint is_utf8(Slice text) noexcept:
+    cdef const char* at = text.at
+    cdef const char* end = at + text.length
+    if is_ascii(text):
+        return True
+    while at < end:
+        at = after_letter(at, end) if at[0] & 0x80 else at + 1
+        if at == NULL:
+            return False
+    return True

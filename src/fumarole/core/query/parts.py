@@ -69,18 +69,28 @@ def _joined(terms: tuple[Query, ...]) -> Query | None:
 class MessageTest:
     """The tests of a message, prepared for very many messages."""
 
-    __slots__ = ("cost", "cuts", "holds", "parses", "query")
+    __slots__ = ("cost", "cuts", "holds", "paths", "query", "subject")
 
     def __init__(self, query: Query) -> None:
         self.query = query
         """In canonical form."""
         self.holds = closure(query)
         self.cost = cost(query)
-        self.parses = any(field.path for field in fields(query))
-        """True when it tests fields of JSON payloads."""
-        self.cuts = _numbers(query) if fields(query) == {VALUE} and not keys(query) else None
-        """Where it asks for nothing but `$value`: the numbers that this is compared with. Two values on the same side
-        of each of them, or equal to it, get the same answer. None: it asks for more."""
+        self.paths = frozenset([field.path for field in fields(query) if field.path])
+        """The fields of JSON payloads that it tests."""
+        self.subject = _subject(query)
+        """Where it asks for nothing but `$value`, or nothing but one field of JSON payloads: that. None: for more."""
+        self.cuts = _numbers(query)
+        """The numbers that it compares with. Two values of its subject that are numbers on the same side of each of
+        these, or equal to it, get the same answer."""
+
+
+def _subject(query: Query) -> Field | None:
+    asked = fields(query)
+    if len(asked) > 1 or keys(query):
+        return None
+    (field,) = asked
+    return field if field == VALUE or field.path else None
 
 
 def _numbers(query: Query) -> frozenset[float]:
