@@ -1,6 +1,8 @@
 import asyncio
 import gc
+import random
 import weakref
+from typing import Any
 
 import pytest
 
@@ -10,9 +12,11 @@ from fumarole.doors.closing import LAST_WORDS, LINGER
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.pump import Pump
 from fumarole.doors.stream import WRITE_CHUNK
+from fumarole.doors.turn_limit import MOMENT, TurnLimit
 from fumarole.doors.turn_taking import TURN
 from fumarole.exchange.permissions import User
 from fumarole.fastpath.hot_path import HotPath
+from fumarole.sessions.stream import PREPARING
 from tests.desk import Desk
 from tests.doors.fakes import FakeDoor, FakeReader, FakeTransport
 
@@ -325,3 +329,126 @@ async def test_a_connection_that_is_over_leaves_nothing_for_the_collector(hot_pa
         assert [pump() for pump in pumps] == [None]
     finally:
         gc.enable()
+
+
+def over(door: FakeDoor) -> None:
+    """This turn of the loop is over for clients."""
+    now = [0.0]
+    door.pump._limit = limit = TurnLimit(clock=lambda: now[0])
+    limit.look()
+    now[0] += 2 * MOMENT
+    limit.look()
+
+
+async def turns() -> None:
+    """Enough of them for what was put off, also where a slow machine makes the connection give way."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_when_the_turn_is_over_a_batch_is_put_off(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
+    door.connect()
+    door.say(CONNECT + b"SUB a 1\r\n")
+    over(door)
+    door.say(b"PUB a 2\r\nhi\r\nPI")
+    assert (door.heard(), door.transport.reading) == (b"", False)
+    await turns()
+    assert (door.heard(), door.transport.reading) == (b"MSG a 1 2\r\nhi\r\n", True)
+    door.say(b"NG\r\n")
+    assert door.heard() == b"PONG\r\n"
+
+
+class Unpredictable(FakeReader):
+    """Puts off a part of some batches."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(0)
+        self._chance = chance
+
+    def receive_data(self, data: Any) -> None:
+        assert not self.unfinished
+        super().receive_data(data)
+        self.turns = self._chance.choice([0, 0, 2])
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_every_byte_comes_once_and_in_order_however_many_turns_are_over(hot_path: HotPath, seed: int) -> None:
+    chance = random.Random(seed)
+    door = FakeDoor(hot_path)
+    reader = Unpredictable(chance)
+    door.connect(reader)
+    said = chance.randbytes(20_000)
+    at = 0
+    while at < len(said):
+        if chance.random() < 0.5:
+            over(door)
+        part = said[at : at + chance.randint(1, 1_000)]
+        door.say(part)
+        at += len(part)
+        await turns()
+        assert door.transport.reading
+    assert b"".join(reader.received) == said
+
+
+async def test_a_batch_that_waits_for_another_turn_comes_before_the_end(hot_path: HotPath) -> None:
+    """TLS reports both in one read."""
+    door = FakeDoor(hot_path, half_close=False)
+    door.connect()
+    door.say(CONNECT + b"SUB a 1\r\n")
+    over(door)
+    door.say(b"PUB a 2\r\nhi\r\n")
+    door.pump.eof_received()
+    assert door.heard() == b"MSG a 1 2\r\nhi\r\n"
+    await asyncio.sleep(0)
+    assert door.heard() == b""
+
+
+async def test_a_connection_that_has_ended_meanwhile_takes_in_nothing(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
+    reader = FakeReader(0)
+    door.connect(reader)
+    over(door)
+    door.say(b"PING\r\n")
+    door.transport.close()
+    door.pump.connection_lost(None)
+    await asyncio.sleep(0)
+    assert reader.received == []
+    assert not door.transport.reading
+
+
+async def test_what_came_before_tls_had_begun_is_kept_when_the_turn_is_over(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
+    reader = FakeReader(0)
+    door.connect(reader)
+    door.pump.upgrade()
+    door.say(b"PI")
+    over(door)
+    door.say(b"NG\r\n")
+    door.pump.upgraded(door.transport)
+    assert reader.received == [b"PING\r\n"]
+
+
+async def test_what_came_before_tls_is_not_taken_for_tls_at_its_end(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
+    reader = FakeReader(0)
+    door.connect(reader)
+    door.pump.upgrade()
+    door.say(b"PING\r\n")
+    door.pump.eof_received()
+    assert reader.received == []
+
+
+async def test_a_batch_that_was_put_off_waits_until_a_claim_is_verified(hot_path: HotPath) -> None:
+    door = FakeDoor(hot_path)
+    reader = FakeReader(0)
+    session = door.connect(reader)
+    over(door)
+    door.say(b"PING\r\n")
+    session.claim = PREPARING
+    await turns()
+    assert reader.received == []
+    session.claim = None
+    door.pump.admitted()
+    await turns()
+    assert (reader.received, door.transport.reading) == ([b"PING\r\n"], True)

@@ -39,6 +39,7 @@ from fumarole.doors.flushing import FlushAtOnce, flush
 from fumarole.doors.log_limiter import LogLimiter
 from fumarole.doors.pump import Policies, Pump
 from fumarole.doors.read_size import fixed
+from fumarole.doors.turn_limit import NO_LIMIT
 from fumarole.exchange.node import Node
 
 log = logging.getLogger(__name__)
@@ -181,6 +182,7 @@ class PeerLink:
             rest_chunk=WRITE_CHUNK,
             closing=LinkClosing,
             ending=EndAtOnce(),
+            turn_limit=NO_LIMIT,
             cut=_cut,
             release=lambda _: None,
         )

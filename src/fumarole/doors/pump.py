@@ -3,7 +3,7 @@
 It promises:
 
 - The reader gets every byte once, in order. Nothing is read while the reader has unfinished work, while a claim is
-  verified, or while other connections have their turn.
+  verified, while other connections have their turn, or while a batch is put off.
 - The outbox leaves in order. What the socket does not take stays in the outbox, which is bounded (D6); the transport
   holds one chunk at most.
 - A closed session gets no more bytes. Its outbox is sent or discarded, and then the connection ends,
@@ -17,6 +17,7 @@ All else is policy, and each policy is an object of its own, beside this module:
     when filled outboxes are flushed               flushing.py
     whether the loop polls or sleeps afterwards    busy_poll.py
     when other connections are read instead        turn_taking.py
+    when a batch is put off                        turn_limit.py
     what an overflowing outbox leads to            slow_consumers.py
     how the connection ends                        closing.py
     when an ended connection is taken apart        ending.py
@@ -47,8 +48,10 @@ from fumarole.doors.closing import Closing
 from fumarole.doors.ending import Ending
 from fumarole.doors.flushing import LARGE_BATCH, Flushing, flush
 from fumarole.doors.read_size import LONG_BATCH, ReadSize
+from fumarole.doors.turn_limit import TurnLimit
 from fumarole.doors.turn_taking import TURN, TurnTaking
 from fumarole.exchange.outbox import Outbox
+from fumarole.protocols.stream import Data
 from fumarole.sessions.reader import Reader
 
 
@@ -110,6 +113,7 @@ class Policies(NamedTuple):
     closing: Callable[[Any], Closing]
     """The policy for the end of the connection of this session."""
     ending: Ending
+    turn_limit: TurnLimit
     cut: Callable[[Any], None]
     """Ends a session whose outbox has overflowed."""
     release: Callable[[Any], None]
@@ -131,6 +135,7 @@ class Pump(asyncio.BufferedProtocol):
         "_flushing",
         "_framing",
         "_hears",
+        "_limit",
         "_lost",
         "_outbox",
         "_over",
@@ -139,7 +144,6 @@ class Pump(asyncio.BufferedProtocol):
         "_policies",
         "_read_size",
         "_reader",
-        "_ready",
         "_sends",
         "_transport",
         "_turns",
@@ -149,11 +153,11 @@ class Pump(asyncio.BufferedProtocol):
     def __init__(self, owner: PumpOwner, policies: Policies) -> None:
         self._owner = owner
         self._policies = policies
-        self._ready = policies.ready
         self._before_batch = policies.before_batch
         self._flushing = policies.flushing
         self._batch_done = policies.batch_done
         self._read_size = policies.read_size
+        self._limit = policies.turn_limit
         self._turns = TurnTaking()
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.session: Session = cast(Session, None)
@@ -167,7 +171,8 @@ class Pump(asyncio.BufferedProtocol):
         self._chunk = 0
         self._hears = False
         self._early: bytearray | None = None
-        """Bytes that came over TLS before `upgraded`: a client may send them with the end of its handshake."""
+        """Bytes that were read too early: over TLS before `upgraded`, since a client may send them with the end of its
+        handshake, or when the turn was over."""
         self._paused = False
         self._over = False
         self._lost = False
@@ -181,17 +186,45 @@ class Pump(asyncio.BufferedProtocol):
             self._owner.connected(self, self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        return self._read_size.space
+        return self._limit.space if self._limit.is_over else self._read_size.space
 
     def buffer_updated(self, nbytes: int) -> None:
-        data = self._read_size.space[:nbytes]
+        if self._limit.is_over:
+            self._put_off(self._limit.space[:nbytes])
+        elif self._hears:
+            self._take_in(self._read_size.space[:nbytes])
+        elif self._early is not None:
+            self._early += self._read_size.space[:nbytes]
+
+    def _take_in(self, data: Data) -> None:
+        began = monotonic()
+        self._before_batch(began)
+        self._reader.receive_data(data)
+        self._after_batch(began, len(data))
+
+    def _put_off(self, data: Data) -> None:
+        """This turn is over."""
         if self._hears:
-            began = monotonic()
-            self._before_batch(began)
-            self._reader.receive_data(data)
-            self._after_batch(began, nbytes)
+            self._transport.pause_reading()
+            self._early = bytearray(data)
+            self._limit.put_off(self._take_early)
         elif self._early is not None:
             self._early += data
+
+    def _take_early(self) -> None:
+        """A batch that was put off has its turn."""
+        if self._early is None or self._transport.is_closing():
+            return
+        if self._reader.unfinished or not self._may_read():
+            return  # `_go_on` comes here again
+        early, self._early = self._early, None
+        self._take_in(early)
+        if self._may_read():
+            self._transport.resume_reading()
+
+    def _may_read(self) -> bool:
+        """No claim is being verified, and no other connection goes first."""
+        return self.session.claim is None and not self._turns.gives_way
 
     def _after_batch(self, began: float, size: int) -> None:
         is_claimed = self.session.claim is not None
@@ -202,7 +235,10 @@ class Pump(asyncio.BufferedProtocol):
         self._batch_done()
         if took > LONG_BATCH or self._read_size.is_reduced:
             self._read_size = self._read_size.after(took)
-        turns = self._turns
+        limit, turns = self._limit, self._turns
+        limit.busy += took
+        if limit.busy > limit.worth_a_look:
+            limit.look()
         turns.busy += took
         if turns.busy > TURN or self._reader.unfinished:
             turns.busy = 0.0
@@ -219,8 +255,11 @@ class Pump(asyncio.BufferedProtocol):
             began = monotonic()
             self._reader.go_on()
             self._after_batch(began, LARGE_BATCH)
-        if self.session.claim is None and not turns.gives_way:
-            self._transport.resume_reading()
+        if self._may_read():
+            if self._early is not None and self._hears:
+                self._take_early()
+            else:
+                self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         if self.session is None:
@@ -235,12 +274,15 @@ class Pump(asyncio.BufferedProtocol):
     def _receive_eof(self) -> None:
         if self._ended:
             return
+        if self._hears and self._early:  # the end came with a batch that was put off: TLS reports both at once
+            early, self._early = self._early, None
+            self._reader.receive_data(early)
         while self._reader.unfinished:
             self._reader.go_on()
         self.session.receive_eof()
         if self.session.close_expected():
-            self._ready.append(self)
-        flush(self._ready)
+            self._policies.ready.append(self)
+        flush(self._policies.ready)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._paused = self._over = True
@@ -255,7 +297,7 @@ class Pump(asyncio.BufferedProtocol):
         self.session.close()
         self._reader = self.session  # the compiled reader knows plans of a namespace that may end now
         self._policies.release(self.session)
-        flush(self._ready)
+        flush(self._policies.ready)
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -283,7 +325,7 @@ class Pump(asyncio.BufferedProtocol):
         self._descriptor = descriptor
         self.adopt(session.outbox)
         self._hears = True
-        flush(self._ready)
+        flush(self._policies.ready)
 
     def renewed(self) -> None:
         """Renews the compiled reader's copy of session state that has changed."""
@@ -291,7 +333,7 @@ class Pump(asyncio.BufferedProtocol):
         if renew is not None and self._reader is not self.session:
             renew()
         if self.session.close_expected() or self._outbox.size:
-            self._ready.append(self)
+            self._policies.ready.append(self)
 
     def adopt(self, outbox: Outbox) -> None:
         """From now on this outbox leaves here."""
@@ -337,7 +379,7 @@ class Pump(asyncio.BufferedProtocol):
     def admitted(self) -> None:
         """The claim was verified."""
         self._go_on()
-        flush(self._ready)
+        flush(self._policies.ready)
 
     def flush(self) -> None:
         """Sends what the outbox has and the socket takes."""

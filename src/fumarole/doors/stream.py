@@ -26,6 +26,7 @@ from fumarole.doors.read_size import ReadSize, adaptive
 from fumarole.doors.release import release
 from fumarole.doors.slow_consumers import SlowConsumers
 from fumarole.doors.standstill import StandstillCheck
+from fumarole.doors.turn_limit import TurnLimit
 from fumarole.exchange.node import Node
 from fumarole.exchange.permissions import User
 from fumarole.sessions.reader import Reader
@@ -48,6 +49,7 @@ of what one batch brings, because outboxes are flushed after it."""
 WRITE_CHUNK = 128 * 1024
 REST_CHUNK = 64 * 1024
 
+TURN_LIMIT = "turn limit"
 TOO_MANY = "maximum connections exceeded"
 TOO_MANY_LOGINS = "Authentication Timeout: too many logins wait, try again later"
 
@@ -85,9 +87,17 @@ def client_policies(node: Node) -> Policies:
         rest_chunk=REST_CHUNK,
         closing=lambda _: Closing(),
         ending=EndInTurns(),
+        turn_limit=_turn_limit(node),
         cut=SlowConsumers(node).cut,
         release=release,
     )
+
+
+def _turn_limit(node: Node) -> TurnLimit:
+    """One for all doors of a node, as they share the loop."""
+    limit = node.shared.setdefault(TURN_LIMIT, TurnLimit())
+    assert isinstance(limit, TurnLimit)
+    return limit
 
 
 def _read_size(node: Node) -> ReadSize:

@@ -63,9 +63,9 @@ LAME_DUCK_LOOK = 0.05
 """Seconds between two checks for remaining clients."""
 NONCE_BYTES = 16
 """Bytes of the nonce that a client signs with its nkey."""
-GARBAGE_THRESHOLDS = 10_000, 20, 500
-"""New objects between two searches for cycles; of so many searches one goes deeper, and of so many of those one goes
-through everything: with a million consumers that takes seconds."""
+GARBAGE_THRESHOLDS = 10_000, 5, 2_000
+"""New objects between two searches for cycles; of so many searches one goes deeper, through 60,000 objects, and of so
+many of those one goes through everything: with a million consumers that takes seconds."""
 
 
 class CannotServeError(FumaroleError):

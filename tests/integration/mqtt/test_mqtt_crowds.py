@@ -66,7 +66,7 @@ def counted(watcher: Raw, count: int) -> None:
     assert watcher.heard() == []
 
 
-@sizes(600, 9_000)
+@sizes(600, 10_000)
 def test_all_ids_are_taken_over(target: Target, count: int) -> None:
     """The same ids again, by new connections: each older one is cut off, and its will is published."""
     port = port_of(target.broker)
