@@ -100,18 +100,17 @@ function Answer({ where, explained, visible, refine, go, me }) {
   const decides = explained?.set ?? ""
   const set = useSet(query, decides, visible)
 
-  useEffect(() => {
-    if (!set || !visible) return undefined
-    const timer = setInterval(() => set.refresh([...new Set([...onScreen.current, ...pinned, ...(open ? [open] : [])])]), every * 1000)
-    return () => clearInterval(timer)
-  }, [set, every, pinned, open, visible])
-
   const columns = useColumns(set)
-  const rows = useMemo(() => (set ? sorted(set, filter, sort) : []), [set, set?.version, filter, sort])
+  const goesByValue = sort.by === " value" || sort.by === " age"
+  const rows = useMemo(() => (set ? sorted(set, filter, sort) : []), [set, set?.version, goesByValue && set?.news, filter, sort])
+  const onMap = useMemo(() => places(rows), [rows])
+  const watch = () => {
+    const seen = tab === "map" ? onMap.slice(0, 200).map(({ row }) => row.id) : tab === "table" ? onScreen.current : []
+    set?.watch([...new Set([...seen, ...pinned, ...(open ? [open] : [])])], every)
+  }
+  useEffect(watch)
   if (!set) return html`<p class="quiet">Connecting…</p>`
   const toggle = (id) => setPinned(pinned.includes(id) ? pinned.filter((each) => each !== id) : [...pinned, id].slice(-8))
-  const onMap = places(rows)
-  if (tab === "map") onScreen.current = onMap.slice(0, 200).map(({ row }) => row.id)
   return html`<div class="answer">
     ${where.trim() && html`<div class="bar about">${explained && html`<${Explained} explained=${explained} />`}
       <span class="tools"><${WhyNot} set=${set} open=${setOpen} /><${CopyAs} where=${where} /><button onClick=${() => go("archive", { where })}>On history…</button></span></div>`}
@@ -128,7 +127,7 @@ function Answer({ where, explained, visible, refine, go, me }) {
         set.pause(!paused)
         setPaused(!paused)
       }}>${paused ? `Go on (${plural(set.held.length, "change")} waiting)` : "Pause"}</button>
-      <label title="The server is asked for the newest value of each row on the screen, once in this time.">at most once in
+      <label title="The server sends the newest value of each row on the screen, at most once in this time.">at most once in
         <input type="range" min="0.5" max="10" step="0.5" value=${every} onInput=${(event) => setEvery(Number(event.target.value))}
           aria-label="seconds between two values of a row" /> <span class="period">${every} s</span></label>
       <input class="filter" type="search" placeholder="filter rows" value=${filter} aria-label="filter rows"
@@ -140,7 +139,10 @@ function Answer({ where, explained, visible, refine, go, me }) {
       ${tab === "map" && html`<${ProducerMap} places=${onMap} open=${setOpen} />`}
       ${tab === "count" && html`<div class="panel"><${Chart} label="producers over time" height=${320} series=${[{ name: "producers", points: set.sizes.slice() }]} fromZero=${true} /></div>`}
       ${tab === "table" && html`<${Table} rows=${rows} columns=${columns} sort=${sort} setSort=${setSort} open=${setOpen}
-        pinned=${pinned} toggle=${toggle} onScreen=${onScreen} nothing=${nothing(set, where)} />`}
+        pinned=${pinned} toggle=${toggle} look=${(ids) => {
+          onScreen.current = ids
+          watch()
+        }} nothing=${nothing(set, where)} />`}
     </div>
     ${open && html`<${ProducerPage} id=${open} row=${set.rows.get(open)} where=${where} close=${() => setOpen("")} go=${go} me=${me} visible=${visible} />`}
   </div>`

@@ -1,13 +1,16 @@
-// The producers that a query selects, kept up to date: ids come and go on a stream, metadata and values are asked for
-// where a row is on the screen, and all of them once when the set is first known.
-import { Stream, get } from "/api.js"
+// The producers that a query selects, kept up to date by one stream: ids come and go, and of the rows on the screen the
+// server sends what is new, at most once in a period. Metadata and values of all are asked for once.
+import { Stream, call, get } from "/api.js"
 
 const LISTED_AT_ONCE = 5000
 const ASKED_AT_ONCE = 200
 const GOES_AFTER = 1800 // ms in which a row that left fades; with the clock below it is gone within 3 s
 const NEW_FOR = 2500
 const POINTS = 40
+const SAME = 1000 // ms by which the time of one reading may differ when it is told twice
+const WATCHED = 300 // the server watches no more
 const COUNTED = 600
+const SETTLES = 200 // ms between two calls that tell which rows are on the screen
 
 export class ProducerSet {
   // `where` is the query, `decides` the part of it that selects producers, without the tests of messages; "" selects all.
@@ -17,7 +20,8 @@ export class ProducerSet {
     this.rows = new Map()
     this.size = 0
     this.sizes = []
-    this.version = 0
+    this.version = 0 // of the rows and their metadata
+    this.news = 0 // of their values
     this.changes = 0 // of the set
     this.coming = 0 // producers that came in the last seconds
     this.going = 0
@@ -26,7 +30,14 @@ export class ProducerSet {
     this.missing = new Set()
     this.paused = false
     this.held = []
-    this.stream = new Stream({ where, readings: 0 }, {
+    this.watched = { ids: [], every: 1 }
+    this.told = [] // what the server watches
+    this.streamId = ""
+    this.settling = 0
+    this.telling = false
+    this.stream = new Stream({ where, readings: 0, every: "1s" }, {
+      stream: ({ id }) => this.opened(id),
+      producers: ({ producers }) => this.hear(producers),
       set: (diff) => (this.paused ? this.hold(diff) : this.apply(diff)),
       state: (state, problem) => this.became(state, problem),
       bye: ({ others }) => this.became("lost", new Error(["the node is shutting down", ...others].join("; go to "))),
@@ -37,6 +48,7 @@ export class ProducerSet {
   stop() {
     this.stream.stop()
     clearInterval(this.clock)
+    clearTimeout(this.settling)
     this.stopped = true
   }
 
@@ -47,6 +59,7 @@ export class ProducerSet {
 
   pause(paused) {
     this.paused = paused
+    this.tell()
     if (paused) return
     const held = this.held
     this.held = []
@@ -79,7 +92,7 @@ export class ProducerSet {
     for (const id of New) {
       const row = this.rows.get(id)
       if (row && !row.gone) continue
-      this.rows.set(id, { id, metadata: null, value: null, age: null, at: 0, asked: 0, came: this.first ? 0 : now, gone: 0, points: [] })
+      this.rows.set(id, { id, metadata: null, value: null, at: 0, isWatched: false, came: this.first ? 0 : now, gone: 0, points: [] })
       this.missing.add(id)
       this.size++
     }
@@ -119,6 +132,8 @@ export class ProducerSet {
     this.going = going
     if (this.state === "open" && !this.paused) this.count(now)
     if (changed) this.touch()
+    else if (Math.floor(now / 1000) !== this.second) this.changed(this) // ages grow
+    this.second = Math.floor(now / 1000)
   }
 
   touch() {
@@ -165,37 +180,68 @@ export class ProducerSet {
     }
   }
 
-  take({ id, metadata, value, age, topic }) {
+  // Of a row that is watched, a value is a new reading; else it may be the one that is known.
+  take({ id, metadata, value, age, topic }, isWatched = false) {
     const row = this.rows.get(id)
     if (!row || row.gone) return
-    const now = Date.now()
-    row.metadata = metadata
-    row.topic = topic
-    this.missing.delete(id)
-    if (value === undefined) return
-    const isNew = !row.at || age * 1000 < now - row.asked // it came since the row was asked for
-    row.asked = now
-    const at = now - age * 1000
-    row.at = isNew ? at : row.at
-    row.value = value
-    if (isNew && typeof value === "number") {
-      row.points.push([at / 1000, value])
-      if (row.points.length > POINTS) row.points.shift()
+    if (metadata) {
+      if (JSON.stringify(metadata) !== JSON.stringify(row.metadata)) this.version++
+      row.metadata = metadata
+      this.missing.delete(id)
     }
+    if (value === undefined) return
+    const at = Date.now() - age * 1000
+    const isNew = row.isWatched || value !== row.value || at > row.at + SAME
+    row.isWatched = isWatched
+    if (!isNew) return
+    Object.assign(row, { at, value, topic })
+    if (typeof value !== "number") return
+    row.points.push([at / 1000, value])
+    if (row.points.length > POINTS) row.points.shift()
   }
 
-  // The rows on the screen, asked for again: their values are the newest, however many readings there were between.
-  async refresh(ids) {
-    if (this.stopped || this.refreshing || this.paused || this.state !== "open") return
-    this.refreshing = true
+  // What the server says of the rows that it watches.
+  hear(producers) {
+    if (this.paused) return
+    for (const each of producers) this.take(each, true)
+    this.news++
+    this.changed(this)
+  }
+
+  // Which rows are on the screen, and how often their values are wanted, in seconds.
+  watch(ids, every) {
+    if (every === this.watched.every && ids.join() === this.watched.ids.join()) return
+    this.watched = { ids, every }
+    this.settling ||= setTimeout(() => {
+      this.settling = 0
+      this.tell()
+    }, SETTLES)
+  }
+
+  opened(id) {
+    this.streamId = id
+    this.told = []
+    for (const row of this.rows.values()) row.isWatched = false
+    this.tell()
+  }
+
+  // One call at a time, or the one before could come after it.
+  async tell() {
+    const { every } = this.watched
+    const ids = this.paused ? [] : this.watched.ids.slice(0, WATCHED)
+    if (!this.streamId || this.stopped || this.telling || !(ids.length || this.told.length)) return
+    const kept = new Set(ids)
+    for (const id of this.told) if (!kept.has(id) && this.rows.has(id)) this.rows.get(id).isWatched = false
+    this.told = ids
+    this.telling = true
+    const { watched, paused, streamId } = this
     try {
-      await this.ask(ids.filter((id) => this.rows.has(id)))
+      await call("PUT", `/v1/streams/${streamId}`, {}, { body: JSON.stringify({ ids, every }) })
       this.problem = null
-      this.touch()
     } catch (error) {
-      this.problem = error
-    } finally {
-      this.refreshing = false
+      if (this.state === "open" && error.status !== 404) this.problem = error // 404: the stream is over, and opens again
     }
+    this.telling = false
+    if (watched !== this.watched || paused !== this.paused || streamId !== this.streamId) this.tell()
   }
 }

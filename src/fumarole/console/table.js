@@ -10,7 +10,7 @@ const OVER = 8
 const FIXED = 470 // pixels of what is not metadata
 const COLUMN = 108
 
-export function Table({ rows, columns, sort, setSort, open, pinned, toggle, onScreen, nothing }) {
+export function Table({ rows, columns, sort, setSort, open, pinned, toggle, look, nothing }) {
   const [top, setTop] = useState(0)
   const [size, setSize] = useState({ width: 1000, height: 600 })
   const place = useRef(null)
@@ -23,7 +23,8 @@ export function Table({ rows, columns, sort, setSort, open, pinned, toggle, onSc
   const tall = narrow ? NARROW_ROW : ROW
   const first = Math.max(0, Math.floor(top / tall) - OVER)
   const some = rows.slice(first, first + Math.ceil(size.height / tall) + 2 * OVER)
-  onScreen.current = some.filter((row) => !row.gone).map((row) => row.id)
+  const ids = some.filter((row) => !row.gone).map((row) => row.id)
+  useEffect(() => look(ids), [ids.join()])
   const shownColumns = narrow ? [] : columns.slice(0, Math.max(1, Math.floor((size.width - FIXED) / COLUMN)))
   const title = (by, text, numeric = false) => html`<div role="columnheader" class=${numeric ? "value" : ""} aria-sort=${sort.by === by ? (sort.down ? "descending" : "ascending") : "none"}>
     <button title=${`sort by ${shown(text, 60)}`} onClick=${() => setSort({ by, down: sort.by === by && !sort.down })}>${shown(text, 24)}${sort.by === by ? (sort.down ? " ▾" : " ▴") : ""}</button></div>`
@@ -39,7 +40,7 @@ export function Table({ rows, columns, sort, setSort, open, pinned, toggle, onSc
     <div class="rows" ref=${place} tabindex="0" role="rowgroup" onScroll=${(event) => setTop(event.target.scrollTop)}
       style=${{ height: rows.length ? `${rows.length * tall + 1}px` : "auto" }}>
       <div class="all" style=${{ height: `${rows.length * tall}px` }}>
-        ${some.map((row, at) => html`<div key=${row.id} role="row" aria-rowindex=${first + at + 2} class=${look(row)}
+        ${some.map((row, at) => html`<div key=${row.id} role="row" aria-rowindex=${first + at + 2} class=${lookOf(row)}
             style=${{ ...layout, top: `${(first + at) * tall}px`, height: `${tall}px` }}>
           <div role="cell"><input type="checkbox" title="pin to the chart" aria-label=${`pin ${row.id}`} checked=${pinned.includes(row.id)} onChange=${() => toggle(row.id)} /></div>
           <div role="cell" class="id"><${Presence} metadata=${row.metadata} /><button onClick=${() => open(row.id)} title=${row.id}>${row.gone ? "− " : row.came ? "+ " : ""}${row.id.slice(0, 8)}</button></div>
@@ -56,7 +57,7 @@ export function Table({ rows, columns, sort, setSort, open, pinned, toggle, onSc
   </div>`
 }
 
-function look(row) {
+function lookOf(row) {
   return `row${row.gone ? " gone" : row.came ? " came" : ""}${row.metadata?._online === false ? " offline" : ""}`
 }
 

@@ -230,6 +230,17 @@ def service_last_of_producers(stage: Stage, node: AccessNode, token: str, number
     return found
 
 
+@path("http:PUT /v1/streams/{id}", everything=PRODUCERS)
+def web_watched(stage: Stage, node: AccessNode, token: str, number: int) -> set[str]:
+    where = quote(prepare(stage, node, number))
+    with WebStream(node, token, "GET", f"/v1/stream?where={where}&readings=0&every=100ms") as stream:
+        stream_id = re.findall(b'"id":"([0-9a-f]+)"', stream.read_until(b"event: set"))[0].decode()
+        stream.read_until(b"\n")
+        body = json.dumps({"ids": [*IDS, MARK]})
+        assert node.web(token, "PUT", f"/v1/streams/{stream_id}", body)[0] == 204
+        return named(stream.read_until(MARK.encode()), number)
+
+
 @path("http:GET /v1/producers", "http:GET /v1/producers/{id}", everything=PRODUCERS)
 def web_producers(stage: Stage, node: AccessNode, token: str, number: int) -> set[str]:
     where = quote(prepare(stage, node, number))

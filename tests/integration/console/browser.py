@@ -10,10 +10,14 @@ BUILD = ROOT / "build" / "console"
 PATIENCE = 240
 
 
+def copy_scripts() -> None:
+    """Node looks for packages beside a script."""
+    for each in HERE.glob("*.mjs"):
+        shutil.copy(each, BUILD)
+
+
 def run_node(script: str, *arguments: str) -> str:
     """What the script prints."""
-    for each in HERE.glob("*.mjs"):
-        shutil.copy(each, BUILD)  # node looks for packages beside the script
     command = ["node", str(BUILD / script), *arguments]
     run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -48,10 +48,13 @@ export async function barriers(page, rules) {
   return grave.map((each) => `${each.id}: ${each.nodes[0].html.slice(0, 160)} ${each.nodes[0].failureSummary.slice(0, 200)}`)
 }
 
-export async function run(scenarios) {
+// With a lane, such as "0/2", every second one of them, from the first on.
+export async function run(scenarios, lane = "0/1") {
+  const [turn, lanes] = lane.split("/").map(Number)
   const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: FLAGS })
   const wanted = process.env.SCENARIO
-  for (const [name, use] of Object.entries(scenarios)) {
+  for (const [number, [name, use]] of Object.entries(scenarios).entries()) {
+    if (number % lanes !== turn) continue
     if (wanted && !name.includes(wanted)) continue
     const context = await browser.newContext({ viewport: { width: 1400, height: 850 } })
     const page = await context.newPage()
@@ -65,7 +68,7 @@ export async function run(scenarios) {
       expect(faults.length === 0, faults.join("; "))
     } catch (error) {
       problem = String(error.message).slice(0, 1000)
-      await page.screenshot({ path: `${pictures}/failed.png` }).catch(() => {})
+      await page.screenshot({ path: `${pictures}/failed-${number}.png` }).catch(() => {})
     }
     console.log(JSON.stringify({ name, problem, seconds: Math.round((performance.now() - begin) / 100) / 10 }))
     await context.close()

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from tests.integration.console.browser import ROOT, run_node
+from tests.integration.console.browser import ROOT, copy_scripts, run_node
 from tests.integration.http.webs import WebBroker
 
 PICTURES = ROOT / "docs" / "pictures"
@@ -11,6 +11,7 @@ PICTURES = ROOT / "docs" / "pictures"
 
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
+    copy_scripts()
     with tempfile.TemporaryDirectory() as folder:
         broker = WebBroker(Path(folder))
         try:

@@ -154,6 +154,24 @@ def test_a_publish_that_is_refused(
     assert browser.asks("POST", "/v1/topics/a", "x").status == 202
 
 
+NO_JSON = {"not UTF-8": b'{"value":"\xff"}', "deep": b'{"value":' + b"[" * 6_000, "half": b'{"value":'}
+TAKE_JSON = {
+    "a reading": ("POST", "/v1/topics/a", {"Content_Type": "application/fumarole+json"}),
+    "a batch": ("POST", "/v1/topics", {}),
+    "metadata": ("PATCH", f"/v1/producers/{ATKA}", {}),
+    "a preview": ("POST", f"/v1/preview/{ATKA}", {}),
+    "what is watched": ("PUT", "/v1/streams/x", {}),
+}
+
+
+@pytest.mark.parametrize("body", NO_JSON.values(), ids=NO_JSON)
+@pytest.mark.parametrize(("method", "path", "fields"), TAKE_JSON.values(), ids=TAKE_JSON)
+def test_a_body_that_is_no_json(web: Web, method: str, path: str, fields: dict[str, str], body: bytes) -> None:
+    browser = web.connect()
+    assert browser.asks(method, path, body, **fields).status == 400
+    assert browser.asks("POST", "/v1/topics/a", body, Fumarole_Producer=ATKA).status == 202, "text is a value"
+
+
 def test_the_position_of_a_fault(web: Web) -> None:
     assert web.asks("POST", "/v1/topics/abc%20d").json()["position"] == 3
     assert web.asks("GET", "/v1/stream?where=a+==+1").json()["position"] == 3

@@ -21,6 +21,7 @@ from fumarole.sessions.http import (
     stream,
     topics,
     upgrade,
+    watch,
 )
 from fumarole.sessions.http.call import EVENTS, JSON, NDJSON, Call
 from fumarole.sessions.http.forms import encode
@@ -33,7 +34,9 @@ WHERE: Final = Parameter("where", "A query: of which producers.", example="Regio
 RETAIN: Final = Parameter("retain", "Keep it as the newest of its topic (F1).", "flag", "1")
 LAST: Final = Parameter("last", "The last values first (F3).", "flag", "1")
 EVERY: Final = Parameter("every", "At most one message of each topic in this period (F4).", "seconds", "500ms")
-READINGS: Final = Parameter("readings", "`0`: no messages, the set of `where` alone.", "flag", "0")
+READINGS: Final = Parameter(
+    "readings", "`0`: no messages, the set of `where` alone; with `every` also values.", "flag", "0"
+)
 GROUP: Final = Parameter("group", "Share the messages with the others of this group.", example="dashboards")
 BAD: Final = {400: "What is wrong with it, with its position where it has one.", 403: "Not allowed."}
 
@@ -130,6 +133,15 @@ ROUTES: Final = (
         (WHERE, Parameter("topic", "A pattern.", example="volcanoes.>"), GROUP, EVERY, LAST, READINGS),
         {200: "Events without end.", 429: "Too many streams.", **BAD},
         produces=(EVENTS,),
+    ),
+    Route(
+        "PUT",
+        "/v1/streams/{id}",
+        watch.change,
+        "The producers whose values a stream with `readings=0` and `every` brings",
+        (),
+        {204: "These are watched, and no others.", 404: "There is no such stream.", **BAD},
+        body=JSON,
     ),
     Route(
         "GET",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,8 @@ from fumarole.core.publication import Publication
 from fumarole.exchange.readings import Reading, check_identity, check_metadata, check_number, reading_topic
 
 encode = msgspec.json.Encoder().encode
+NOT_JSON: Final = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON, no UTF-8, or nested too deeply."""
 
 
 class FormError(FumaroleError):
@@ -110,7 +112,7 @@ def number_or_text(payload: bytes) -> int | float | str:
     """A payload that is a number in JSON is one; any other is text (M8)."""
     try:
         return check_number(msgspec.json.decode(payload, type=int | float))
-    except (msgspec.DecodeError, FumaroleError):
+    except (*NOT_JSON, FumaroleError):
         return payload.decode("utf-8", "replace")
 
 
@@ -126,5 +128,5 @@ def merge_patch(body: bytes) -> Any:
     """The JSON object of a change of metadata (M3)."""
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except NOT_JSON:
         raise FormError("the body is a JSON object: a merge patch of the metadata") from None

@@ -32,7 +32,7 @@ _IN_BRACES = re.compile(r"\{(\w+)\}")
 _WORDS: Final = {
     "topic": "The words of a topic, with `/` or `.` between them.",
     "pattern": "The words of a pattern, with `/` or `.` between them.",
-    "id": "The id of a producer, or the number of a connection.",
+    "id": "The id of a producer or a stream, or the number of a connection.",
 }
 ALWAYS: Final = {
     401: "A user is needed.",
@@ -101,6 +101,8 @@ def _operation(route: Route) -> dict[str, Any]:
 def _word(route: Route, name: str) -> dict[str, Any]:
     if name != "id":
         return {"type": "string", "minLength": 1}
+    if "streams" in route.path:
+        return {"type": "string", "pattern": "^[0-9a-z]{1,64}$"}
     return {"type": "integer", "minimum": 1} if "connections" in route.path else {"type": "string", "format": "uuid"}
 
 

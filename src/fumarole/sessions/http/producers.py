@@ -8,6 +8,7 @@ from typing import Any, Final
 from fumarole.core.query.compile import compiled
 from fumarole.core.query.parse import parse_without_message
 from fumarole.core.query.tree import cost
+from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.latest_readings import LatestReadings
 from fumarole.exchange.permissions import Permissions
 from fumarole.exchange.producer import Producer, may_receive
@@ -99,7 +100,7 @@ def _pieces(
             if told == limit:
                 following = last
                 break
-            pending.append(forms.encode(_newest(call, producer, now, select, latest)))
+            pending.append(forms.encode(newest(exchange, producer, now, latest.get(producer.identity), select)))
             size += len(pending[-1])
             told += 1
             last = producer.number
@@ -135,15 +136,14 @@ def shown(producer: Producer, now: float, select: frozenset[str] | None = None) 
     return told
 
 
-def _newest(
-    call: Call, producer: Producer, now: float, select: frozenset[str] | None, latest: Mapping[str, Kept]
+def newest(
+    exchange: Exchange, producer: Producer, now: float, kept: Kept | None, select: frozenset[str] | None = None
 ) -> dict[str, Any]:
     """What is told of a producer, with the reading of another node where that is newer."""
     told = shown(producer, now, select)
-    kept = latest.get(producer.identity)
     reading = None if kept is None else kept.publication(0.0).reading
     if kept is not None and isinstance(reading, Reading):
-        told |= {"topic": kept.topic, "value": reading.value, "age": call.here()[0].clock.age(kept.time)}
+        told |= {"topic": kept.topic, "value": reading.value, "age": exchange.clock.age(kept.time)}
     return told
 
 
@@ -154,9 +154,11 @@ def one(call: Call) -> None:
     if producer is None or not may_receive(_sees(call), producer):
         call.problem(404, NO_SUCH)
         return
-    _with_latest(
-        call, [producer], lambda latest: call.json(200, _newest(call, producer, call.session.now, None, latest))
-    )
+
+    def answer(latest: Mapping[str, Kept]) -> None:
+        call.json(200, newest(exchange, producer, call.session.now, latest.get(producer.identity)))
+
+    _with_latest(call, [producer], answer)
 
 
 def describe(call: Call) -> None:

@@ -82,6 +82,8 @@ class HttpSession(StreamSession):
         self.waits_for_room = False
         self.stream: Any = None
         """The stream of events that this connection has become."""
+        self.opened: Any = None
+        """The same from when it counts: before it is in force."""
         self._call: Call | None = None
         """The request whose body is being heard, or that is being answered."""
         self._parts = bytearray()
@@ -207,8 +209,8 @@ class HttpSession(StreamSession):
         self._pieces = None
         self._lines = None
         self.waits_for_room = False
-        if self.stream is not None:
-            self.stream.close()
+        if self.opened is not None:
+            self.opened.close()
         super().close()
 
     def has_room(self, weight: int) -> bool:

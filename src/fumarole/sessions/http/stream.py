@@ -30,8 +30,9 @@ from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.gathering import Last
 from fumarole.exchange.plans import SHOWN_TOPIC, Denied
+from fumarole.exchange.quotas import QuotaError
 from fumarole.sessions.diff import Diff, EarlyMessages, drop
-from fumarole.sessions.http import forms, views
+from fumarole.sessions.http import forms, views, watch
 from fumarole.sessions.http.call import Call
 from fumarole.sessions.http.routes import BadParameterError, topic_of
 from fumarole.sessions.http.streams import KEY, SHOWN_FIELDS, Stream, event
@@ -40,7 +41,7 @@ from fumarole.sessions.stream import State
 NO_READINGS: Final = "-"
 """The topic of a stream of a set alone. For a set no right to a topic is needed: it has the producers that the user may
 receive."""
-NOT_OF_A_SET: Final = ("topic", "group", "every", "last")
+NOT_OF_A_SET: Final = ("topic", "group", "last")
 
 
 def subscribe(call: Call) -> None:
@@ -59,19 +60,21 @@ def subscribe(call: Call) -> None:
 
 
 def begin_set(call: Call) -> None:
-    """`GET /v1/stream?where=&readings=0`."""
+    """`GET /v1/stream?where=&readings=0`, with `every` if values of some producers are wanted."""
     for name in NOT_OF_A_SET:
         if name in call.options:
             raise BadParameterError(f"with `readings=0` there are no messages, so `{name}` means nothing")
     where = call.options.get("where", "")
     if not where.strip():
         raise BadParameterError("`readings=0` needs `where`: of which producers")
+    every = call.options.get("every")
+    period = None if every is None else watch.period(every)
     if call.head.method == "HEAD":
         call.session.answer(200, list(SHOWN_FIELDS), None)
         return
     exchange, _ = call.here()
     query = parse(where, call.service.node.limits)
-    open_stream(call, SetStream(call, exchange), NO_READINGS, partial(exchange.subscribe, query=query))
+    open_stream(call, SetStream(call, exchange, period), NO_READINGS, partial(exchange.subscribe, query=query))
 
 
 def topic(call: Call) -> None:
@@ -116,7 +119,11 @@ def open_stream(
     stream.begin(consumer)
     call.session.consume(KEY, consumer)
     still_waits = call.later()
-    subscribing(consumer)
+    try:
+        subscribing(consumer)
+    except QuotaError:
+        stream.close()
+        raise
     confirmations = call.service.node.confirmations
     confirm = partial(stream.go_ahead, call.head.fields.get("last-event-id"), still_waits)
     confirmations.after(confirmations.ticket(), partial(exchange.producers.when_whole, consumer, confirm))
@@ -256,7 +263,26 @@ FORM: Final = object()
 
 
 class SetStream(EventStream):
-    """Of a set alone: messages on its topic are not sent."""
+    """Of a set alone: messages on its topic are not sent. With a period, values of the producers that are watched."""
+
+    def __init__(self, call: Call, exchange: Exchange, every: float | None) -> None:
+        super().__init__(call, exchange)
+        self._watch = None if every is None else watch.Watch(call, exchange, self, every)
+
+    def begin(self, consumer: Consumer) -> None:
+        if self._watch is not None:
+            self._watch.begin(consumer)
+        super().begin(consumer)
+
+    def confirm(self) -> None:
+        super().confirm()
+        if self._watch is not None:
+            self.say("stream", {"id": self._watch.name})
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
+        super().close()
 
     def accept(self, consumer: Consumer, publication: Publication) -> None:
         pass

@@ -50,6 +50,7 @@ class Stream:
     def open(self) -> None:
         """It counts from here on, until `close`."""
         self._is_open = True
+        self._session.opened = self
         self._service.streams[self.account] += 1
 
     def confirm(self) -> None:

@@ -142,14 +142,14 @@ def _metadata(text: str | None) -> Any:
         return {}
     try:
         return msgspec.json.decode(text.encode("latin-1"))
-    except (msgspec.DecodeError, UnicodeError):
+    except forms.NOT_JSON:
         raise forms.FormError("Fumarole-Metadata is a JSON object") from None
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
         given = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except forms.NOT_JSON:
         raise forms.FormError("the body is not JSON") from None
     unknown = set(given) - {"value", "metadata", "producer"} if isinstance(given, dict) else {""}
     if unknown or "value" not in given:
@@ -269,7 +269,7 @@ class Batch:
         except Unprepared:
             self._line -= 1  # it comes again
             raise
-        except msgspec.DecodeError as error:
+        except forms.NOT_JSON as error:
             self._refuse(forms.FormError(str(error)))
         except FumaroleError as error:
             self._refuse(error)
