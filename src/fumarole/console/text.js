@@ -12,7 +12,7 @@ export function shown(value, most = LONGEST) {
 
 export function number(value) {
   if (typeof value !== "number") return shown(value, 60)
-  if (Number.isInteger(value)) return value.toLocaleString("en")
+  if (Number.isInteger(value) && Math.abs(value) < 1e12) return value.toLocaleString("en")
   return Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3 ? value.toExponential(3) : String(Number(value.toPrecision(6)))
 }
 

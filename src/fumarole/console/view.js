@@ -58,7 +58,7 @@ export function View({ text, view, canonical, visible, go }) {
     <div class="table" role="table" aria-label="rows of the view">
       <div class="head" role="row" style=${layout}>${view.keys.map((key) => html`<div role="columnheader"><span>${shown(key, 40)}</span></div>`)}
         ${view.counted && html`<div role="columnheader" class="value"><span>producers</span></div>${tab === "bars" && html`<div role="columnheader"><span class="hidden">share</span></div>`}`}</div>
-      <div class="entries" role="rowgroup" style=${{ height: `${Math.max(some.length, 1) * ROW}px` }}>
+      <div class="entries" role="rowgroup" style=${{ height: some.length ? `${some.length * ROW}px` : "auto" }}>
         ${still.map(({ id, entry, at }) => html`<div key=${id} role="row" class="entry" style=${{ ...layout, transform: `translateY(${at * ROW}px)` }}>
           ${keys(entry).map((value, number) => html`<div role="cell">${number ? name(value) : html`<button class="plain" title="the producers of this row" onClick=${() => ask(entry)}>${name(value)}</button>`}</div>`)}
           ${view.counted && html`<div role="cell" class="value">${count(entry.at(-1))}</div>

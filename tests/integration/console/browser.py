@@ -16,9 +16,9 @@ def copy_scripts() -> None:
         shutil.copy(each, BUILD)
 
 
-def run_node(script: str, *arguments: str) -> str:
+def run_node(script: str, *arguments: str, patience: float = PATIENCE) -> str:
     """What the script prints."""
     command = ["node", str(BUILD / script), *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout

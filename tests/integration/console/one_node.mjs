@@ -138,10 +138,11 @@ const scenarios = {
 
   async "hostile names are text"(page) {
     const hostile = "<img src=x onerror=window.hacked=1>"
-    await describe(200, { [hostile]: `${hostile}\u202egnp.exe`, Region: "<script>window.hacked=1</script>", Evil: true })
+    await describe(200, { [hostile]: `${hostile}\u202egnp.exe`, Region: "<script>window.hacked=1</script>", Evil: true, Huge: 1e300 })
     await open(page, "ask", { where: "Evil" })
     await size(page, "1")
     await page.locator("[role=cell]", { hasText: "\\u202e" }).waitFor({ timeout: PATIENCE })
+    await row(page, 200).locator(".value", { hasText: /^1.000e\+300$/ }).waitFor({ timeout: PATIENCE })
     await row(page, 200).locator(".id button").click()
     await page.locator(".producer td", { hasText: "onerror" }).waitFor({ timeout: PATIENCE })
     expect((await page.evaluate(() => window.hacked)) === undefined, "nothing of it ran")
