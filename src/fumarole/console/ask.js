@@ -171,25 +171,31 @@ function nothing(set, where) {
 
 const SOME_PRODUCER = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 
+const LOOKED_AT = 200 // rows
+
 // The keys that most rows have; the others are on the producer's page. Places are for the map.
 function useColumns(set) {
+  const described = []
+  let looked = 0
+  for (const row of set ? set.rows.values() : []) {
+    if (row.metadata) described.push(row)
+    if (++looked === LOOKED_AT) break
+  }
   return useMemo(() => {
     const counts = new Map()
     const numbers = new Map()
-    let looked = 0
-    for (const row of set ? set.rows.values() : []) {
-      for (const [key, value] of Object.entries(row.metadata ?? {})) {
+    for (const { metadata } of described) {
+      for (const [key, value] of Object.entries(metadata)) {
         if (key === "_online") continue
         counts.set(key, (counts.get(key) || 0) + 1)
         if (typeof value === "number") numbers.set(key, (numbers.get(key) || 0) + 1)
       }
-      if (++looked === 200) break
     }
     const isPlace = ([key]) => key === "lat" || key === "lon"
     const ranked = [...counts].sort((one, other) => isPlace(one) - isPlace(other) || other[1] - one[1]).filter((each, at) => at < 3 || !isPlace(each))
-    const usual = ranked.filter(([, many], at) => at < 2 || many >= looked / 5)
+    const usual = ranked.filter(([, many], at) => at < 2 || many >= described.length / 5)
     return usual.slice(0, 8).map(([key, many]) => ({ key, numeric: numbers.get(key) === many }))
-  }, [set, set && Math.min(set.rows.size, 200), set && set.missing.size === 0])
+  }, [set, described.length, looked])
 }
 
 function sorted(set, filter, { by, down }) {

@@ -8,6 +8,7 @@ import { ago, count, plural, shown, size } from "/text.js"
 const SIGNS = { join: "+", leave: "−", refusal: "✗", will: "†" }
 const SORTS = { rate: "rate", delivered: "delivered", waiting: "waiting", dropped: "dropped" }
 const SHOWN = 500
+const PRIVATE = "_WHERE." // topics that only the server publishes, named in part
 
 export function Consumers({ me, visible, options, go }) {
   const [told, problem] = usePoll("/v1/consumers", {}, 2, visible)
@@ -47,7 +48,7 @@ export function Consumers({ me, visible, options, go }) {
     ${told.worst.length === 0 ? html`<p class="panel quiet">None. One that subscribes appears here by itself.</p>` : html`<div class="panel scroll"><table><thead><tr><th>connection</th><th>pattern or query</th><th>group</th>${title("delivered", "delivered")}${title("rate", "/s")}${title("waiting", "waiting")}<th class="value">conflated</th>${title("dropped", "dropped")}<th></th></tr></thead>
       <tbody>${figures.map((each) => html`<tr key=${identity(each)}><td>${shown(each.connection, 60)}</td><td>${each.query
           ? html`<a href=${link("ask", { where: each.query })}><code>${shown(each.query, 160)}</code></a> ${each.pattern !== ">" && html`<span class="quiet">and topic <code>${shown(each.pattern, 120)}</code></span>`}`
-          : html`<a href=${link("topics", { topic: each.pattern })}><code>${shown(each.pattern, 120)}</code></a>`}</td>
+          : each.pattern.startsWith(PRIVATE) ? html`<code>${shown(each.pattern, 20)}</code>` : html`<a href=${link("topics", { topic: each.pattern })}><code>${shown(each.pattern, 120)}</code></a>`}</td>
         <td>${shown(each.group, 60)}</td><td class="value">${count(each.delivered)}</td><td class="value">${each.rate === undefined ? "" : count(each.rate)}</td>
         <td class="value">${each.waiting === undefined ? "" : size(each.waiting)}</td><td class="value">${each.conflated ? count(each.conflated) : ""}</td>
         <td class=${`value${each.dropped ? " problem" : ""}`}>${count(each.dropped)}</td>

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 
@@ -42,48 +42,32 @@ def outcomes(script: str, *arguments: str) -> Outcomes:
     return {each["name"]: each["problem"] for each in told}
 
 
-def one_node(folder: Path, lane: int) -> Outcomes:
-    """Every second scenario, beside a broker of their own."""
-    broker = WebBroker(folder)
-    try:
-        return outcomes("one_node.mjs", broker.web, str(broker.port), f"{lane}/{LANES}")
-    finally:
-        broker.stop()
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Outcomes]]]:
+    """Scenarios mostly wait for the page. So those of one node, in two halves, users and a cluster run side by side.
 
-
-def users(folder: Path) -> Outcomes:
+    First all brokers start, one after the other: many starts at once take longer.
+    """
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    copy_scripts()
     digests = {name: f"sha256:{hashlib.sha256(text.encode()).hexdigest()}" for name, text in SECRETS.items()}
-    broker = WebBroker(folder, USERS.format(**digests))
-    try:
-        return outcomes("users.mjs", broker.web, json.dumps(SECRETS))
-    finally:
-        broker.stop()
-
-
-def cluster(folder: Path) -> Outcomes:
-    ports = [free_port() for _ in range(3)]
-    with running(folder, 0) as nodes:
+    with ExitStack() as ends, running(tmp_path_factory.mktemp("cluster"), 0) as nodes:
+        ports = [free_port() for _ in range(3)]
         for port in ports:
             nodes.add(flags=("--http", f"127.0.0.1:{port}"))
         addresses = [f"http://127.0.0.1:{port}" for port in ports]
-        try:
-            return outcomes("cluster.mjs", *addresses, str(nodes[2].process.pid))
-        finally:
-            nodes[2].kill()
-            nodes.nodes.pop()
-
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Outcomes]]]:
-    """Scenarios mostly wait for the page. So those of one node, in two halves, users and a cluster run side by side."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    copy_scripts()
-    with ThreadPoolExecutor(LANES + 2) as side_by_side:
-        begun = {"users": side_by_side.submit(users, tmp_path_factory.mktemp("users"))}
+        runs = {"cluster": ["cluster.mjs", *addresses, str(nodes[2].process.pid)]}
+        guarded = WebBroker(tmp_path_factory.mktemp("users"), USERS.format(**digests))
+        ends.callback(guarded.stop)
+        runs["users"] = ["users.mjs", guarded.web, json.dumps(SECRETS)]
         for lane in range(LANES):
-            begun[f"one node {lane}"] = side_by_side.submit(one_node, tmp_path_factory.mktemp("node"), lane)
-        begun["cluster"] = side_by_side.submit(cluster, tmp_path_factory.mktemp("cluster"))
-        yield begun
+            broker = WebBroker(tmp_path_factory.mktemp("node"))
+            ends.callback(broker.stop)
+            runs[f"one node {lane}"] = ["one_node.mjs", broker.web, str(broker.port), f"{lane}/{LANES}"]
+        with ThreadPoolExecutor(len(runs)) as side_by_side:
+            yield {name: side_by_side.submit(outcomes, *arguments) for name, arguments in runs.items()}
+        nodes[2].kill()  # a scenario has done so already
+        nodes.nodes.pop()
 
 
 @pytest.mark.parametrize(("number", "name"), list(enumerate(names("one_node.mjs"))), ids=names("one_node.mjs"))
