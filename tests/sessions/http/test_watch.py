@@ -34,6 +34,7 @@ class TimedWeb(Web):
     def __init__(self, desk: Desk, users: dict[str, User] | None = None) -> None:
         super().__init__(desk, users)
         self.due: list[Timer] = []
+        self.called = 0
         self._numbers = count()
         self.service.later = self._at
 
@@ -76,6 +77,7 @@ def passes(web: TimedWeb, seconds: float) -> None:
         web.due.remove(due)
         web.desk.now += max(0.0, due[0] - timers.now())
         timers.run(due[0])
+        web.called += 1
         due[2]()
     web.desk.now += max(0.0, end - timers.now())
     timers.run(end)
@@ -171,6 +173,19 @@ def test_no_producer_is_told_twice_in_a_period_nor_late(web: TimedWeb) -> None:
                 told_at[producer].append(now / 10)
     for times in told_at.values():
         assert {round(b - a, 1) for a, b in pairwise(times)} == {1.0}
+
+
+@pytest.mark.parametrize(("every", "most"), [("1s", 12), ("100ms", 82)])
+def test_a_client_that_names_others_all_the_time_causes_few_looks(web: TimedWeb, every: str, most: int) -> None:
+    """Hazard 14: nor afterwards."""
+    ids = [f"2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c{number:04x}" for number in range(200)]
+    _, stream = opens(web, f"{WHERE}&every={every}")
+    for many in range(200):
+        watches(web, stream, *ids[: many + 1])
+        passes(web, 0.0037)
+    before = web.called
+    passes(web, 1)
+    assert 1 <= web.called - before <= most
 
 
 def test_the_period_is_changed(web: TimedWeb) -> None:

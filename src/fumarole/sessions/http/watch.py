@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from math import inf
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -49,9 +49,13 @@ KEY: Final = b"watch"
 """Of the consumer that hears what is to be watched."""
 TOPIC: Final = PRIVATE + "watch."
 SHORTEST: Final = 0.1
-"""Seconds. So 300 rows of one stream are no more than 3,000 looks a second."""
+"""Seconds."""
+LOOKS: Final = 8
+"""In a period at most, or one in a tenth of a second: however often a client names others, it does not cause more."""
 LOOKED_AT_ONCE: Final = 20
 """Producers: about a tenth of a millisecond."""
+ALMOST: Final = 1e-6
+"""Seconds, or parts of a turn, by which sums of floats may be wrong."""
 NO_SUCH: Final = "no stream of this id watches producers"
 _IDS = re.compile(r"[0-9a-z]{1,64}")
 
@@ -101,8 +105,8 @@ class Row:
 
     __slots__ = ("due", "metadata", "reading")
 
-    def __init__(self) -> None:
-        self.due = -inf
+    def __init__(self, due: float) -> None:
+        self.due = due
         """When its period is over."""
         self.metadata: Mapping[str, Any] | None = None
         self.reading: Any = None
@@ -127,6 +131,7 @@ class Watch:
         self._rows: dict[str, Row] = {}
         self._take_back: Callable[[], None] | None = None
         self._is_looking = False
+        self._begun = exchange.timers.now()
 
     def begin(self, consumer: Consumer) -> None:
         """Raises QuotaError, and then nothing has changed."""
@@ -159,11 +164,18 @@ class Watch:
             for row in self._rows.values():
                 row.due += every - self._every
             self._every = every
+            for row in self._rows.values():
+                row.due = self._turn_after(row.due)
         before = self._rows
-        self._rows = {identity: before.get(identity) or Row() for identity in asked.ids}
+        now = self._exchange.timers.now()
+        self._rows = {identity: before.get(identity) or Row(self._turn_after(now)) for identity in asked.ids}
         self._arrange()
 
-    # Looking.
+    # Looking. All periods end at turns, of which a period is a whole number.
+
+    def _turn_after(self, time: float) -> float:
+        turn = self._every / max(LOOKS, round(self._every / SHORTEST))
+        return self._begun + ceil((time - self._begun) / turn - ALMOST) * turn
 
     def _arrange(self) -> None:
         """The next look is when the first period is over."""
@@ -184,9 +196,10 @@ class Watch:
         if consumer is None:
             return
         now = self._exchange.timers.now()
-        due = [identity for identity, row in self._rows.items() if row.due <= now]
+        due = [identity for identity, row in self._rows.items() if row.due <= now + ALMOST]
         for identity in due:
-            self._rows[identity].due = now + self._every
+            row = self._rows[identity]
+            row.due = max(row.due + self._every, self._turn_after(now))
         self._is_looking = True
         if self._exchange.ask is None or self._is_local:
             self._tell(due, {})
@@ -219,7 +232,7 @@ class Watch:
     def _news(self, row: Row, producer: Producer, kept: Kept | None) -> tuple[Row, Row, bytes] | None:
         """What is new of a producer: its row, how the row is when that was told, and the text."""
         shown = newest(self._exchange, producer, self._exchange.timers.now(), kept)
-        after = Row()
+        after = Row(row.due)
         after.metadata = producer.metadata
         heard = producer.heard if kept is None else kept.time
         after.reading = (shown["topic"], shown["value"], heard) if "value" in shown else None
