@@ -138,7 +138,7 @@ def test_info(hot_path: HotPath) -> None:
     assert options.keys() >= {"server_id", "version", "go", "host", "port", "headers", "max_payload"}
     assert options["version"].startswith("2.")
     assert options["fumarole"] == desk.node.version
-    assert options.keys().isdisjoint({"nonce", "tls_required", "tls_verify", "connect_urls"})
+    assert options.keys().isdisjoint({"nonce", "tls_required", "tls_verify", "connect_urls", "cluster"})
 
 
 def test_info_where_clients_show_certificates(hot_path: HotPath) -> None:
@@ -152,9 +152,10 @@ def test_info_where_clients_show_certificates(hot_path: HotPath) -> None:
 
 def test_info_of_a_node_of_a_cluster(desk: Desk) -> None:
     """The node itself is among the addresses: a client may come back to it."""
-    desk.node.reachable = ["10.0.0.2:4222"]
+    desk.node.reachable, desk.node.cluster_name = ["10.0.0.2:4222"], "east"
     client = Client(desk)
-    assert json.loads(client.hears()[5:])["connect_urls"] == ["127.0.0.1:4222", "10.0.0.2:4222"]
+    options = json.loads(client.hears()[5:])
+    assert (options["cluster"], options["connect_urls"]) == ("east", ["127.0.0.1:4222", "10.0.0.2:4222"])
     client.say('CONNECT {"verbose":false}\r\n')
     client.session.inform(lame_duck=True)
     options = json.loads(client.hears()[5:])

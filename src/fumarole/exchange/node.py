@@ -56,6 +56,8 @@ class Node:
     """Which MQTT client ids are in use in the cluster."""
     cluster: Reporter | None = None
     """What `cluster status` is asked of; None: there is no cluster."""
+    cluster_name: str = ""
+    """As clients are told; empty: there is no cluster, or only of the workers of this node."""
     reachable: list[str] = field(default_factory=list)
     """Where NATS clients find the other nodes, HOST:PORT, should this one go away."""
     reachable_web: list[str] = field(default_factory=list)

@@ -57,6 +57,7 @@ class Clustering:
         self._link.cluster.stood_still = self._stand_still
         self._doors: list[Listener] = []
         node.cluster = self._link.cluster
+        node.cluster_name = "" if settings.cluster is None else links.name
 
     async def start(self) -> None:
         """Joins. Raises OSError where the address cannot be had."""

@@ -468,6 +468,8 @@ class NatsSession(StreamSession):
             "client_id": self.client_id,
             "client_ip": remote.address,
         }
+        if self.node.cluster_name:
+            options["cluster"] = self.node.cluster_name
         if elsewhere := self._elsewhere():
             options["connect_urls"] = [address_text(remote.host, remote.port), *elsewhere]
         if self._nonce:

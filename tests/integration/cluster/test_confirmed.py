@@ -82,7 +82,9 @@ def test_a_request_is_answered_from_another_node(connect: Connect) -> None:
 
 
 def test_clients_hear_of_all_nodes(nodes: Nodes, connect: Connect) -> None:
-    assert set(connect(0).info["connect_urls"]) == {f"{node.host}:{node.port}" for node in nodes.nodes}
+    info = connect(0).info
+    assert set(info["connect_urls"]) == {f"{node.host}:{node.port}" for node in nodes.nodes}
+    assert info["cluster"] == "fumarole"
 
 
 def test_namespaces_are_kept_apart_across_nodes(connect: Connect) -> None:
