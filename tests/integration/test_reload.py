@@ -117,6 +117,21 @@ def test_limits_log_level_and_what_waits_for_a_restart(start_broker: StartBroker
         assert client.talk(b"PUB a 100\r\n", b"\r\n") == b"-ERR 'Maximum Payload Violation'\r\n"
 
 
+def test_fewer_connections(start_broker: StartBroker) -> None:
+    """Of more connections than the new limit the newest end, with the error of one that comes too late."""
+    broker = start_broker()
+    clients = [RawClient(broker.port) for _ in range(4)]
+    for client in clients:
+        client.connect()
+    reload(broker, "[limits]\nconnections = 2\n")
+    for client in clients[2:]:
+        assert client.read_to_end() == b"-ERR 'maximum connections exceeded'\r\n"
+    for client in clients[:2]:
+        assert client.talk(b"") == b"PONG\r\n"
+    for client in clients:
+        client.close()
+
+
 def test_an_outbox_of_a_namespace(start_broker: StartBroker) -> None:
     """The rules of a namespace hold for those who are there."""
     broker = start_broker()

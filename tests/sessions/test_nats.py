@@ -405,6 +405,30 @@ def test_too_many_consumers(hot_path: HotPath) -> None:
     assert said == b"-ERR 'Permissions Violation for Subscription to \"c\": maximum subscriptions exceeded'\r\n"
 
 
+@pytest.mark.parametrize(
+    ("lang", "version", "survives"),
+    [
+        ("go", "1.38.0", True),
+        ("go", "1.53.1", True),
+        ("go", "2.0", True),
+        ("go", "1.37.9", False),
+        ("go", "1.٣٨", False),
+        ("go", "9" * 3000 + ".0", False),
+        ("go", "", False),
+        ("go", None, False),
+        ("go", {}, False),
+        ("python3", "2.12.0", False),
+        (["go"], "1.53.1", False),
+    ],
+)
+def test_too_many_consumers_of_clients_in_go(desk: Desk, lang: object, version: object, survives: bool) -> None:
+    """Go's client has an error for nats-server's own words, since 1.38. Others close for good on them."""
+    desk.node.limits = Limits(consumers_per_connection=1)
+    said = desk.connect(lang=lang, version=version).asks("SUB a 1\r\nSUB b 2\r\n")
+    assert (said == b"-ERR 'maximum subscriptions exceeded'\r\n") is survives
+    assert said.endswith(b"maximum subscriptions exceeded'\r\n")
+
+
 def test_payload_too_large(hot_path: HotPath) -> None:
     client = Desk(hot_path, Limits(payload=5)).connect()
     assert client.asks("PUB a 5\r\nhello\r\nPUB a 6\r\n") == b"-ERR 'Maximum Payload Violation'\r\n"

@@ -10,7 +10,7 @@ No door's module is imported before the door opens: what it needs may not be ins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fumarole.exchange.node import Node
     from fumarole.exchange.permissions import User
     from fumarole.fastpath.hot_path import HotPath
+    from fumarole.sessions.stream import StreamSession
 
 
 class Listener(Protocol):
@@ -33,6 +34,7 @@ class Listener(Protocol):
     scheme: str
 
     async def open(self, host: str, port: int, placement: Placement | None = None) -> None: ...
+    def sessions(self) -> Iterator[tuple[StreamSession, str]]: ...
     def cut_off(self) -> None: ...
     def close_entrance(self) -> None: ...
     def send_away(self, most: int) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import heapq
 import logging
 import os
 import resource
@@ -26,10 +27,12 @@ from fumarole.config.values import Address
 from fumarole.core.errors import FumaroleError
 from fumarole.core.packages import MissingPackageError, absence, need
 from fumarole.doors.busy_poll import BusyPoll
+from fumarole.doors.flushing import flush
 from fumarole.doors.log_limiter import LogLimiter, plain
 from fumarole.doors.logins import Logins
 from fumarole.doors.registry import DOORS, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
+from fumarole.doors.stream import TOO_MANY
 from fumarole.doors.timers import TimerRunner
 from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces, default_rules
@@ -229,9 +232,19 @@ class Broker:
         self.node.namespaces.renew(settings.limits, _rules(settings), _allowed(settings))
         for door, tls in zip(self.doors, contexts, strict=True):
             await door.renew(tls, self._logins, users)
+        self._end_surplus()
         logging.getLogger().setLevel(settings.log.level.upper())
         self._settings = settings
         return waiting
+
+    def _end_surplus(self) -> None:
+        """More connections than the limit allows now: the newest end."""
+        surplus = self.node.connections - self.node.limits.connections
+        if surplus > 0:
+            sessions = (session for door in self.doors for session, _ in door.sessions())
+            for session in heapq.nlargest(surplus, sessions, key=lambda session: session.client_id):
+                session.fail(TOO_MANY)
+            flush(self.node.ready)
 
     async def lame_duck(self) -> None:
         """New clients are refused. The others are notified, and disconnected little by little, until none is left or

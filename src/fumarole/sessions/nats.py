@@ -27,7 +27,16 @@ from fumarole.protocols.nats import Publish
 from fumarole.protocols.stream import End
 from fumarole.sessions import services
 from fumarole.sessions.answers import Answers
-from fumarole.sessions.nats_forms import EMPTY, FORM, USER_INFO, form_of, last_value, reading_of, user_info
+from fumarole.sessions.nats_forms import (
+    EMPTY,
+    FORM,
+    USER_INFO,
+    form_of,
+    last_value,
+    reading_of,
+    survives_too_many_consumers,
+    user_info,
+)
 from fumarole.sessions.service_request import Request
 from fumarole.sessions.stream import SHOWN_NAME, UNANSWERED_PINGS, Claim, KeyProof, RemoteAddress, State, StreamSession
 
@@ -40,6 +49,7 @@ ELSEWHERE = b"$JS.", b"$KV."
 """Topics of a nats-server with JetStream begin so (T9). Clients ask there whether there is one."""
 NATS_VERSION = "2.11.0"
 """Of the nats-server whose client protocol this is. Clients compare it to find out what they may use."""
+TOO_MANY_CONSUMERS = "maximum subscriptions exceeded"
 TOO_MUCH_WAITS = "Too Many Unconfirmed Operations"
 NO_ROOM = "the answer has {} bytes, and with what waits for you already that is more than your outbox holds"
 WORK_OF_A_PUBLISH = 3
@@ -67,6 +77,7 @@ class NatsSession(StreamSession):
         """The user of the HTTP request that opened this connection. CONNECT need not name the user again (H6)."""
         self.verbose = True
         self._no_responders = False
+        self._survives_too_many_consumers = False
         self._quiet_since = now
         self._pings = 0
         self._remote = remote
@@ -189,6 +200,7 @@ class NatsSession(StreamSession):
         self.echo = options.get("echo", True) is not False
         self.outbox.takes_headers = options.get("headers") is True
         self._no_responders = self.outbox.takes_headers and options.get("no_responders") is True
+        self._survives_too_many_consumers = survives_too_many_consumers(options)
         self.label = f"{self.client_id} {str(options.get('name', ''))[:SHOWN_NAME]}".strip()
         if self.state is State.START and options.get("presence") is False:
             self.speaking = None  # what it publishes is others', and they are not here (F5)
@@ -257,7 +269,7 @@ class NatsSession(StreamSession):
         if sees is not None and not sees.allows_pattern(pattern):
             self._refuse_subscribe(event)
         elif len(self._consumers) >= self.node.limits.consumers_per_connection:
-            self._refuse_subscribe(event, ": maximum subscriptions exceeded")
+            self._refuse_one_more(event)
         else:
             consumer = exchange.consumer(self, pattern_text, group, event.sid, sees, self.account)
             try:
@@ -330,6 +342,12 @@ class NatsSession(StreamSession):
     def _refuse_subscribe(self, event: nats.Subscribe, reason: str = "") -> None:
         queue = f' using queue "{_shown(event.group)}"' if event.group else ""
         self._refuse(f'Permissions Violation for Subscription to "{_shown(event.pattern)}"{queue}{reason}')
+
+    def _refuse_one_more(self, event: nats.Subscribe) -> None:
+        if self._survives_too_many_consumers:
+            self._refuse(TOO_MANY_CONSUMERS)
+        else:
+            self._refuse_subscribe(event, f": {TOO_MANY_CONSUMERS}")
 
     def _read(self, exchange: Exchange, plans: Plans, publication: Publication) -> int:
         """M8: a message with the header `Producer` is a reading of that producer, whose value is the payload."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,8 +28,18 @@ FORM = object()
 LONGEST_IN_JSON = 16
 """No metadata is so many times as long in JSON as it counts for: a letter can be written as `\\u0061`, and as much may
 be taken back as is new."""
+VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
+GO_MADE_TRANSIENT = 1, 38
+"""The first version of Go's client that stays connected when it has too many subscriptions."""
 USER_INFO = "$SYS.REQ.USER.INFO"
 """Where a NATS client asks for its user and permissions."""
+
+
+def survives_too_many_consumers(options: Mapping[str, Any]) -> bool:
+    """Does a client with these options of CONNECT stay connected on nats-server's own words for it? Go's does, and
+    reports an error of its own for them. All others close for good."""
+    version = VERSION.match(str(options.get("version")))
+    return options.get("lang") == "go" and version is not None and (*map(int, version.groups()),) >= GO_MADE_TRANSIENT
 
 
 def form_of(publication: Publication) -> tuple[object, bytes, bytes, bytes, bytes]:
