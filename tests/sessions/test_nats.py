@@ -160,6 +160,12 @@ def test_info_of_a_node_of_a_cluster(desk: Desk) -> None:
     client.session.inform(lame_duck=True)
     options = json.loads(client.hears()[5:])
     assert (options["ldm"], options["connect_urls"]) == (True, ["10.0.0.2:4222"])
+    # The last node says so: clients take a list to replace what they knew, and no list to change nothing.
+    desk.node.reachable = []
+    client.session.inform()
+    assert json.loads(client.hears()[5:])["connect_urls"] == ["127.0.0.1:4222"]
+    client.session.inform(lame_duck=True)
+    assert "connect_urls" not in json.loads(client.hears()[5:])
 
 
 def test_info_over_websocket_has_web_doors(hot_path: HotPath) -> None:

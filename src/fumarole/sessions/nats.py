@@ -94,6 +94,7 @@ class NatsSession(StreamSession):
             options = self._info(self._remote)
             if lame_duck:
                 options["ldm"] = True
+                options.pop("connect_urls", None)
                 if elsewhere := self._elsewhere():
                     options["connect_urls"] = elsewhere
             self.outbox.push(nats.info(options))
@@ -486,9 +487,10 @@ class NatsSession(StreamSession):
             "client_id": self.client_id,
             "client_ip": remote.address,
         }
+        elsewhere = self._elsewhere()
         if self.node.cluster_name:
             options["cluster"] = self.node.cluster_name
-        if elsewhere := self._elsewhere():
+        if elsewhere or self.node.cluster_name:
             options["connect_urls"] = [address_text(remote.host, remote.port), *elsewhere]
         if self._nonce:
             options["nonce"] = self._nonce
