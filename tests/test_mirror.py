@@ -13,6 +13,7 @@ import pytest
 TESTS = Path(__file__).parent
 SOURCES = TESTS.parent / "src" / "fumarole"
 TESTED_IN = {
+    "doors/tls_alerts": "doors/test_tls.py",
     "doors/mqtt": "integration/mqtt/test_mqtt.py",
     "protocols/mqtt_fields": "protocols/test_mqtt.py",
     "protocols/mqtt_packets": "protocols/test_mqtt.py",

@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,7 @@ class HastyClient:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
 
     def answer_to(self, said: bytes) -> bytes:
-        """Empty where the broker hangs up instead of greeting."""
-        greeting = self._socket.recv(4096)
-        if not greeting:
-            return b""
-        assert greeting.startswith(b"INFO ")
+        assert self._socket.recv(4096).startswith(b"INFO ")
         while True:
             try:
                 self._tls.do_handshake()
@@ -41,18 +37,13 @@ class HastyClient:
 
     def _exchange(self) -> None:
         self._socket.sendall(self._outgoing.read())
-        self._incoming.write(self._socket.recv(65536))
+        if data := self._socket.recv(65536):
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
 
     def close(self) -> None:
         self._socket.close()
-
-
-class InjectedClient(HastyClient):
-    """An attacker on the way has put words before its own, in plain text and before the broker has said anything."""
-
-    def __init__(self, port: int, context: ssl.SSLContext, injected: bytes) -> None:
-        super().__init__(port, context)
-        self._socket.sendall(injected)
 
 
 @pytest.fixture
@@ -67,17 +58,25 @@ def context(tmp_path: Path) -> ssl.SSLContext:
 
 
 @pytest.fixture(params=["compiled", "plain"])
-def broker(
+def start_broker(
     tmp_path: Path, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[BrokerProcess]:
+) -> Iterator[Callable[..., BrokerProcess]]:
     if request.param == "plain":
         monkeypatch.setenv("FUMAROLE_PURE", "1")
     file = str(tmp_path / "certificate.pem")
-    broker = BrokerProcess(tmp_path, "--tls-certificate", file, "--tls-key", file)
-    try:
-        yield broker
-    finally:
-        assert broker.stop() == 0
+    started: list[BrokerProcess] = []
+
+    def start(*flags: str) -> BrokerProcess:
+        started.append(BrokerProcess(tmp_path, "--tls-certificate", file, "--tls-key", file, *flags))
+        return started[-1]
+
+    yield start
+    assert [broker.stop() for broker in started] == [0]
+
+
+@pytest.fixture
+def broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
+    return start_broker()
 
 
 def port_of(broker: BrokerProcess) -> int:
@@ -91,9 +90,41 @@ def test_a_client_that_answers_at_once(broker: BrokerProcess, context: ssl.SSLCo
         client.close()
 
 
-def test_what_came_in_plain_text_is_not_obeyed(broker: BrokerProcess, context: ssl.SSLContext) -> None:
+def said_too_early(broker: BrokerProcess, words: bytes) -> bytes:
+    """What the broker says to words that are there, in plain text, before it has said anything itself."""
     with broker.frozen():  # so that the words are there before it looks
-        client = InjectedClient(port_of(broker), context, b'CONNECT {"verbose":false}\r\nSUB secrets 1\r\n')
-    assert client.answer_to(b"PUB secrets 0\r\n\r\n") == b""
-    client.close()
+        client = socket.create_connection(("127.0.0.1", port_of(broker)), timeout=10)
+        client.sendall(words)
+    with client:
+        return b"".join(iter(lambda: client.recv(4096), b""))
+
+
+def test_what_came_in_plain_text_is_not_obeyed(broker: BrokerProcess) -> None:
+    """An attacker on the way may have put words before the client's own."""
+    said = said_too_early(broker, b'CONNECT {"verbose":false}\r\nSUB secrets 1\r\nPUB secrets 0\r\n\r\n')
+    assert said.startswith(b"INFO ")
+    assert said.count(b"\r\n") == 1
     assert "spoke before TLS had begun" in broker.log.read_text()
+
+
+def test_a_client_that_begins_with_tls_hears_why_it_cannot(broker: BrokerProcess, context: ssl.SSLContext) -> None:
+    """Its TLS gets INFO in plain text, as from nats-server, and says that this is no handshake."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    incoming.write(said_too_early(broker, outgoing.read()))
+    with pytest.raises(ssl.SSLError, match="WRONG_VERSION_NUMBER"):
+        tls.do_handshake()
+
+
+def test_a_client_without_a_certificate_gets_an_alert(
+    start_broker: Callable[..., BrokerProcess], context: ssl.SSLContext, tmp_path: Path
+) -> None:
+    """It hears what is wrong with it: a connection that ends without a word looks like a lost one, and it would come again."""
+    authority = str(tmp_path / "certificate.pem")
+    broker = start_broker("--tls-client-authority", authority, "--tls-client-certificates", "required")
+    client = HastyClient(port_of(broker), context)
+    with pytest.raises(ssl.SSLError, match="ALERT_CERTIFICATE_REQUIRED"):
+        client.answer_to(b'CONNECT {"verbose":false}\r\nPING\r\n')
+    client.close()

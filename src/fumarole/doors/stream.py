@@ -352,7 +352,8 @@ class StreamDoor(ABC):
         transport.pause_reading()
         if pump.spoke_early():  # in plain text, and it must not be taken for something that came over TLS
             warn("%s spoke before TLS had begun", self._pump_address.get(pump, "?"))
-            transport.abort()
+            pump.resume_writing()  # a client that has begun with TLS learns from INFO why that fails
+            transport.close()
             return
         pump.resume_writing()
         pump.pause_writing()

@@ -34,6 +34,7 @@ from fumarole.doors.registry import DOORS, Door, Listener, Wiring
 from fumarole.doors.slices import SliceRunner
 from fumarole.doors.stream import TOO_MANY
 from fumarole.doors.timers import TimerRunner
+from fumarole.doors.tls_alerts import AlertingObject
 from fumarole.exchange.hybrid_clock import HybridClock
 from fumarole.exchange.namespaces import NamespaceRules, Namespaces, default_rules
 from fumarole.exchange.node import Node
@@ -362,6 +363,7 @@ def _allow_many_files() -> None:
 
 def _tls_context(tls: Tls, alpn: tuple[str, ...]) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.sslobject_class = AlertingObject
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.num_tickets = 1  # enough to come again with; two, as OpenSSL has it, make a handshake 7 % dearer
     try:
