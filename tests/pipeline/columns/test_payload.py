@@ -170,7 +170,7 @@ def test_floats_at_their_borders(spark: SparkSession) -> None:
 def check(spark: SparkSession, declared: Payload, payloads: list[bytes]) -> None:
     frame = spark.createDataFrame([(n, bytearray(each)) for n, each in enumerate(payloads)], "n int, payload binary")
     reading = Reading(declared, "_r")
-    read = frame.withColumns(reading.read(sf.col("payload")))
+    read = frame.withColumns(reading.prepared(sf.col("payload"))).withColumns(reading.read())
     found = reading.decoded()
     nothing = sf.lit(None)
     time = nothing.cast("bigint") if found.time is None else found.time

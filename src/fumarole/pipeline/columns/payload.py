@@ -1,9 +1,10 @@
 """A declaration of payloads as Spark columns: what `core.decoding` says, with no Python per row but for MsgPack and
 Sparkplug, which go through it in Arrow batches (P6).
 
-In two steps. `read` takes the payload apart once, as far as its format goes, into columns of their own; `decoded` finds
-fields, value and time in those. Spark keeps the steps apart because the second asks for the first more than once: so
-JSON is parsed once, whatever is asked of it.
+In three steps. `prepared` is the text that JSON is read from; `read` takes the payload apart once, as far as its format
+goes, into columns of their own; `decoded` finds fields, value and time in those. Spark keeps the steps apart because
+each asks for the one before more than once: so JSON is parsed once, whatever is asked of it. The text is a step of its
+own because Spark compiles no arguments of `from_json`: it would interpret them, which took as long as the parsing.
 
 JSON is read by `from_json`, into a schema made of the paths. The payload is put into an object with a last key behind
 it:
@@ -80,15 +81,25 @@ class Reading:
             asked.append((declared.time.path, "text" if declared.time.unit is None else "double"))
         self._layers = _layers(asked) if declared.format == "json" else []
 
-    def read(self, payload: Column) -> dict[str, Column]:
+    def prepared(self, payload: Column) -> dict[str, Column]:
+        """What `read` needs of the payload, in columns to be added."""
+        if self._declared.format != "json":
+            return {f"{self._name}payload": payload}
+        # Bytes are put together, and not texts: to Spark a text is the same bytes.
+        whole = sf.concat(sf.lit(b'{"p":'), payload, sf.lit(b',"z":0}')).cast("string")
+        return {f"{self._name}payload": sf.when(sf.is_valid_utf8(payload.cast("string")), whole)}
+
+    def read(self) -> dict[str, Column]:
         """The payload taken apart, in columns to be added."""
+        payload = sf.col(f"{self._name}payload")
         match self._declared.format:
             case "json":
-                whole = sf.concat(sf.lit('{"p":'), _text(payload), sf.lit(',"z":0}'))
-                return {
-                    f"{self._name}{number}": sf.from_json(whole, _schema(layer), _JSON_OPTIONS)
+                layers = {
+                    f"{self._name}{number}": sf.from_json(payload, _schema(layer), _JSON_OPTIONS)
                     for number, layer in enumerate(self._layers)
                 }
+                # With a second use of the payload Spark keeps it a step of its own.
+                return {**layers, f"{self._name}text": payload.isNotNull()}
             case "csv":
                 return {f"{self._name}0": _cells(_text(payload), self._declared.delimiter)}
             case "text":
@@ -128,7 +139,8 @@ class Reading:
         if self._declared.format != "json":
             return first.isNotNull(), sf.lit(False)
         layers = [sf.col(f"{self._name}{number}") for number in range(len(self._layers))]
-        return first["z"].isNotNull(), reduce(or_, [layer["bad"].isNotNull() for layer in layers])
+        readable = sf.col(f"{self._name}text") & first["z"].isNotNull()
+        return readable, reduce(or_, [layer["bad"].isNotNull() for layer in layers])
 
     def _field(self, path: Path, kind: Type) -> _Found:
         first = sf.col(f"{self._name}0")

@@ -42,21 +42,22 @@ def decode(messages: DataFrame, payloads: Payloads) -> DataFrame:
         matches = topic_matches("topic", each.topic, grammar_of(each.topic))
         which = sf.when(matches, sf.lit(number)).otherwise(which)
     marked = messages.withColumn(_WHICH, which)
+    prepared: dict[str, Column] = {}
     parts: dict[str, Column] = {}
     for number, reading in enumerate(readings):
         # Others' payloads are null here, and not only left out of the result: a function in Python is called for all.
-        parts |= reading.read(sf.when(sf.col(_WHICH) == number, sf.col("payload")))
+        prepared |= reading.prepared(sf.when(sf.col(_WHICH) == number, sf.col("payload")))
+        parts |= reading.read()
     found = [reading.decoded() for reading in readings]
-    decoded = marked.withColumns(parts).withColumns(
-        {
-            "fields": _fields(payloads, found),
-            "value": _chosen([(each.value, "value") for each in found], sf.col("value")),
-            "fits": _chosen([(each.fits, "") for each in found], sf.lit(None).cast("boolean")),
-            "event_time": _chosen([(_moment(each), "event_time") for each in found], sf.col("event_time")),
-        }
-    )
+    columns = {
+        "fields": _fields(payloads, found),
+        "value": _chosen([(each.value, "value") for each in found], sf.col("value")),
+        "fits": _chosen([(each.fits, "") for each in found], sf.lit(None).cast("boolean")),
+        "event_time": _chosen([(_moment(each), "event_time") for each in found], sf.col("event_time")),
+    }
+    decoded = marked.withColumns(prepared).withColumns(parts).withColumns(columns)
     ahead, behind = [each.ahead for each in payloads.declared], [each.behind for each in payloads.declared]
-    return without(timed(decoded, ahead, behind), _WHICH, *parts)
+    return without(timed(decoded, ahead, behind), _WHICH, *prepared, *parts)
 
 
 def _moment(decoded: Decoded) -> Column | None:
