@@ -88,7 +88,7 @@ def _rollup(effort: Effort, archive: Path, readings: int) -> Iterator[Figure]:
     files = [file.uri for file in sealed(archive, "default") if file.kind == "messages"]
     for name, program in QUERIES.items():
         effort.tell(f"{what} by {name}")
-        other = min(_seconds([sys.executable, "-c", program, *files]) for _ in range(min(effort.rounds, 3)))
+        other = min(seconds([sys.executable, "-c", program, *files]) for _ in range(min(effort.rounds, 3)))
         # No bound: it is told, not promised.
         yield against(name, CLAIM, f"{what}: warm", warm, other, "s", at_least=0.0, note=NOTE)
 
@@ -102,17 +102,17 @@ def _cold_and_warm(effort: Effort, command: list[str], what: str) -> tuple[float
         environment = {**os.environ, "XDG_RUNTIME_DIR": runtime}
         program = str(COMMANDS / "fumarole")
         effort.tell(f"{what}, cold")
-        cold = min(_seconds([program, *command, "--cold"], environment) for _ in range(min(effort.rounds, 2)))
+        cold = min(seconds([program, *command, "--cold"], environment) for _ in range(min(effort.rounds, 2)))
         effort.tell(f"{what}, warm")
         try:
-            _seconds([program, *command], environment)
-            warm = min(_seconds([program, *command], environment) for _ in range(max(2, min(effort.rounds, 5))))
+            seconds([program, *command], environment)
+            warm = min(seconds([program, *command], environment) for _ in range(max(2, min(effort.rounds, 5))))
         finally:
             subprocess.run([program, "pipeline", "server", "stop"], env=environment, check=False, capture_output=True)
     return cold, warm
 
 
-def _seconds(command: list[str], environment: dict[str, str] | None = None) -> float:
+def seconds(command: list[str], environment: dict[str, str] | None = None) -> float:
     began = time.monotonic()
     done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
     took = time.monotonic() - began

@@ -57,6 +57,7 @@ CLAIMS = (
     "alarms",
     "pipeline",
     "answers",
+    "warm",
     "enrichment",
     "columns",
     "cluster",

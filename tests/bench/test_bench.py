@@ -13,6 +13,7 @@ from bench.figures import Figure, Results, Run, against, within
 from bench.generator import Load, ServerFaultError, run_latency, run_load
 from bench.machine import Others, this_machine
 from bench.relay import relay
+from bench.search import MOST_ATTEMPTS, NEAR, highest, limit
 
 Tamper = Callable[[int, bytes], list[bytes]]
 """What becomes of a message (its number, its frame) on the way to each consumer."""
@@ -228,3 +229,27 @@ def test_readme_has_the_figures_of_the_results() -> None:
     assert readme.written(results, text) == text, (
         "python -c 'from bench import figures, readme; …' or bench/run.py writes it"
     )
+
+
+@pytest.mark.parametrize("start", [100.0, 300.0, 900.0])
+def test_a_search_ends_just_below_the_limit(start: float) -> None:
+    tried: list[float] = []
+
+    def attempt(rate: float) -> float | None:
+        tried.append(rate)
+        return rate if rate < 300 else None
+
+    found = limit(start, attempt)
+    assert found is not None
+    assert found < 300 <= found * NEAR
+    assert len(tried) <= MOST_ATTEMPTS
+
+
+def test_a_search_tells_where_every_rate_loses() -> None:
+    assert limit(100.0, lambda _: None) is None
+    assert highest((1, 2), lambda _: None) is None
+
+
+def test_a_rate_that_lost_once_is_tried_again() -> None:
+    answers = iter([1, None, 2, None, None, 4])
+    assert highest((1, 2, 3, 4), lambda _: next(answers)) == 2
