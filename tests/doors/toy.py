@@ -2,13 +2,14 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fumarole.doors.logins import Logins
 from fumarole.doors.placement import Placement
 from fumarole.doors.registry import Door, Wiring, add
 from fumarole.exchange.permissions import User
+from fumarole.sessions.stream import StreamSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class ToyDoor:
     async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readline() * self._times)
         writer.close()
+
+    def sessions(self) -> Iterator[tuple[StreamSession, str]]:
+        return iter(())  # a client says one line, and needs none
 
     def cut_off(self) -> None:
         self._server.close()
