@@ -740,6 +740,22 @@ def test_pipelining(web: Web) -> None:
     assert [each.status for each in said] == [202] * 10 + [404, 200]
 
 
+def test_much_work_behind_a_long_answer_is_done(web: Web) -> None:
+    """Nothing more comes from the client: its batch goes on by itself, though it is work for several turns."""
+    lines = "".join(
+        f'{{"producer":"{number:08x}-6d0f-4c8e-9a5e-3b1f7d2c4e60","metadata":{{"Region":"italy"}},"value":1}}\n'
+        for number in range(1000)
+    )
+    browser = web.connect()
+    assert browser.asks("POST", "/v1/topics", lines).json()["published"] == 1000
+    browser.sends("GET", "/v1/producers?limit=1000")
+    assert browser.session.waits_for_room
+    browser.sends("POST", "/v1/topics", '{"topic":"a","payload":"\\u0041"}\n' * 1000)
+    listed, posted = answers(browser.hears(), "GET", "POST")
+    assert len(listed.json()["producers"]) == 1000
+    assert posted.json() == {"published": 1000, "delivered_to": 0}
+
+
 def test_close(web: Web) -> None:
     browser = web.connect()
     assert browser.asks("GET", "/healthz", Connection="close").fields["connection"] == "close"

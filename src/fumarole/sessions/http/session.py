@@ -569,8 +569,14 @@ class HttpSession(StreamSession):
 
     def go_on_after(self) -> None:
         """An answer that came later has been given."""
-        self._advance(WORK_AT_ONCE)
+        self._take_up()
         self.service.flush()
+
+    def _take_up(self) -> None:
+        """What the client has sent while it was answered. The owner goes on with what is put off of that."""
+        self._advance(WORK_AT_ONCE)
+        if self.unfinished:
+            self.outbox.owner.admitted()
 
     def begin_stream(self, stream: Any, fields: Iterable[Answer]) -> None:
         """From here on this connection is a stream of events, which ends with it."""
@@ -603,7 +609,7 @@ class HttpSession(StreamSession):
         if not keep or self._is_last:
             self.close()
         else:
-            self._advance(WORK_AT_ONCE)
+            self._take_up()
 
     def note_refusal(self, status: int, detail: str) -> None:
         """O2. A page that is not there is no refusal, and wrong credentials are noted where they are verified."""
