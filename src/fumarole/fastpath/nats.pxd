@@ -12,8 +12,8 @@ cdef extern from *:
     /* What parsing an operation can find instead of its length. */
     #define INCOMPLETE 0
     #define ODD -1
-    /* Ten milliseconds or so, in messages; what handing over an operation takes, and the session's own unit, in the same. */
-    #define WORK_AT_ONCE 50000
+    /* A millisecond or so, in messages; what handing over an operation takes, and the session's own unit, in the same. */
+    #define WORK_AT_ONCE 6000
     #define WORK_OF_A_HAND_OVER 50
     #define WORK_OF_THE_SESSION 3
     #define WORK_OF_A_DIFF 10
