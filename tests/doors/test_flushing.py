@@ -1,5 +1,7 @@
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from fumarole.doors.flushing import (
     FEW,
     LARGE_BATCH,
     LAST_BATCH,
+    MOST_AT_ALL,
     MOST_MEANWHILE,
     SAME_TURN,
     FlushAtOnce,
@@ -176,25 +179,86 @@ async def test_those_that_become_ready_in_a_slice_are_flushed_too(clock: list[fl
     assert (last.flushed, crowd.ready) == (1, [])
 
 
-async def test_a_large_batch_ends_the_waiting(clock: list[float]) -> None:
+def goes_on(calls: list[list[int]], past: int) -> bool:
+    return len(calls) > past
+
+
+async def until(is_reached: Callable[[], bool], turns: int = 1000) -> None:
+    """Turns of the loop pass."""
+    for _ in range(turns):
+        if is_reached():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("not reached")
+
+
+@pytest.mark.parametrize("policy", [FlushTogether, FlushAtOnce])
+@pytest.mark.parametrize("size", [LARGE_BATCH, MOST_MEANWHILE, MOST_AT_ALL])
+async def test_a_large_batch_to_many_is_flushed_in_slices_too(clock: list[float], policy: Any, size: int) -> None:
+    """H1: however much a batch brings to very many consumers, a turn of the loop flushes a slice of them."""
     crowd = Crowd(clock)
-    crowd.publish()
-    crowd.bring(crowd.together, LARGE_BATCH)
-    assert set(crowd.flushed()) == {1}
-    await asyncio.sleep(0)
+    brings = policy(crowd.ready, crowd.late)
+    crowd.ready += crowd.owners
+    crowd.bring(brings, size)
+    for number in range(len(crowd.owners)):
+        assert sum(crowd.flushed()) == number
+        await asyncio.sleep(0)
     assert set(crowd.flushed()) == {1}
 
 
 @pytest.mark.parametrize("policy", [FlushTogether, FlushAtOnce])
-async def test_much_input_ends_the_waiting(clock: list[float], policy: Any) -> None:
-    crowd = Crowd(clock)
+async def test_who_brings_much_waits_in_line(clock: list[float], policy: Any) -> None:
+    crowd, went_on = Crowd(clock), list[list[int]]()
     brings = policy(crowd.ready, crowd.late)
-    for _ in range(2):  # the second time it counts from the beginning
-        before = crowd.flushed()
+    for turn in range(2):  # the second time it counts from the beginning
         crowd.publish()
         for _ in range(0, MOST_MEANWHILE, LARGE_BATCH // 2):
-            assert crowd.late
+            assert not brings.must_wait()
             crowd.bring(brings, LARGE_BATCH // 2)
         crowd.bring(brings, SMALL)
-        assert crowd.flushed() == [each + 1 for each in before]
+        assert brings.must_wait()
+        brings.when_flushed(lambda: went_on.append(crowd.flushed()))
+        later = [Owner(crowd.ready) for _ in range(FEW + 1)]
+        crowd.ready += later
+        crowd.bring(crowd.together)
+        await until(partial(goes_on, went_on, turn))
+        assert went_on[turn] == [turn + 1] * len(crowd.owners)
+        await until(lambda: not crowd.late)
+        assert {owner.flushed for owner in later} == {1}
         crowd.bring(brings, SMALL)
+        assert not brings.must_wait()
+
+
+async def test_others_bring_on_while_one_waits_in_line(clock: list[float]) -> None:
+    """What was brought before the line was stood in counts no more when its end is reached, and what came later does."""
+    crowd, went_on = Crowd(clock), list[None]()
+    crowd.publish(MOST_MEANWHILE)
+    crowd.publish()
+    assert crowd.together.must_wait()
+    crowd.together.when_flushed(lambda: went_on.append(None))
+    crowd.publish(MOST_MEANWHILE)  # what was flushed meanwhile stands behind the line now
+    await until(lambda: bool(went_on))
+    assert crowd.late
+    crowd.bring(crowd.together, 0)
+    assert not crowd.together.must_wait()
+    crowd.bring(crowd.together, SMALL)
+    assert crowd.together.must_wait()
+
+
+@pytest.mark.parametrize("policy", [FlushTogether, FlushAtOnce])
+async def test_what_outboxes_cannot_hold_is_flushed_at_once(clock: list[float], policy: Any) -> None:
+    """Very many connections may bring a batch each before one of them has to wait."""
+    crowd, went_on = Crowd(clock), list[None]()
+    brings = policy(crowd.ready, crowd.late, MOST_AT_ALL)
+    for number in range(1, 3):
+        crowd.publish()
+        crowd.bring(brings, MOST_AT_ALL)
+        assert brings.must_wait()
+        brings.when_flushed(lambda: went_on.append(None))
+        assert set(crowd.flushed()) == {number - 1}
+        crowd.bring(brings, SMALL)
+        assert (set(crowd.flushed()), len(crowd.late)) == ({number}, 0)
+        assert not brings.must_wait()
+        assert len(went_on) == number - 1
+        await asyncio.sleep(0)
+        assert len(went_on) == number

@@ -9,6 +9,7 @@ import pytest
 from fumarole.doors import flushing
 from fumarole.doors import pump as pump_module
 from fumarole.doors.closing import LAST_WORDS, LINGER
+from fumarole.doors.flushing import FEW, MOST_MEANWHILE
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.pump import Pump
 from fumarole.doors.stream import WRITE_CHUNK
@@ -31,6 +32,25 @@ async def test_bytes_in_and_bytes_out(hot_path: HotPath) -> None:
     assert door.heard() == b"MSG a 1 2\r\nhi\r\n"
     door.say(b"NG\r\n")
     assert door.heard() == b"PONG\r\n"
+
+
+async def test_who_publishes_much_to_many_is_not_read_until_that_has_left(hot_path: HotPath) -> None:
+    """H1: their outboxes are flushed in slices, and must not fill meanwhile."""
+    door = FakeDoor(hot_path)
+    door.connect()
+    consumers = [door.desk.connect().say("SUB a 1\r\n") for _ in range(2 * FEW)]
+    for consumer in consumers:
+        consumer.hears()
+    door.desk.node.ready.clear()
+    door.say(CONNECT + b"PUB a 1000\r\n%b\r\n" % bytes(1000) * 20)
+    assert not door.transport.reading
+    assert len(door.desk.node.late) == len(consumers) + 1
+    for _ in range(1000):
+        await asyncio.sleep(0)
+        if door.transport.reading:
+            break
+    assert not door.desk.node.late
+    assert {consumer.hears().count(b"MSG a 1 1000") for consumer in consumers} == {20}
 
 
 async def test_what_the_peer_does_not_take_waits_in_the_outbox(hot_path: HotPath) -> None:
@@ -452,3 +472,21 @@ async def test_a_batch_that_was_put_off_waits_until_a_claim_is_verified(hot_path
     door.pump.admitted()
     await turns()
     assert (reader.received, door.transport.reading) == ([b"PING\r\n"], True)
+
+
+async def test_all_bytes_of_a_batch_in_pieces_count(hot_path: HotPath) -> None:
+    """However few its pieces are, its connection stands in line at the end: large messages must not fill outboxes."""
+    door, reader = FakeDoor(hot_path), FakeReader(2)
+    door.connect(reader)
+    late, consumers = door.desk.node.late, [door.desk.connect() for _ in range(2 * FEW)]
+    door.desk.node.ready.clear()
+    late.extend(consumers)
+    door.say(bytes(MOST_MEANWHILE + 1))
+    assert len(late) == 2 * FEW
+    for _ in range(2):
+        assert not door.transport.reading
+        await asyncio.sleep(0)
+    assert (reader.turns, len(late), door.transport.reading) == (0, 2 * FEW + 1, False)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (len(late), door.transport.reading) == (0, True)

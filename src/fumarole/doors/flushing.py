@@ -7,21 +7,34 @@ often arrive in one turn of the loop and go to the same consumers, so they are f
     64 KiB of one publisher                      1 flush at once
     100 B of each of 50 publishers, one turn     1 flush at once, for the first, and 1 for the other 49
 
-A small batch may fill very many outboxes: a message to 1,000 streams of events is 1,000 system calls, which are 10 ms.
-They are made in slices, and other connections have their turn in between. What is published meanwhile to the same
-consumers leaves with what still waits, and so takes no system call of its own. What waits is bounded: after 16 KiB of
-input, or with a large batch, everything is flushed at once.
+A batch may fill very many outboxes: a message to 1,000 streams of events is 1,000 system calls, which are 10 ms. They
+are made in slices, and other connections have their turn in between. What is published meanwhile to the same consumers
+leaves with what still waits, and so takes no system call of its own.
+
+What waits is bounded. A batch counts as its bytes. Where it is taken in piece by piece (`sessions/reader.py`, Work),
+each piece counts as 2 KiB, and the last one as what is left. A connection whose input makes more than 16 KiB of that
+waits in line: it is not read until every outbox that waits now was flushed. Of 1,000 lines to 1,000 consumers, about 40
+are taken in before:
+
+    turn 1       4 lines are published, 20 outboxes are flushed
+    …
+    turn 9       the last 4 of 36 lines are published; their connection stands in line behind 820 outboxes
+    turn 50      the outboxes are flushed, and the connection goes on
+
+A publisher waits for no consumer by that (D6): a flush sends what the socket takes. Only where very many connections
+bring much in one turn, everything is flushed at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol
 
-LARGE_BATCH = 4 * 1024
-"""Bytes. A batch of as many is flushed at once."""
+LARGE_BATCH = 2 * 1024
+"""Bytes. A batch of as many is flushed at once. A piece of a batch counts as so many."""
 SAME_TURN = 5e-6
 """Seconds from one batch to the next in one turn: less than any wait for the network takes."""
 FEW = 8
@@ -29,7 +42,9 @@ FEW = 8
 MOMENT = 0.0001
 """Seconds of each turn of the loop for outboxes that wait."""
 MOST_MEANWHILE = 16 * 1024
-"""Bytes of input while outboxes wait. Each of them may have to hold as many."""
+"""Bytes of input while outboxes wait, until the connections that bring more wait too."""
+MOST_AT_ALL = 256 * 1024
+"""Bytes of input while outboxes wait, until they are flushed at once. Each of them may have to hold as many."""
 
 
 class Flushing(Protocol):
@@ -37,6 +52,15 @@ class Flushing(Protocol):
 
     def batch_done(self, began: float, size: int) -> float:
         """A batch of so many bytes is in the outboxes. The time now, when all that is flushed at once has left."""
+
+    def flush(self) -> None:
+        """What is ready now, and was filled by no batch."""
+
+    def must_wait(self) -> bool:
+        """Should the connection of this batch bring nothing more before `when_flushed`?"""
+
+    def when_flushed(self, go_on: Callable[[], None]) -> None:
+        """The loop calls this when all that waits now was flushed."""
 
 
 class LastBatch:
@@ -51,37 +75,47 @@ class LastBatch:
 LAST_BATCH = LastBatch()
 
 
-class FlushTogether:
-    """The policy for clients: small batches of one turn leave together, and what many get leaves in slices.
+class InSlices:
+    """Very many outboxes are flushed in slices. The policies for batches add when that begins.
 
-    `late` are the owners of filled outboxes that wait for their slice. All policies of a node share it.
+    `late` are the owners of filled outboxes that wait for their slice, and connections that wait for these. All of
+    a node share it.
     """
 
-    def __init__(self, ready: list[Any], late: deque[Any]) -> None:
+    def __init__(self, ready: list[Any], late: deque[Any], most: int = MOST_AT_ALL) -> None:
         self._ready = ready
         self._late = late
-        self._meanwhile = Meanwhile(late)
-        self._is_due = False
+        self._most = most
+        self._brought = 0
+        """Bytes of input of this kind of connections."""
+        self._flushed = 0
+        """As many of them as fill no outbox that still waits."""
         self._goes_on = False
 
-    def batch_done(self, began: float, size: int) -> float:
-        meanwhile = self._meanwhile
-        if size >= LARGE_BATCH or ((self._late or meanwhile.bytes) and meanwhile.is_too_much(size)):
+    def must_wait(self) -> bool:
+        return self._brought - self._flushed > MOST_MEANWHILE and bool(self._late)
+
+    def when_flushed(self, go_on: Callable[[], None]) -> None:
+        self._late.append(InLine(self, self._brought, go_on))
+        self._go_on()
+
+    def flushed_up_to(self, brought: int) -> None:
+        """What the first so many bytes of input have filled was flushed."""
+        self._flushed = max(self._flushed, brought)
+
+    def _count(self, size: int) -> bool:
+        """So many more bytes have come. False: too many, and everything was flushed."""
+        if not self._late:
+            self._flushed = self._brought
+        self._brought += size
+        if self._late and self._brought - self._flushed > self._most:
             flush_all(self._ready, self._late)
-        elif began - LAST_BATCH.at > SAME_TURN:
-            self._flush()
-        elif not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._end_of_turn)
-        now = LAST_BATCH.at = monotonic()
-        return now
+            self._flushed = self._brought
+            return False
+        return True
 
-    def _end_of_turn(self) -> None:
-        self._is_due = False
-        if not self._flush_few() and not self._goes_on:
-            self._flush_some()
-
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """What is ready now, at once where it is little."""
         if not self._flush_few():
             self._go_on()
 
@@ -106,38 +140,56 @@ class FlushTogether:
             self._late.popleft().flush()
             if monotonic() >= end:
                 break
-        if self._late:
+        if not self._flush_few() or self._late:  # a flush may close a connection, and that may fill other outboxes
             self._go_on()
-        flush(self._ready)  # a flush may close a connection, and that may fill other outboxes
 
 
-class FlushAtOnce:
+class InLine:
+    """A connection that waits behind outboxes, and is treated like them."""
+
+    __slots__ = ("_brought", "_call", "_flushing")
+
+    def __init__(self, flushing: InSlices, brought: int, call: Callable[[], None]) -> None:
+        self._flushing = flushing
+        self._brought = brought
+        self._call = call
+
+    def flush(self) -> None:
+        """Its turn has come. It may bring much, so that is done in a turn of its own."""
+        self._flushing.flushed_up_to(self._brought)
+        asyncio.get_running_loop().call_soon(self._call)
+
+
+class FlushTogether(InSlices):
+    """The policy for clients: small batches of one turn leave together, and what many get leaves in slices."""
+
+    def __init__(self, ready: list[Any], late: deque[Any], most: int = MOST_AT_ALL) -> None:
+        super().__init__(ready, late, most)
+        self._is_due = False
+
+    def batch_done(self, began: float, size: int) -> float:
+        if self._count(size):
+            if size >= LARGE_BATCH or began - LAST_BATCH.at > SAME_TURN:
+                self.flush()
+            elif not self._is_due:
+                self._is_due = True
+                asyncio.get_running_loop().call_soon(self._end_of_turn)
+        now = LAST_BATCH.at = monotonic()
+        return now
+
+    def _end_of_turn(self) -> None:
+        self._is_due = False
+        if not self._flush_few() and not self._goes_on:
+            self._flush_some()
+
+
+class FlushAtOnce(InSlices):
     """The policy for node links: few sockets, each with the messages of many clients."""
 
-    def __init__(self, ready: list[Any], late: deque[Any]) -> None:
-        self._ready = ready
-        self._late = late
-        self._meanwhile = Meanwhile(late)
-
     def batch_done(self, began: float, size: int) -> float:  # noqa: ARG002 - when it began is the other policy's matter
-        if self._meanwhile.is_too_much(size):
-            flush_all(self._ready, self._late)
-        else:
-            flush(self._ready)
+        if self._count(size):
+            self.flush()
         return monotonic()
-
-
-class Meanwhile:
-    """Counts what one kind of connections brings while outboxes wait for their slice."""
-
-    def __init__(self, late: deque[Any]) -> None:
-        self._late = late
-        self.bytes = 0
-
-    def is_too_much(self, size: int) -> bool:
-        """So many more bytes have come. Should nothing wait any longer?"""
-        self.bytes = self.bytes + size if self._late else 0
-        return self.bytes > MOST_MEANWHILE
 
 
 def flush_all(ready: list[Any], late: deque[Any]) -> None:

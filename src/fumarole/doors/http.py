@@ -72,7 +72,7 @@ class HttpDoor(StreamDoor):
             date=self._now,
             new_id=partial(secrets.token_hex, 11),
             later=_later,
-            flush=partial(flush, node.ready),
+            flush=self._policies.flushing.flush,
             cookies=wiring.cookies,
             pages=files,
             boot=secrets.token_hex(4),

@@ -46,7 +46,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from fumarole.doors.closing import Closing
 from fumarole.doors.ending import Ending
-from fumarole.doors.flushing import LARGE_BATCH, Flushing, flush
+from fumarole.doors.flushing import LARGE_BATCH, Flushing
 from fumarole.doors.read_size import LONG_BATCH, ReadSize
 from fumarole.doors.turn_limit import TurnLimit
 from fumarole.doors.turn_taking import TURN, TurnTaking
@@ -135,6 +135,7 @@ class Pump(asyncio.BufferedProtocol):
         "_flushing",
         "_framing",
         "_hears",
+        "_left",
         "_limit",
         "_lost",
         "_outbox",
@@ -173,6 +174,8 @@ class Pump(asyncio.BufferedProtocol):
         self._early: bytearray | None = None
         """Bytes that were read too early: over TLS before `upgraded`, since a client may send them with the end of its
         handshake, or when the turn was over."""
+        self._left = LARGE_BATCH
+        """Bytes that count for the last piece of a batch: those that did not count for the pieces before it."""
         self._paused = False
         self._over = False
         self._lost = False
@@ -231,7 +234,11 @@ class Pump(asyncio.BufferedProtocol):
         if is_claimed:
             self._transport.pause_reading()
             self._owner.authenticate(self)
-        took = self._flushing.batch_done(began, size) - began
+        flushing = self._flushing
+        if self._reader.unfinished:
+            self._left = max(size - LARGE_BATCH, LARGE_BATCH)
+            size = LARGE_BATCH
+        took = flushing.batch_done(began, size) - began
         self._batch_done()
         if took > LONG_BATCH or self._read_size.is_reduced:
             self._read_size = self._read_size.after(took)
@@ -240,10 +247,11 @@ class Pump(asyncio.BufferedProtocol):
         if limit.busy > limit.worth_a_look:
             limit.look()
         turns.busy += took
-        if turns.busy > TURN or self._reader.unfinished:
+        must_wait = flushing.must_wait()
+        if must_wait or turns.busy > TURN or self._reader.unfinished:
             turns.busy = 0.0
             if not is_claimed:
-                turns.give_way(self._transport, self._go_on)
+                turns.give_way(self._transport, self._go_on, flushing.when_flushed if must_wait else None)
 
     def _go_on(self) -> None:
         """The others have had their turn, or a claim was verified."""
@@ -254,7 +262,7 @@ class Pump(asyncio.BufferedProtocol):
         if self._reader.unfinished:
             began = monotonic()
             self._reader.go_on()
-            self._after_batch(began, LARGE_BATCH)
+            self._after_batch(began, self._left)
         if self._may_read():
             if self._early is not None and self._hears:
                 self._take_early()
@@ -282,7 +290,7 @@ class Pump(asyncio.BufferedProtocol):
         self.session.receive_eof()
         if self.session.close_expected():
             self._policies.ready.append(self)
-        flush(self._policies.ready)
+        self._flushing.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._paused = self._over = True
@@ -297,7 +305,7 @@ class Pump(asyncio.BufferedProtocol):
         self.session.close()
         self._reader = self.session  # the compiled reader knows plans of a namespace that may end now
         self._policies.release(self.session)
-        flush(self._policies.ready)
+        self._flushing.flush()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -325,7 +333,7 @@ class Pump(asyncio.BufferedProtocol):
         self._descriptor = descriptor
         self.adopt(session.outbox)
         self._hears = True
-        flush(self._policies.ready)
+        self._flushing.flush()
 
     def renewed(self) -> None:
         """Renews the compiled reader's copy of session state that has changed."""
@@ -377,9 +385,10 @@ class Pump(asyncio.BufferedProtocol):
             self.write_now(data)
 
     def admitted(self) -> None:
-        """The claim was verified."""
-        self._go_on()
-        flush(self._policies.ready)
+        """The claim was verified, or what was waited for is there."""
+        if not self._turns.gives_way:
+            self._go_on()
+        self._flushing.flush()
 
     def flush(self) -> None:
         """Sends what the outbox has and the socket takes."""

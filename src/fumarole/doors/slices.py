@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-from fumarole.doors.flushing import flush
+from fumarole.doors.flushing import InSlices
 from fumarole.exchange.node import Node
 from fumarole.exchange.slices import Slices
 
@@ -17,7 +17,7 @@ class SliceRunner:
     """Runs slices, from the first that is put off until nothing is left: the node's, or those of one door."""
 
     def __init__(self, node: Node, slices: Slices | None = None, moment: float = MOMENT) -> None:
-        self._node = node
+        self._flushing = InSlices(node.ready, node.late)
         self._slices = node.namespaces.slices if slices is None else slices
         self._moment = moment
         self._slices.put_off = self._begin
@@ -35,4 +35,4 @@ class SliceRunner:
         self._has_begun = False
         if is_more:
             self._begin()
-        flush(self._node.ready)  # may begin a job: an answer is refilled, a consumer that is cut off leaves
+        self._flushing.flush()  # may begin a job: an answer is refilled, a consumer that is cut off leaves

@@ -80,7 +80,7 @@ def client_policies(node: Node) -> Policies:
     return Policies(
         ready=node.ready,
         before_batch=StandstillCheck(node).before_batch,
-        flushing=FlushTogether(node.ready, node.late),
+        flushing=FlushTogether(node.ready, node.late, _smallest_outbox(node) // ROOM_FOR_READS),
         batch_done=node.batch_done,
         read_size=_read_size(node),
         write_chunk=WRITE_CHUNK,
@@ -101,8 +101,11 @@ def _turn_limit(node: Node) -> TurnLimit:
 
 
 def _read_size(node: Node) -> ReadSize:
-    smallest = min(exchange.outbox_limit for exchange in node.namespaces)
-    return READ_SIZE if smallest >= ROOM_FOR_READS * len(READ_SIZE.space) else SMALL_READ_SIZE
+    return READ_SIZE if _smallest_outbox(node) >= ROOM_FOR_READS * len(READ_SIZE.space) else SMALL_READ_SIZE
+
+
+def _smallest_outbox(node: Node) -> int:
+    return min(exchange.outbox_limit for exchange in node.namespaces)
 
 
 class StreamDoor(ABC):

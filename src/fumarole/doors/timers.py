@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-from fumarole.doors.flushing import flush
+from fumarole.doors.flushing import InSlices
 from fumarole.exchange.node import Node
 
 
@@ -13,7 +13,7 @@ class TimerRunner:
     """Runs `exchange.timers` of a node."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self._flushing = InSlices(node.ready, node.late)
         self._timers = node.namespaces.timers
         self._timers.clock = monotonic
         self._timers.arrange = self._arrange
@@ -28,4 +28,4 @@ class TimerRunner:
     def _run(self) -> None:
         self._handle = None
         self._timers.run(monotonic())
-        flush(self._node.ready)
+        self._flushing.flush()

@@ -25,9 +25,17 @@ class TurnTaking:
         self.gives_way = False
         """True when other connections should be read first."""
 
-    def give_way(self, transport: asyncio.Transport, go_on: Callable[[], None]) -> None:
-        """Stops reading. The loop calls `go_on` when the others have had their turn."""
+    def give_way(
+        self,
+        transport: asyncio.Transport,
+        go_on: Callable[[], None],
+        later: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        """Stops reading. The loop calls `go_on` when the others have had their turn, or `later` arranges that."""
         if not self.gives_way and not transport.is_closing():
             self.gives_way = True
             transport.pause_reading()
-            asyncio.get_running_loop().call_soon(go_on)
+            if later is None:
+                asyncio.get_running_loop().call_soon(go_on)
+            else:
+                later(go_on)
