@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,7 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from fumarole.core.alarms import CLEARED, RAISED
-from fumarole.core.rules import HABIT_PAUSES, LEAST_SILENCE, Rule
+from fumarole.core.rules import HABIT_PAUSES, LEAST_PAUSES, LEAST_SILENCE, Rule
 from fumarole.pipeline.rules import state as states
 from fumarole.pipeline.rules.rows import READING, Integers
 from fumarole.pipeline.rules.state import NEVER, State, of
@@ -109,23 +110,26 @@ class Silences:
         state["value"][numbers] = wave.rows.value[readings[last]]
 
     def _one_by_one(self, state: State, wave: Wave, answers: Booleans, begin: int, end: int) -> Iterator[Event]:
-        """As the definition says it."""
+        """As the definition says it. Numbers of Python: calls of numpy for one row would take ten times as long."""
         number = int(wave.producer[begin])
         where = self._where_before(wave, answers, number, begin)
+        pauses = _Pauses(state, number) if self._has_habits else None
         for row in range(begin, end):
             place, at = int(wave.rows.place[row]), int(wave.rows.at[row])
-            yield from self._check(state, number, where, place, at, row - 1)
+            yield from self._check(state, number, where, place, at, row - 1, pauses)
             where = answers[row, 1]
             if wave.rows.kind[row] == READING:
                 value = float(wave.rows.value[row])
-                yield from self._clear(state, number, np.zeros(len(where), bool), place, at, value, row)
+                yield from self._clear(state, number, None, place, at, value, row)
                 heard = int(state["heard"][number])
-                if self._has_habits and heard != NEVER and heard >= state.listening and at > heard:
-                    _keep_pauses(state, np.array([number]), np.array([at - heard]))
+                if pauses is not None and heard != NEVER and heard >= state.listening and at > heard:
+                    pauses.keep(at - heard)
                 state["heard"][number], state["value"][number] = max(heard, at), value
             else:
                 yield from self._clear(state, number, where, place, at, float(state["value"][number]), row)
-                yield from self._check(state, number, where, place, at, row)
+                yield from self._check(state, number, where, place, at, row, pauses)
+        if pauses is not None:
+            pauses.write()
 
     def _where_before(self, wave: Wave, answers: Booleans, number: int, begin: int) -> Booleans:
         if number not in wave.before:
@@ -136,28 +140,57 @@ class Silences:
         found: Booleans = self._truths.answers(form.reshape(1, -1), nothing)[0, 1]
         return found
 
-    def _check(self, state: State, number: int, where: Booleans, place: int, now: int, row: int) -> Iterator[Event]:
+    def _check(
+        self, state: State, number: int, where: Booleans, place: int, now: int, row: int, pauses: _Pauses | None
+    ) -> Iterator[Event]:
         heard = int(state["heard"][number])
-        if heard == NEVER:
+        pause = now - max(heard, state.listening)
+        if heard == NEVER or pause <= self._least:
             return
-        habit = state["habit"][[number]] if self._has_habits else np.empty(0)
+        habit = np.array([math.nan if pauses is None else pauses.habit()])
         for each, rule in self._rules:
             status = state[of("status", rule)]
             if status[number] != states.IDLE or not where[each]:
                 continue
-            if now - max(heard, state.listening) > _lengths(rule, habit, 1)[0]:
+            if pause > _lengths(rule, habit, 1)[0]:
                 yield _raised(place, now, rule, number, state, row)
 
     def _clear(
-        self, state: State, number: int, where: Booleans, place: int, at: int, value: float, row: int
+        self, state: State, number: int, where: Booleans | None, place: int, at: int, value: float, row: int
     ) -> Iterator[Event]:
+        """Ends those for which `where` does not hold; None: all."""
         for each, rule in self._rules:
             status = state[of("status", rule)]
-            if status[number] == states.RAISED and not where[each]:
+            if status[number] == states.RAISED and (where is None or not where[each]):
                 status[number] = states.IDLE
                 since = int(state[of("since", rule)][number])
                 again = int(state[of("again", rule)][number])
                 yield Event(place, at, rule, number, CLEARED, since, at, value, again, row)
+
+
+class _Pauses:
+    """Those of one producer, while its rows are looked at one by one."""
+
+    def __init__(self, state: State, number: int) -> None:
+        self._state, self._number = state, number
+        self._last: list[int] = state["pauses"][number].tolist()
+        self._count = int(state["paused"][number])
+
+    def keep(self, pause: int) -> None:
+        self._last[self._count % HABIT_PAUSES] = pause
+        self._count += 1
+
+    def habit(self) -> float:
+        """As `state.habits` has it."""
+        held = min(self._count, HABIT_PAUSES)
+        if held < LEAST_PAUSES:
+            return math.nan
+        in_order = sorted(self._last[:held])
+        return (in_order[(held - 1) // 2] + in_order[held // 2]) / 2
+
+    def write(self) -> None:
+        self._state["pauses"][self._number], self._state["paused"][self._number] = self._last, self._count
+        self._state["habit"][self._number] = self.habit()
 
 
 def _lengths(rule: Rule, habit: NDArray[np.float64], count: int) -> NDArray[np.float64]:
