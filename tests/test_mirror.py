@@ -147,6 +147,7 @@ TESTED_IN = {
     "pipeline/columns/regex_tree": "pipeline/columns/test_regex.py",
     "pipeline/columns/values": "pipeline/columns/test_where.py",
     "pipeline/errors": "pipeline/archive/test_seals.py",
+    "pipeline/jobs/delivering": "pipeline/jobs/test_watching.py",
     "pipeline/jobs/batch": "pipeline/jobs/test_spark.py",
     "pipeline/jobs/output": "pipeline/jobs/test_standing.py",
     "pipeline/live/listener": "pipeline/live/test_live.py",

@@ -21,7 +21,7 @@ import pytest
 import fumarole
 from fumarole.core.rules import parse
 from fumarole.pipeline.errors import PipelineError
-from fumarole.pipeline.jobs.watching import SETTINGS, Watch, WatchingJob, check, shards_of
+from fumarole.pipeline.jobs.watching import SETTINGS, Watch, WatchingJob, check, rows_of, shards_of
 from tests.integration.running import RunningBroker
 from tests.pipeline.archives import FOR_COMMANDS
 from tests.pipeline.commands import run_command
@@ -71,6 +71,19 @@ def test_a_checkpoint_keeps_its_number_of_shards(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text('{"rules": {}}')
     with pytest.raises(PipelineError, match="begin with another --checkpoint"):
         shards_of(watch, 8)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "rows"),
+    [
+        ('{"offset": 1767225600000000}', '{"offset": 1767225600000300}', 300),
+        ("{'offset': 5}", "{'offset': 5}", 0),
+        (None, '{"offset": 7}', 2),
+        ("None", "{'offset': 7}", 2),
+    ],
+)
+def test_rows_are_those_of_the_source_and_not_the_packed_ones(begin: str | None, end: str, rows: int) -> None:
+    assert rows_of({"startOffset": begin, "endOffset": end, "numInputRows": 2}) == rows
 
 
 def test_mistakes_are_told_before_spark_starts(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,10 @@ from fumarole.pipeline.jobs.batch import Part
 from fumarole.pipeline.jobs.whatif_rules import rehearse
 from fumarole.pipeline.live.clock import EVENT_ROWS
 from fumarole.pipeline.rows import typed
-from fumarole.pipeline.sharding import STORE, shard_keys, spark_hash
+from fumarole.pipeline.rules import packing as packing_module
+from fumarole.pipeline.rules.packing import Packing
+from fumarole.pipeline.sharding import STORE, partitions, shard_keys, spark_hash, text_hashes
+from fumarole.pipeline.transforms.alarms import as_alarms, of_shards
 from tests.pipeline.archives import as_they_were
 from tests.pipeline.rules.histories import BEGIN, SECOND, by_case, rules_of
 
@@ -41,6 +44,8 @@ RULES = rules_of(
         {"zscore": 2, "window": 6, "where": "$topic != 'a.b' OR Level >= 1"},
     ]
 )
+TESTED_AT_THE_SOURCE = Rules(tuple(rule for rule in RULES.declared if Packing.of(Rules((rule,)), (0,)) is not None))
+"""But for the one that asks for a field of JSON."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -137,15 +142,16 @@ def _of(time: datetime) -> int:
     return (time.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
 
 
-def test_a_stream_is_the_definition(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rules", "is_packed"), [(RULES, False), (TESTED_AT_THE_SOURCE, True)])
+def test_a_stream_is_the_definition(spark: SparkSession, tmp_path: Path, rules: Rules, is_packed: bool) -> None:
     """Rows as the live source gives them, in files that come one after the other, with a restart between them."""
     events = history(2, 300)
     found: list[Row] = []
     with as_they_were(spark, STORE):
         for number, begin in enumerate(range(0, len(events), 110)):
             write_file(tmp_path / "in" / f"{number}.parquet", events[begin : begin + 110], begin)
-            found += streamed(spark, RULES, tmp_path)
-    expected = by_case(alarms(RULES, events))
+            found += streamed(spark, rules, tmp_path, is_packed)
+    expected = by_case(alarms(rules, events))
     assert len(expected) > 10
     assert found_in(found) == expected
 
@@ -173,7 +179,7 @@ def write_file(path: Path, events: Sequence[Event], first: int) -> None:
     pq.write_table(pa.Table.from_pylist(made, pa.schema([*EVENT_ROWS, pa.field("offset", pa.int64())])), path)
 
 
-def streamed(spark: SparkSession, rules: Rules, folder: Path) -> list[Row]:
+def streamed(spark: SparkSession, rules: Rules, folder: Path, is_packed: bool) -> list[Row]:
     """What has come since the last time."""
     from fumarole.pipeline.live.source import WITH_CLOCK
 
@@ -183,11 +189,33 @@ def streamed(spark: SparkSession, rules: Rules, folder: Path) -> list[Row]:
         rows.extend(batch.collect())
 
     messages = spark.readStream.schema(WITH_CLOCK).parquet(str(folder / "in"))
-    writing = pipeline.alarms(messages, rules).writeStream.foreachBatch(take)
+    found = packed_alarms(messages, rules) if is_packed else pipeline.alarms(messages, rules)
+    writing = found.writeStream.foreachBatch(take)
     writing = writing.option("checkpointLocation", str(folder / "checkpoint"))
     query = writing.trigger(availableNow=True).start()
     query.awaitTermination()
     return rows
+
+
+def packed_alarms(messages: DataFrame, rules: Rules) -> DataFrame:
+    """As the live job has them."""
+    keys = shard_keys(partitions(messages.sparkSession))
+    packing = Packing.of(rules, keys)
+    assert packing is not None
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield packing.packed(pa.Table.from_batches([batch]))
+
+    return as_alarms(of_shards(messages.mapInArrow(pack, packing_module.SCHEMA), rules, keys))
+
+
+def test_hashes_of_texts_are_those_of_spark(spark: SparkSession) -> None:
+    """A producer stays in its shard, wherever it is worked out."""
+    chance = random.Random(3)
+    texts = ["".join(chance.choices("ab\u00e9\u20ac", k=length)) for length in range(120)]
+    hashed = spark.createDataFrame([(text,) for text in texts], "text string").selectExpr("xxhash64(text) h").collect()
+    assert text_hashes(pa.array(texts)).tolist() == [row["h"] for row in hashed]
 
 
 def test_each_shard_is_in_a_part_of_its_own(spark: SparkSession) -> None:

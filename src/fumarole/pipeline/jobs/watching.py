@@ -12,6 +12,7 @@ batch again, and what it publishes twice has the same identity.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,26 +27,36 @@ from pyspark.sql import functions as sf
 from fumarole.core.alarms import CLEARED, RAISED
 from fumarole.core.rules import Rules
 from fumarole.pipeline.errors import PipelineError
+from fumarole.pipeline.jobs.delivering import Delivery
 from fumarole.pipeline.jobs.failures import FAILURES, in_short
 from fumarole.pipeline.live.source import register
-from fumarole.pipeline.rules.plan import ALARM_HEADER, ROLLUP_HEADER
-from fumarole.pipeline.sharding import ROCKSDB, STORE, partitions
-from fumarole.pipeline.transforms.alarms import watched
+from fumarole.pipeline.rules.packing import Packing
+from fumarole.pipeline.sharding import ROCKSDB, STORE, partitions, shard_keys
+from fumarole.pipeline.transforms.alarms import of_shards, watched
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 SETTINGS: Final = {
     STORE: ROCKSDB,
     # Only what changed goes into the checkpoint, not all of the store.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.minBatchesToRetain": "10",
+    # Where files are local, Spark's usual manager begins a process of the system for each look at a file: `readlink`,
+    # and `chmod` for each that is written. That was most of the time of a small batch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # The clock of the source is time enough.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # A shard's rows come to Python all at once.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
 }
 """What the job asks of a session."""
+FOR_FEW_ROWS: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Where rows come packed, Spark has a few of them in a batch: code for them takes longer to make than to run."""
 SHARDS: Final = "spark.sql.shuffle.partitions"
 SHARDS_A_CORE: Final = 1
 OPEN: Final = "open"
@@ -170,31 +181,18 @@ def _write_job(checkpoint: Path, job: _Job) -> None:
     aside.replace(checkpoint / JOB)
 
 
-def messages(rows: DataFrame, rules: Rules, open_root: str = OPEN) -> DataFrame:
-    """What is published of rows of `watched`: the alarms, retained ones beside them, and what else has a topic."""
+def counted(rows: DataFrame, rules: Rules) -> DataFrame:
+    """Rows of `watched`, of which each batch says what the shards have counted."""
     names: list[Column] = []
     for number, rule in enumerate(rules.alarms):
         names.append(sf.sum(sf.get("open", sf.lit(number))).alias(f"open_{rule.name}"))
-    counted = rows.observe(
+    return rows.observe(
         "rules",
         sf.unix_micros(sf.max("now")).alias("now"),
         *[sf.sum(name).alias(name) for name in ("producers", "late", "muted", "bytes")],
-        *[sf.count_if(sf.col("state") == state).alias(state) for state in ("raised", "cleared")],
+        *[sf.count_if(sf.col("state") == state).alias(state) for state in (RAISED, CLEARED)],
         *names,
     )
-    alarm_headers = sf.create_map(sf.lit(ALARM_HEADER), sf.array("identity"))
-    retain = sf.map_concat(alarm_headers, sf.create_map(sf.lit("Retain"), sf.array(sf.lit("1"))))
-    rollup_headers = sf.create_map(sf.lit(ROLLUP_HEADER), sf.array("identity"))
-    is_alarm = sf.col("state").isin(RAISED, CLEARED)
-    headers = sf.when(is_alarm, alarm_headers).when(sf.col("rule").isNotNull(), rollup_headers)
-    said = sf.struct("topic", "payload", headers.alias("headers"))
-    opened = sf.struct(
-        sf.concat_ws(".", sf.lit(open_root), "rule", "producer").alias("topic"),
-        sf.when(sf.col("state") == "raised", sf.col("payload")).otherwise(sf.lit("")).alias("payload"),
-        retain.alias("headers"),
-    )
-    each = sf.explode(sf.when(is_alarm, sf.array(said, opened)).otherwise(sf.array(said)))
-    return counted.where(sf.col("topic").isNotNull()).select(each.alias("message")).select("message.*")
 
 
 @contextmanager
@@ -227,7 +225,8 @@ class WatchingJob:
     @contextmanager
     def started(self) -> Iterator[WatchingJob]:
         shards = shards_of(self._watch, partitions(self._spark))
-        with _set(self._spark, {**SETTINGS, SHARDS: str(shards)}):
+        packed = {} if Packing.of(self._watch.rules, ()) is None else FOR_FEW_ROWS
+        with _set(self._spark, {**SETTINGS, **packed, SHARDS: str(shards)}):
             self._start()
             try:
                 yield self
@@ -237,18 +236,25 @@ class WatchingJob:
 
     def _start(self) -> None:
         watch = self._watch
-        reader = self._spark.readStream.format("fumarole").option("clock", "true").option("servers", watch.servers)
+        reader = self._spark.readStream.format("fumarole").option("servers", watch.servers)
         reader = reader.option("topic", watch.topic).option("buffer", str(watch.checkpoint / "buffer"))
         reader = reader.option("partitions", 1).option("maxRowsPerTrigger", ROWS_AT_ONCE)
         if watch.where:
             reader = reader.option("where", watch.where)
         if watch.payloads is not None:
             reader = reader.option("payloads", str(watch.payloads))
-        rows = watched(reader.options(**watch.options).load(), watch.rules)
-        writer = messages(rows, watch.rules, watch.open_root).writeStream.format("fumarole")
-        writer = writer.option("servers", watch.servers).option("marks", "false").option("refusals", "publish")
+        reader = reader.options(**watch.options)
+        writer = counted(self._rows(reader), watch.rules).writeStream.format("noop")
         writer = writer.option("checkpointLocation", str(watch.checkpoint / "alarms"))
         self._query = writer.trigger(processingTime="0 seconds").start()
+
+    def _rows(self, reader: DataStreamReader) -> DataFrame:
+        rules, delivery = self._watch.rules, Delivery(self._watch.servers, self._watch.open_root)
+        keys = shard_keys(partitions(self._spark))
+        packing = Packing.of(rules, keys)
+        if packing is None:
+            return watched(reader.option("clock", "true").load(), rules, deliver=delivery)
+        return of_shards(reader.option("packing", packing.as_text()).load(), rules, keys, deliver=delivery)
 
     def look(self) -> bool:
         """Is there news? A query that has ended is begun again. Raises PipelineError where that is of no use."""
@@ -257,10 +263,17 @@ class WatchingJob:
         if not query.isActive:
             self._failed(query)
             return True
-        news = [each for each in query.recentProgress if each["batchId"] > self._seen]
+        last = query.lastProgress
+        if last is None or last["batchId"] <= self._seen:
+            return False
+        # All that are known are read one field after the other: mostly the last is the only one that is new.
+        news = [last] if last["batchId"] == self._seen + 1 else self._since(query)
         for each in news:
             self._take(each)
-        return bool(news)
+        return True
+
+    def _since(self, query: StreamingQuery) -> list[Any]:
+        return [each for each in query.recentProgress if each["batchId"] > self._seen]
 
     def _failed(self, query: StreamingQuery) -> None:
         self.progress.failures += 1
@@ -280,10 +293,10 @@ class WatchingJob:
         progress = self.progress
         progress.batches += 1
         progress.failures = 0
-        # Over Spark Connect a batch has no sums, but those of its sources are there.
-        progress.rows += sum(each["numInputRows"] or 0 for each in batch["sources"])
-        progress.rate = sum(each["processedRowsPerSecond"] or 0.0 for each in batch["sources"])
+        rows = sum(rows_of(each) for each in batch["sources"])
+        progress.rows += rows
         progress.seconds = batch["durationMs"].get("triggerExecution", 0) / 1e3
+        progress.rate = rows / progress.seconds if progress.seconds else 0.0
         observed = batch["observedMetrics"].get("rules")
         # Over Spark Connect what is null is not there.
         counted: dict[str, Any] = {} if observed is None else observed.asDict()
@@ -297,6 +310,16 @@ class WatchingJob:
             progress.heard_until = datetime.fromtimestamp(counted["now"] / 1e6, UTC)
             ended = datetime.fromisoformat(batch["timestamp"]).timestamp() + progress.seconds
             progress.lag = max(0.0, ended - progress.heard_until.timestamp())
+
+
+def rows_of(source: Any) -> int:
+    """How many rows of the live source a batch had. Spark sees packed ones only, but each row has an offset.
+
+    The first batch of all begins with no offset. Over Spark Connect an offset is not in JSON, but as Python shows it.
+    """
+    ends = [re.search("[0-9]+", str(source[name])) for name in ("startOffset", "endOffset")]
+    begin, end = (None if found is None else int(found[0]) for found in ends)
+    return source["numInputRows"] or 0 if begin is None or end is None else end - begin
 
 
 def run(job: WatchingJob, tell: Callable[[Progress], None], wait: Callable[[float], bool], every: float = 1.0) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -42,8 +43,10 @@ from fumarole.pipeline.capturing import Wanted
 from fumarole.pipeline.declared import payloads
 from fumarole.pipeline.errors import PipelineError
 from fumarole.pipeline.live.buffer import Buffer, Part, read
+from fumarole.pipeline.live.clock import EVENT_ROWS
 from fumarole.pipeline.live.listener import Listener
 from fumarole.pipeline.live.publishing import publish
+from fumarole.pipeline.rules import packing
 from fumarole.pipeline.shipping import ship
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ WITH_CLOCK = f"{SCHEMA}, offset long, event string"
     known     what the broker knows of a producer, in `changes`; its first change is that this is all
     complete  the broker knows no other producers than those heard of, or known, since `event_time`
 """
+_CLOCK_ROWS = pa.schema([*EVENT_ROWS, ("offset", pa.int64())])
 DESCRIBED = f"{SCHEMA}, metadata map<string, struct<kind: string, text: string, number: double, truth: boolean>>"
 """With the option `metadata`: what held for the producer when the message came, as `enrich` gives it."""
 DEFAULT_SERVERS = "nats://127.0.0.1:4222"
@@ -79,6 +83,7 @@ READ_OPTIONS = {
     "payloads",
     "clock",
     "metadata",
+    "packing",
 }
 WRITE_OPTIONS = {"servers", "topic", "marks", "refusals"}
 LIVE_ONLY = (
@@ -123,6 +128,8 @@ class ReadOptions:
     payloads: Payloads
     clock: bool = False
     metadata: bool = False
+    packing: packing.Packing | None = None
+    """The live job's own: rows come as shards take them."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> ReadOptions:
@@ -130,7 +137,8 @@ class ReadOptions:
         options = _known(given, READ_OPTIONS)
         servers = options.get("servers", DEFAULT_SERVERS)
         wanted = Wanted(options.get("topic", ">"), options.get("where", ""), options.get("group", ""))
-        clock, metadata = _is_set(options, "clock"), _is_set(options, "metadata")
+        packed = packing.Packing.from_text(options["packing"]) if "packing" in options else None
+        clock, metadata = _is_set(options, "clock") or packed is not None, _is_set(options, "metadata")
         if clock and metadata:
             raise PipelineError(
                 "the options clock and metadata exclude each other: with clock, metadata is in `changes`"
@@ -146,6 +154,7 @@ class ReadOptions:
             payloads(options.get("payloads")),
             clock,
             metadata,
+            packed,
         )
 
 
@@ -157,6 +166,8 @@ class FumaroleSource(DataSource):
         return "fumarole"
 
     def schema(self) -> str:
+        if "packing" in self.options:
+            return packing.SCHEMA
         if _is_set(self.options, "metadata"):
             return DESCRIBED
         return WITH_CLOCK if _is_set(self.options, "clock") else SCHEMA
@@ -240,12 +251,11 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Rows)
-        wanted = to_arrow_schema(self._schema, timezone="UTC")
-        for part in partition.parts:
-            offset = part.offset
-            for batch in read([part]):
-                yield _completed(batch, wanted, offset).cast(wanted)
-                offset += batch.num_rows
+        own = self._options.packing
+        if own is None:
+            yield from _rows(partition.parts, to_arrow_schema(self._schema, timezone="UTC"))
+        elif rows := list(_rows(partition.parts, _CLOCK_ROWS)):
+            yield own.packed(pa.Table.from_batches(rows))
 
     def commit(self, end: dict[str, int]) -> None:
         self._opened().trim(end["offset"])
@@ -271,10 +281,18 @@ class LiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._buffer
 
 
+def _rows(parts: list[Part], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        offset = part.offset
+        for batch in read([part]):
+            yield _completed(batch, wanted, offset).cast(wanted)
+            offset += batch.num_rows
+
+
 def _completed(batch: pa.RecordBatch, wanted: pa.Schema, offset: int) -> pa.RecordBatch:
     """With the rows' places in the order. A buffer of an older version may have rows without the newest columns."""
     if "offset" in wanted.names:
-        places = pa.array(range(offset, offset + batch.num_rows), pa.int64())
+        places = pa.array(np.arange(offset, offset + batch.num_rows))
         batch = batch.append_column("offset", places)
     for field in wanted:
         if field.name not in batch.schema.names:

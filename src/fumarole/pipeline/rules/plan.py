@@ -51,7 +51,7 @@ def rows(messages: DataFrame, rules: Rules, shards: Sequence[int], kept: Sequenc
         time = sf.when(event.isin("gap", "complete"), sf.unix_micros("event_time")).otherwise(time)
     own = sf.get(_keys(shards), sf.pmod(sf.xxhash64("producer"), sf.lit(len(shards))).cast("int"))
     for_all = sf.col("producer").isNull()
-    more = list(_more(rules))
+    more = list(more_columns(rules))
     chosen = messages.where(sf.col("producer").isNotNull() | event.isNotNull())
     return chosen.select(
         sf.explode(sf.when(for_all, _keys(shards)).otherwise(sf.array(own))).alias(SHARD),
@@ -73,7 +73,7 @@ def changes_rows(changes: DataFrame, rules: Rules, shards: Sequence[int]) -> Dat
     truths = Truths(rules.declared)
     own = sf.get(_keys(shards), sf.pmod(sf.xxhash64("producer"), sf.lit(len(shards))).cast("int"))
     time = sf.unix_micros("time")
-    more = _more(rules)
+    more = more_columns(rules)
     return changes.select(
         own.alias(SHARD),
         sf.lit(SAID).alias("kind"),
@@ -89,7 +89,7 @@ def changes_rows(changes: DataFrame, rules: Rules, shards: Sequence[int]) -> Dat
     )
 
 
-def _more(rules: Rules) -> dict[str, str]:
+def more_columns(rules: Rules) -> dict[str, str]:
     """Columns that only some rules need, with their types."""
     if any(rule.python for rule in rules.alarms):
         return {"topic": "string", "payload": "binary"}

@@ -9,7 +9,7 @@ value: that of all its producers, in columns. In a batch each shard is gone thro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from os import PathLike
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     from pyspark.sql.streaming.stateful_processor import TimerValues
 
+Deliver = Callable[[pa.Table], None]
+"""Takes rows of `rules.messages` before the state of the shard is kept."""
 Given = str | PathLike[str] | Rules | list[dict[str, Any]]
 """Rules: a file, tables of the same form, or as read."""
 TIMER_MILLISECONDS: Final = 500
@@ -81,20 +83,29 @@ def as_alarms(rows: DataFrame) -> DataFrame:
 
 
 def watched(
-    messages: DataFrame, rules: Rules, changes: DataFrame | None = None, until: datetime | None = None
+    messages: DataFrame,
+    rules: Rules,
+    changes: DataFrame | None = None,
+    until: datetime | None = None,
+    deliver: Deliver | None = None,
 ) -> DataFrame:
     """The same as rows of `rules.messages`, with what the shards count; on a stream also with windows of rollups."""
     spark = messages.sparkSession
     if not messages.isStreaming:
         return _of_history(messages, rules, changes, partitions(spark), until)
-    use_state(spark)
     keys = shard_keys(partitions(spark))
     has_clock = "event" in messages.columns
-    watching = Watching(rules, len(keys), keys[0], not has_clock)
-    said = (
-        packed(plan.rows(messages, rules, keys), plan.SHARD)
-        .groupBy(plan.SHARD)
-        .transformWithStateInPandas(watching, SCHEMA, "append", "none" if has_clock else "processingTime")
+    return of_shards(packed(plan.rows(messages, rules, keys), plan.SHARD), rules, keys, has_clock, deliver)
+
+
+def of_shards(
+    rows: DataFrame, rules: Rules, keys: Sequence[int], has_clock: bool = True, deliver: Deliver | None = None
+) -> DataFrame:
+    """The same of a stream whose rows are packed for these shards."""
+    use_state(rows.sparkSession)
+    watching = Watching(rules, len(keys), keys[0], not has_clock, None if rules.rollups else deliver)
+    said = rows.groupBy(plan.SHARD).transformWithStateInPandas(
+        watching, SCHEMA, "append", "none" if has_clock else "processingTime"
     )
     if not rules.rollups:
         return said
@@ -102,7 +113,10 @@ def watched(
     def put_together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = [pa.Table.from_batches([batch]).cast(ARROW) for batch in batches]
         if parts:
-            yield from whole_windows(pa.concat_tables(parts), rules.rollups).to_batches()
+            whole = whole_windows(pa.concat_tables(parts), rules.rollups)
+            if deliver is not None:
+                deliver(whole)
+            yield from whole.to_batches()
 
     return said.repartition(1).mapInArrow(put_together, SCHEMA)
 
@@ -110,12 +124,13 @@ def watched(
 class Watching(StatefulProcessor):
     """One shard of a stream."""
 
-    def __init__(self, rules: Rules, shards: int, first: int, has_timers: bool) -> None:
+    def __init__(self, rules: Rules, shards: int, first: int, has_timers: bool, deliver: Deliver | None) -> None:
         self._rules = rules
         self._shards = shards
         self._first = first
         """The key of the shard that tells of gaps."""
         self._has_timers = has_timers
+        self._deliver = deliver
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -132,10 +147,8 @@ class Watching(StatefulProcessor):
             self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + TIMER_MILLISECONDS)
         taken = Rows.of(unpacked(rows), shard.words)
         found = shard.take(taken)
-        if key[0] == self._first:
-            gaps = taken.kind == GAP
-            yield gap_rows(taken.time[gaps].tolist(), taken.at[gaps].tolist()).to_pandas()
-        yield self._said(shard, found)
+        gaps = (taken.kind == GAP) & (key[0] == self._first)
+        yield self._said(shard, found, gap_rows(taken.time[gaps].tolist(), taken.at[gaps].tolist()))
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -146,7 +159,7 @@ class Watching(StatefulProcessor):
         now = timerValues.getCurrentProcessingTimeInMs()
         self._handle.registerTimer(now + TIMER_MILLISECONDS)
         shard = self._shard()
-        yield self._said(shard, shard.expire(now * 1_000))
+        yield self._said(shard, shard.expire(now * 1_000), gap_rows([], []))
 
     def close(self) -> None:
         pass
@@ -155,11 +168,14 @@ class Watching(StatefulProcessor):
         known = self._state.get() if self._state.exists() else None
         return Shard(self._rules, self._shards, None if known is None else bytes(known[0]))
 
-    def _said(self, shard: Shard, found: list[Any]) -> pd.DataFrame:
+    def _said(self, shard: Shard, found: list[Any], gaps: pa.Table) -> pd.DataFrame:
         data = shard.as_bytes()
-        self._state.update((data,))
         table = alarm_rows(found, self._rules.declared, shard.counts(), len(data))
-        made: pd.DataFrame = pa.concat_tables([table, part_rows(shard.closed)]).to_pandas()
+        table = pa.concat_tables([gaps, table, part_rows(shard.closed)])
+        if self._deliver is not None:
+            self._deliver(table)
+        self._state.update((data,))
+        made: pd.DataFrame = table.to_pandas()
         return made
 
 
