@@ -124,6 +124,7 @@ cdef class NatsReader:
     cdef dict speaks_for        # the session's
     cdef Py_ssize_t metadata_bytes
     cdef object identity        # of the producer whose reading is published just now; None: it is no reading
+    cdef object spoken          # the identity of the reading before it: most connections bring those of one producer
     cdef object value           # and the number that it says, as far as it is known
     cdef bint is_text           # what it says is no number
     cdef bytes brought          # metadata as the last one wrote it that went to a MsgPack client, and its form there

@@ -390,7 +390,9 @@ cdef class NatsReader:
             return True
         if kind == NOT_ASCII or self.producers.filling:  # until all sets are whole, each producer is looked at first
             return False
-        self.identity = PyUnicode_DecodeASCII(identity, IDENTITY, NULL)
+        if self.spoken is None or memcmp(PyUnicode_AsUTF8AndSize(self.spoken, NULL), identity, IDENTITY) != 0:
+            self.spoken = PyUnicode_DecodeASCII(identity, IDENTITY, NULL)
+        self.identity = self.spoken
         self.now = self.session.now
         self.value = None
         try:
