@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -231,18 +232,33 @@ def test_readme_has_the_figures_of_the_results() -> None:
     )
 
 
+class Attempt(NamedTuple):
+    rate: float
+
+
 @pytest.mark.parametrize("start", [100.0, 300.0, 900.0])
 def test_a_search_ends_just_below_the_limit(start: float) -> None:
     tried: list[float] = []
 
-    def attempt(rate: float) -> float | None:
+    def attempt(rate: float) -> Attempt | None:
         tried.append(rate)
-        return rate if rate < 300 else None
+        return Attempt(rate) if rate < 300 else None
 
     found = limit(start, attempt)
     assert found is not None
-    assert found < 300 <= found * NEAR
+    assert found.rate < 300 <= found.rate * NEAR
     assert len(tried) <= MOST_ATTEMPTS
+
+
+def test_a_search_ends_where_the_publisher_is_the_limit() -> None:
+    tried: list[float] = []
+
+    def attempt(rate: float) -> Attempt:
+        tried.append(rate)
+        return Attempt(min(rate, 200.0))
+
+    assert limit(100.0, attempt) == Attempt(200.0)
+    assert tried == [100.0, 150.0, 225.0, 337.5]
 
 
 def test_a_search_tells_where_every_rate_loses() -> None:
