@@ -9,6 +9,7 @@ import pytest
 from fumarole.doors import flushing
 from fumarole.doors.flushing import (
     FEW,
+    FEW_OF_MUCH,
     LARGE_BATCH,
     LAST_BATCH,
     MOST_AT_ALL,
@@ -196,13 +197,21 @@ async def until(is_reached: Callable[[], bool], turns: int = 1000) -> None:
 @pytest.mark.parametrize("size", [LARGE_BATCH, MOST_MEANWHILE, MOST_AT_ALL])
 async def test_a_large_batch_to_many_is_flushed_in_slices_too(clock: list[float], policy: Any, size: int) -> None:
     """H1: however much a batch brings to very many consumers, a turn of the loop flushes a slice of them."""
-    crowd = Crowd(clock)
+    crowd = Crowd(clock, FEW_OF_MUCH + 1)
     brings = policy(crowd.ready, crowd.late)
     crowd.ready += crowd.owners
     crowd.bring(brings, size)
     for number in range(len(crowd.owners)):
         assert sum(crowd.flushed()) == number
         await asyncio.sleep(0)
+    assert set(crowd.flushed()) == {1}
+
+
+@pytest.mark.parametrize("policy", [FlushTogether, FlushAtOnce])
+async def test_a_large_batch_to_a_hundred_is_flushed_at_once(clock: list[float], policy: Any) -> None:
+    crowd = Crowd(clock, FEW_OF_MUCH)
+    crowd.ready += crowd.owners
+    crowd.bring(policy(crowd.ready, crowd.late), LARGE_BATCH)
     assert set(crowd.flushed()) == {1}
 
 
@@ -231,7 +240,7 @@ async def test_who_brings_much_waits_in_line(clock: list[float], policy: Any) ->
 
 async def test_others_bring_on_while_one_waits_in_line(clock: list[float]) -> None:
     """What was brought before the line was stood in counts no more when its end is reached, and what came later does."""
-    crowd, went_on = Crowd(clock), list[None]()
+    crowd, went_on = Crowd(clock, FEW_OF_MUCH + 1), list[None]()
     crowd.publish(MOST_MEANWHILE)
     crowd.publish()
     assert crowd.together.must_wait()

@@ -9,7 +9,7 @@ import pytest
 from fumarole.doors import flushing
 from fumarole.doors import pump as pump_module
 from fumarole.doors.closing import LAST_WORDS, LINGER
-from fumarole.doors.flushing import FEW, MOST_MEANWHILE
+from fumarole.doors.flushing import FEW_OF_MUCH, MOST_MEANWHILE
 from fumarole.doors.nats import NatsDoor
 from fumarole.doors.pump import Pump
 from fumarole.doors.stream import WRITE_CHUNK
@@ -38,7 +38,7 @@ async def test_who_publishes_much_to_many_is_not_read_until_that_has_left(hot_pa
     """H1: their outboxes are flushed in slices, and must not fill meanwhile."""
     door = FakeDoor(hot_path)
     door.connect()
-    consumers = [door.desk.connect().say("SUB a 1\r\n") for _ in range(2 * FEW)]
+    consumers = [door.desk.connect().say("SUB a 1\r\n") for _ in range(2 * FEW_OF_MUCH)]
     for consumer in consumers:
         consumer.hears()
     door.desk.node.ready.clear()
@@ -478,15 +478,15 @@ async def test_all_bytes_of_a_batch_in_pieces_count(hot_path: HotPath) -> None:
     """However few its pieces are, its connection stands in line at the end: large messages must not fill outboxes."""
     door, reader = FakeDoor(hot_path), FakeReader(2)
     door.connect(reader)
-    late, consumers = door.desk.node.late, [door.desk.connect() for _ in range(2 * FEW)]
+    late, consumers = door.desk.node.late, [door.desk.connect() for _ in range(16)]
     door.desk.node.ready.clear()
     late.extend(consumers)
     door.say(bytes(MOST_MEANWHILE + 1))
-    assert len(late) == 2 * FEW
+    assert len(late) == 16
     for _ in range(2):
         assert not door.transport.reading
         await asyncio.sleep(0)
-    assert (reader.turns, len(late), door.transport.reading) == (0, 2 * FEW + 1, False)
+    assert (reader.turns, len(late), door.transport.reading) == (0, 17, False)
     for _ in range(10):
         await asyncio.sleep(0)
     assert (len(late), door.transport.reading) == (0, True)

@@ -125,8 +125,8 @@ def test_what_is_reclaimed_was_never_given(make: Callable[[Desk], Fallback], ope
 
 CONSUMERS = 2_000
 PUBLISHES = 100
-AT_ONCE = {"compiled": 6_000, "plain Python": 20_000}
-"""Messages: compiled, a millisecond or so."""
+AT_ONCE = 20_000
+"""Messages: compiled, two milliseconds or so."""
 
 
 @pytest.mark.parametrize("verb", ["PUB", "pub"])
@@ -143,4 +143,4 @@ def test_a_turn_is_bounded_by_the_messages_that_leave(hot_path: HotPath, verb: s
         publisher.reader.go_on()
         turns.append(exchange.counters.routed)
     assert turns[-1] == CONSUMERS * PUBLISHES
-    assert max(after - before for before, after in pairwise(turns)) <= AT_ONCE[hot_path.name] + CONSUMERS
+    assert max(after - before for before, after in pairwise(turns)) <= AT_ONCE + CONSUMERS

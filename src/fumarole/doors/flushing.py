@@ -34,11 +34,13 @@ from time import monotonic
 from typing import Any, Protocol
 
 LARGE_BATCH = 2 * 1024
-"""Bytes. A batch of as many is flushed at once. A piece of a batch counts as so many."""
+"""Bytes. A batch of as many does not wait for others of its turn. A piece of a batch counts as so many."""
 SAME_TURN = 5e-6
 """Seconds from one batch to the next in one turn: less than any wait for the network takes."""
 FEW = 8
 """Outboxes that are flushed at once, about a tenth of a millisecond."""
+FEW_OF_MUCH = 128
+"""The same of a large batch, about a millisecond. In slices, a quarter of the throughput to 100 consumers was lost."""
 MOMENT = 0.0001
 """Seconds of each turn of the loop for outboxes that wait."""
 MOST_MEANWHILE = 16 * 1024
@@ -119,9 +121,14 @@ class InSlices:
         if not self._flush_few():
             self._go_on()
 
-    def _flush_few(self) -> bool:
+    def _flush_batch(self, size: int) -> None:
+        """What a batch of so many bytes has filled."""
+        if not self._flush_few(FEW_OF_MUCH if size >= LARGE_BATCH else FEW):
+            self._go_on()
+
+    def _flush_few(self, few: int = FEW) -> bool:
         """False: there are many, and they wait behind those that wait already."""
-        if len(self._ready) <= FEW:
+        if len(self._ready) <= few:
             flush(self._ready)
             return True
         self._late += self._ready
@@ -170,7 +177,7 @@ class FlushTogether(InSlices):
     def batch_done(self, began: float, size: int) -> float:
         if self._count(size):
             if size >= LARGE_BATCH or began - LAST_BATCH.at > SAME_TURN:
-                self.flush()
+                self._flush_batch(size)
             elif not self._is_due:
                 self._is_due = True
                 asyncio.get_running_loop().call_soon(self._end_of_turn)
@@ -188,7 +195,7 @@ class FlushAtOnce(InSlices):
 
     def batch_done(self, began: float, size: int) -> float:  # noqa: ARG002 - when it began is the other policy's matter
         if self._count(size):
-            self.flush()
+            self._flush_batch(size)
         return monotonic()
 
 

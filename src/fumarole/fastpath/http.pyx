@@ -21,7 +21,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp, memcpy
 
-from fumarole.fastpath.nats cimport NatsReader, Operation, WORK_AT_ONCE
+from fumarole.fastpath.nats cimport NatsReader, Operation
 from fumarole.fastpath.plans cimport Plan, Plans
 
 from fumarole.sessions.stream import State
@@ -37,11 +37,11 @@ cdef extern from *:
     #define ANSWERS_WAITING 32768           /* bytes: then they leave first */
     #define WORK_OF_A_REQUEST 5             /* in messages, as all work */
     #define WORK_OF_A_LINE 2
-    #define LINES_WORK 5000                 /* a millisecond or so */
+    #define A_MILLISECOND 5000              /* of work, or so */
     #define WORK_OF_THE_SESSION 5           /* messages in a unit of the session's work, a microsecond */
     #define NOT_PUBLISHED -2
     """
-    const Py_ssize_t LARGEST, SIZES, HEADS_KEPT, ANSWERS_KEPT, ANSWERS_WAITING, WORK_OF_A_REQUEST, WORK_OF_A_LINE, LINES_WORK
+    const Py_ssize_t LARGEST, SIZES, HEADS_KEPT, ANSWERS_KEPT, ANSWERS_WAITING, WORK_OF_A_REQUEST, WORK_OF_A_LINE, A_MILLISECOND
     const Py_ssize_t WORK_OF_THE_SESSION, NOT_PUBLISHED
     enum: LARGEST_TAIL "(LARGEST + SIZES)"
 
@@ -201,7 +201,7 @@ cdef class HttpReader(Publishing):
         cdef Py_ssize_t used = 0
         if self.is_ready and self.session.state is OPEN:
             used = self.repeat(at, length)
-            if used < length and (self.work >= WORK_AT_ONCE or self.outbox.size > ANSWERS_WAITING):
+            if used < length and (self.work >= A_MILLISECOND or self.outbox.size > ANSWERS_WAITING):
                 self.rest = PyBytes_FromStringAndSize(at + used, length - used)
                 return 0
             if used and self.is_half(at + used, length - used):
@@ -289,7 +289,7 @@ cdef class HttpReader(Publishing):
             at = body + known.length
             answered += 1
             self.work += WORK_OF_A_REQUEST
-            if self.work >= WORK_AT_ONCE or self.outbox.size > ANSWERS_WAITING:
+            if self.work >= A_MILLISECOND or self.outbox.size > ANSWERS_WAITING:
                 break
         if answered:
             service.answered[202] += answered
@@ -485,7 +485,7 @@ cdef class LineReader(Publishing):
         cdef Line line
         cdef Py_ssize_t length, reached
         self.lines = self.delivered = self.work = 0
-        while self.work < LINES_WORK:
+        while self.work < A_MILLISECOND:
             length = parse_line(at, end, &line)
             if length <= 0:
                 break

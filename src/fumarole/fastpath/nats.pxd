@@ -12,8 +12,8 @@ cdef extern from *:
     /* What parsing an operation can find instead of its length. */
     #define INCOMPLETE 0
     #define ODD -1
-    /* A millisecond or so, in messages; what handing over an operation takes, and the session's own unit, in the same. */
-    #define WORK_AT_ONCE 6000
+    /* Two milliseconds or so, in messages; what handing over an operation takes, and the session's own unit, in the same. */
+    #define WORK_AT_ONCE 20000
     #define WORK_OF_A_HAND_OVER 50
     #define WORK_OF_THE_SESSION 3
     #define WORK_OF_A_DIFF 10
