@@ -92,6 +92,8 @@ def play(hot_path: HotPath, rule: NamespaceRules, steps: list[tuple[int, bytes, 
     desk = Desk(hot_path, Limits(), {"default": rule})
     nats = desk.connect(headers=True)
     nats.say(b"SUB readings.> 1\r\nSUB readings.* g 2\r\n")
+    plain = desk.connect(headers=False)  # its second consumer has had enough after three, its third has a period
+    plain.say(b"SUB readings.> 1\r\nSUB readings.* 2\r\nUNSUB 2 3\r\nSUB $EVERY.1s.readings.> 3\r\n")
     subscribers = [MsgPackClient(desk).say(query) for query in QUERIES]
     publishers = [MsgPackClient(desk) for _ in range(PUBLISHERS)]
     everybody = [*publishers, *subscribers]
@@ -100,14 +102,14 @@ def play(hot_path: HotPath, rule: NamespaceRules, steps: list[tuple[int, bytes, 
         for piece in pieces(data, cuts):
             publishers[who].send(piece)
         if cuts % 3:
-            seen.append([*(client.session.outbox.take() for client in everybody), nats.hears()])
+            seen.append([*(client.session.outbox.take() for client in everybody), nats.hears(), plain.hears()])
         if cuts % 5 == 0:
             desk.now += 1
             for client in everybody:
                 client.session.tick(desk.now)
     for client in publishers:
         client.session.receive_eof()  # as the pump does
-    seen.append([*(client.session.outbox.take() for client in everybody), nats.hears()])
+    seen.append([*(client.session.outbox.take() for client in everybody), nats.hears(), plain.hears()])
     seen.append([(client.session.close_expected(), client.session.outbox.overflowed) for client in everybody])
     seen.append([(k.accepted, k.dropped) for client in everybody for k in client.session._consumers.values()])
     exchange = desk.node.namespaces.join("default")
@@ -140,7 +142,7 @@ def test_the_comparison_would_notice() -> None:
         seen = play(hot_path, NamespaceRules(), [(0, FIRST, 0), (0, USUAL * 2, 0)])[0]
         assert isinstance(seen, list)
         assert seen[PUBLISHERS].endswith(FIRST + USUAL * 2)
-        assert seen[-1].count(b" 1 60 64\r\n") == 2
+        assert (seen[-2].count(b" 1 60 64\r\n"), seen[-1].count(b" 1 4\r\n")) == (2, 2)
         asking = PUBLISHERS + QUERIES.index("Room = '410' and $value > 20")
         assert seen[asking].endswith(USUAL * 2)
         assert FIRST not in seen[asking]

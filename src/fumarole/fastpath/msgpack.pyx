@@ -28,7 +28,7 @@ from fumarole.fastpath.plans cimport Group, Plan, Plans, all_here
 
 from fumarole.core.publication import FRAMING as PURE_FRAMING
 from fumarole.core.query.message import Message
-from fumarole.exchange.readings import Reading, reading_topic
+from fumarole.exchange.readings import Reading, reading_block, reading_topic
 from fumarole.sessions.msgpack import published
 from fumarole.sessions.stream import State
 
@@ -44,10 +44,26 @@ cdef extern from *:
     #define LONGEST 49              /* bytes of a usual reading */
     #define SHORT 4096              /* bytes of a value that is handed over alone */
     #define ITEMS 4096
+    #define VERB 4                  /* "MSG " */
+    #define LINE_END 2
+    #define LONGEST_TEXT 32         /* characters of a number */
     """
-    const Py_ssize_t IDENTITY, HEAD, PREFIX, LONGEST, SHORT, ITEMS
+    const Py_ssize_t IDENTITY, HEAD, PREFIX, LONGEST, SHORT, ITEMS, VERB, LINE_END, LONGEST_TEXT
 
 assert reading_topic("") == "readings."
+
+# Of a reading at the NATS door: its headers around the identity, and the sizes of its frame by the length of its text.
+cdef bytes BLOCK_BEGINS, BLOCK_ENDS
+BLOCK_BEGINS, BLOCK_ENDS = reading_block(Reading("=" * IDENTITY, {}, 0)).split(b"=" * IDENTITY)
+cdef Py_ssize_t BLOCK = PyBytes_GET_SIZE(BLOCK_BEGINS) + IDENTITY + PyBytes_GET_SIZE(BLOCK_ENDS)
+cdef list SIZES = [b" %d %d\r\n" % (BLOCK, BLOCK + length) for length in range(LONGEST_TEXT)]
+cdef list PLAIN_SIZES = [b" %d\r\n" % length for length in range(LONGEST_TEXT)]
+
+
+cdef inline char* written(char* place, bytes text) noexcept:
+    """Behind the text."""
+    memcpy(place, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+    return place + PyBytes_GET_SIZE(text)
 
 
 cdef inline uint64_t big_endian(const unsigned char* at, int width) noexcept:
@@ -172,6 +188,7 @@ cdef class MsgPackReader:
     cdef bytes rest             # what came and was not yet looked at: put off, or the beginning of a value
     cdef bint put_off
     cdef char topic[PREFIX + IDENTITY]
+    cdef bytes text             # the value of this reading at other doors; None: it was not asked for
 
     def __init__(self, session):
         self.session = session
@@ -336,6 +353,7 @@ cdef class MsgPackReader:
         cdef Consumer consumer
         cdef object publication = None
         cdef tuple consumers = plan.consumers, groups = plan.groups
+        self.text = None
         if not all_here(plan):
             publication = self.publication(identity, value, raw, length)
             self.work += <Py_ssize_t>self.exchange.publish(plan, publication, self.session) + 1
@@ -365,14 +383,51 @@ cdef class MsgPackReader:
         self.work += routed + 1
         return 0
 
+    cdef int send_to_nats(self, Consumer consumer, const char* identity, value) except -1:
+        """The frame that `sessions/nats.py` makes of a reading (M8)."""
+        cdef bint headers = consumer.outbox.takes_headers
+        cdef bytes sizes
+        cdef char* place
+        if self.text is None:
+            self.text = str(value).encode()
+        sizes = (SIZES if headers else PLAIN_SIZES)[PyBytes_GET_SIZE(self.text)]
+        consumer.accepted += 1
+        place = consumer.outbox.reserve(
+            headers + VERB + PREFIX + IDENTITY + 1 + PyBytes_GET_SIZE(consumer.key) + PyBytes_GET_SIZE(sizes)
+            + (BLOCK if headers else 0)
+            + PyBytes_GET_SIZE(self.text) + LINE_END,
+            consumer,
+        )
+        if place != NULL:
+            if headers:
+                place[0] = c"H"
+                place += 1
+            memcpy(place, b"MSG ", VERB)
+            memcpy(place + VERB, self.topic, PREFIX + IDENTITY)
+            place += VERB + PREFIX + IDENTITY
+            place[0] = c" "
+            place = written(written(place + 1, consumer.key), sizes)
+            if headers:
+                place = written(place, BLOCK_BEGINS)
+                memcpy(place, identity, IDENTITY)
+                place = written(place + IDENTITY, BLOCK_ENDS)
+            memcpy(written(place, self.text), b"\r\n", LINE_END)
+        if consumer.limit and consumer.accepted >= consumer.limit:
+            consumer.outlet.expire(consumer)
+        return 0
+
     cdef object publication(self, identity, value, const char* raw, Py_ssize_t length):
         reading = Reading(identity, {}, value, PyBytes_FromStringAndSize(raw, length))
         return published(reading, reading_topic(identity))
 
     cdef object deliver(self, Consumer consumer, identity, value, const char* raw, Py_ssize_t length, object publication):
-        """One reading to one consumer. Of another door, or with diffs to catch up on: its outlet gets the publication (made once)."""
+        """One reading to one consumer. Of another door than NATS, or with diffs to catch up on: its outlet gets the
+        publication (made once)."""
         cdef Outbox outbox = consumer.readings
         cdef char* place
+        if consumer.outbox is not None and consumer.held is None:
+            self.send_to_nats(consumer, raw + 3, value)
+            return publication
         if outbox is None or outbox.late:
             if publication is None:
                 publication = self.publication(identity, value, raw, length)
