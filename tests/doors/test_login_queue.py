@@ -9,6 +9,7 @@ from fumarole.doors.login_queue import (
     MOST_ADDRESSES,
     MOST_WAITING_PER_ADDRESS,
     PATIENCE,
+    REST,
     Entry,
     LoginQueue,
 )
@@ -42,6 +43,14 @@ def test_equal_credentials_wait_once() -> None:
     assert order(queue) == ["a"]
     assert queue.put(entry("a"))
     assert order(queue) == ["a"]
+
+
+def test_one_wrong_password_on_a_slow_machine_does_not_make_the_right_one_too_late() -> None:
+    queue = LoginQueue()
+    queue.failed(entry("ann"), 0.0, took=PATIENCE)
+    queue.put(entry("bob"))
+    assert queue.too_late(REST * PATIENCE) == []
+    assert order(queue, REST * PATIENCE) == ["bob"]
 
 
 def test_equal_credentials_wait_where_no_wrong_ones_come_from() -> None:

@@ -1,6 +1,8 @@
 """scripts/debian-packages says what it installs before it does, and needs no root where nothing is missing."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,3 +78,14 @@ def test_without_venv_and_root_it_fails_with_the_command(folder: Path) -> None:
     done = run(folder, user=1000, CC="no-compiler", PYTHON="bare-python")
     assert (done.returncode, installed(folder)) == (1, "")
     assert "Install it as root: apt-get install python" in done.stderr
+
+
+def test_what_drives_the_browser_runs_on_node_js_of_debian() -> None:
+    """Debian 12 has 18. A newer playwright-core needs 20."""
+    lock = SCRIPTS.parent / "tests" / "integration" / "console" / "package-lock.json"
+    packages = json.loads(lock.read_text())["packages"]
+    needed = [
+        re.fullmatch(r">=(\d+)[.\dx]*", each["engines"]["node"]) for each in packages.values() if "engines" in each
+    ]
+    assert len(needed) == 2
+    assert all(found is not None and int(found[1]) <= 18 for found in needed)

@@ -7,7 +7,7 @@ coming in whatever others try:
 2. A wrong password slows its address down, and within that address its user goes last. The pause doubles with each
    wrong one, from `FIRST_PAUSE` to `LONGEST_PAUSE`, and is forgotten after `FORGIVEN` seconds without another. After a
    wrong one it is also at least `REST` times as long as the verification. Where an address is slowed down, a login that
-   has waited for `PATIENCE` seconds is given up (`too_late`).
+   has waited for `PATIENCE` seconds more than this is given up (`too_late`).
 3. Equal credentials that wait are one entry, from any client: they are verified once. Where they wait at an address
    that is slowed down and come again from one that is not, they wait there instead.
 
@@ -47,10 +47,12 @@ class Entry(NamedTuple):
 class _Failures:
     """The failed attempts of one address."""
 
-    __slots__ = ("last", "pause", "until", "users")
+    __slots__ = ("last", "pause", "rest", "until", "users")
 
     def __init__(self) -> None:
         self.pause = 0.0
+        self.rest = 0.0
+        """How long the pause after the last one was at least."""
         self.until = 0.0
         self.last = 0.0
         self.users: set[str] = set()
@@ -128,10 +130,11 @@ class LoginQueue:
         """Entries that have waited too long at an address that is slowed down. They are taken out."""
         late: list[Entry] = []
         for address in list(self._lines):
-            if self._recent(address, now) is None:
+            failures = self._recent(address, now)
+            if failures is None:
                 continue
             line = self._lines[address]
-            while line and now - line[0].since > PATIENCE:
+            while line and now - line[0].since > PATIENCE + failures.rest:
                 late.append(line.popleft())
             if not line:
                 del self._lines[address]
@@ -152,7 +155,8 @@ class LoginQueue:
         if len(self._failures) > MOST_ADDRESSES:
             self._failures.popitem(last=False)
         failures.pause = min(max(failures.pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
-        failures.last, failures.until = now, now + max(failures.pause, REST * took)
+        failures.rest = REST * took
+        failures.last, failures.until = now, now + max(failures.pause, failures.rest)
         if len(failures.users) < MOST_WAITING_PER_ADDRESS:
             failures.users.add(entry.user)
 
