@@ -198,7 +198,7 @@ def test_what_is_no_reading_to_the_broker_is_none_here(sieve: type[columns.Sieve
     made = sieve(nats.ClientProtocol(LIMITS), b"1")
     made.receive_data(nats.message(b"a", b"1", b"x", b"", block), 9)
     taken = made.take()
-    assert (taken.has_producer, taken.metadata) == (b"\x00", [])
+    assert (taken.has_producer, taken.metadata_rows) == (b"\x00", b"")
     assert taken.header_names.data == name + b"Metadata"
 
 

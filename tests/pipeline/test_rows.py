@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fumarole.client.capture import gather
-from fumarole.pipeline.rows import change_table, held, message_table, snapshot_table, typed
+from fumarole.pipeline.archive.schema import CHANGE
+from fumarole.pipeline.rows import (
+    change_table,
+    changes_said,
+    held,
+    message_table,
+    metadata_of,
+    snapshot_table,
+    told_of,
+    typed,
+)
+from tests.random_examples import examples
 
 ONE = "2f1c0a52-6d0f-4c8e-9a5e-3b1f7d2c4e60"
 NOW = datetime(2026, 11, 15, 12, 30, 0, 123456, tzinfo=UTC)
@@ -68,7 +81,8 @@ def test_rows_are_the_messages(
         )  # fmt: skip
         changes += [{"time": time, "producer": producer, **each} for each in brought]
     assert table.to_pylist() == expected
-    assert change_table(columns).to_pylist() == changes
+    assert change_table(table).to_pylist() == changes
+    assert told_of(columns) == [ONE] * any(producer and said is not None for _, _, producer, said, _ in given_messages)
 
 
 @pytest.mark.parametrize(
@@ -107,4 +121,35 @@ def test_what_changes_come_to() -> None:
 def test_metadata_that_is_none_says_nothing(said: str) -> None:
     columns = gather([("a", b"1", [("Producer", ONE), ("Metadata", said)])], MICROSECONDS)
     assert message_table(columns)["changes"].to_pylist() == [None]
-    assert change_table(columns).num_rows == 0
+    assert change_table(message_table(columns)).num_rows == 0
+
+
+odd_values = st.one_of(
+    values.map(json.dumps),
+    st.integers().map(str),
+    st.floats().map(repr),
+    st.text(max_size=3).map(json.dumps),
+    st.sampled_from(
+        ["null", "-0", "-0.0", "1e2", "1e400", "1e-400", "NaN", "01", "1" + "0" * 400, "9007199254740993", '"\\ud800"',
+         "18446744073709551616", "-9223372036854775809", "[1]", '{"a": 1}', "truth", " 1 ", '"ü"', '"\x00"']
+    ),
+)  # fmt: skip
+odd_keys = st.sampled_from(['"Room"', '"k"', '"k"', '"ü"', '""', '"_online"', "k", "1"])
+objects = st.lists(st.builds("{}:{}".format, odd_keys, odd_values), max_size=4).map(
+    lambda each: f"{{{','.join(each)}}}"
+)
+sound = st.dictionaries(st.sampled_from(["Room", "k"]), values | st.integers(), max_size=3).map(json.dumps)
+
+
+@examples(500)
+@given(st.lists(sound, max_size=8), st.lists(objects | odd_values | st.text(max_size=4), max_size=4), st.randoms())
+def test_all_texts_at_once_are_as_each_by_itself(good: list[str], odd: list[str], chance: random.Random) -> None:
+    texts = [*good, *odd]
+    chance.shuffle(texts)
+    at_once = changes_said(texts)
+    at_once.validate(full=True)
+    assert at_once.equals(pa.array([list(typed(metadata_of(text))) or None for text in texts], pa.list_(CHANGE)))
+
+
+def test_texts_too_deep_say_nothing() -> None:
+    assert changes_said(["[" * 100_000, '{"k": 1}']).to_pylist() == [None, [typed_change("k", 1.0)]]

@@ -67,9 +67,9 @@ cdef class Sieve:
     cdef Py_ssize_t needed      # how long it will be; 0: its line is not even complete
     cdef Bytes others           # operations for the protocol
     cdef bint broken            # the protocol has found, or will find, a fault
-    cdef Bytes times, values, has_value, has_producer, header_offsets, has_headers, text_offsets
-    cdef TextColumn topics, payloads, producers, names, texts
-    cdef list metadata, events
+    cdef Bytes times, values, has_value, has_producer, header_offsets, has_headers, text_offsets, metadata_rows
+    cdef TextColumn topics, payloads, producers, names, texts, metadata
+    cdef list events
     cdef int64_t latest         # the time of the row before
 
     def __init__(self, protocol, bytes sid, bytes also=None):
@@ -93,15 +93,16 @@ cdef class Sieve:
         free(self.header_offsets.data)
         free(self.has_headers.data)
         free(self.text_offsets.data)
+        free(self.metadata_rows.data)
         free_column(&self.topics)
         free_column(&self.payloads)
         free_column(&self.producers)
         free_column(&self.names)
         free_column(&self.texts)
+        free_column(&self.metadata)
 
     cdef int begin(self) except -1:
         self.rows = 0
-        self.metadata = []
         append_offset(&self.header_offsets, 0)
         append_offset(&self.text_offsets, 0)
         append_offset(&self.topics.offsets, 0)
@@ -109,6 +110,7 @@ cdef class Sieve:
         append_offset(&self.producers.offsets, 0)
         append_offset(&self.names.offsets, 0)
         append_offset(&self.texts.offsets, 0)
+        append_offset(&self.metadata.offsets, 0)
         return 0
 
     @property
@@ -119,7 +121,7 @@ cdef class Sieve:
     cdef Py_ssize_t bytes_gathered(self) noexcept:
         return (
             self.rows * ROW_BYTES + self.topics.data.length + self.payloads.data.length + self.producers.data.length
-            + self.names.data.length + self.texts.data.length
+            + self.names.data.length + self.texts.data.length + self.metadata.data.length
         )
 
     def receive_data(self, data, int64_t now):
@@ -237,7 +239,7 @@ cdef class Sieve:
         cdef double value = 0.0
         cdef bint there
         cdef bytes text
-        cdef Py_ssize_t told = len(self.metadata)
+        cdef Py_ssize_t told = self.metadata_rows.length
         if is_text(frame.topic, b"$EMPTY", 6):
             add_text(&self.topics, b"", 0)
         elif is_ascii(frame.topic):
@@ -257,7 +259,7 @@ cdef class Sieve:
             self.add_odd_headers(frame.headers.at[:frame.headers.length])
         # As `columns.time_after` has it.
         if self.latest - A_LITTLE < now <= self.latest:
-            self.latest += len(self.metadata) > told
+            self.latest += self.metadata_rows.length > told
         else:
             self.latest = now
         append(&self.times, <const char*>&self.latest, 8)
@@ -302,7 +304,8 @@ cdef class Sieve:
                 kept += 1
         self.add_headers(names, kept, values, producer.at, producer.length)
         if metadata.at != NULL:
-            self.metadata.append((self.rows, metadata.at[:metadata.length].decode("ascii")))
+            add_text(&self.metadata, metadata.at, metadata.length)
+            append_offset(&self.metadata_rows, self.rows)
         return True
 
     cdef int add_headers(
@@ -353,7 +356,9 @@ cdef class Sieve:
         append_offset(&self.header_offsets, self.names.offsets.length // 4 - 1)
         add_bit(&self.has_headers, self.rows, len(others) != 0)
         if metadata is not None:
-            self.metadata.append((self.rows, metadata))
+            encoded = metadata.encode()
+            add_text(&self.metadata, encoded, len(encoded))
+            append_offset(&self.metadata_rows, self.rows)
         return 0
 
     def reclaim(self):
@@ -380,7 +385,8 @@ cdef class Sieve:
             Texts(taken(&self.names.offsets), taken(&self.names.data)),
             taken(&self.text_offsets),
             Texts(taken(&self.texts.offsets), taken(&self.texts.data)),
-            self.metadata,
+            Texts(taken(&self.metadata.offsets), taken(&self.metadata.data)),
+            taken(&self.metadata_rows),
             size,
         )
         self.begin()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from itertools import chain
+from operator import eq
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,6 +23,10 @@ MESSAGE_ROWS = pa.schema([field for field in MESSAGES if field.name not in IDENT
 """A message before it is recorded."""
 CHANGE_ROWS = pa.schema([field for field in CHANGES if field.name not in IDENTITY])
 _NOTHING = {"text": None, "number": None, "truth": None}
+_FLAT = msgspec.json.Decoder(dict[str, str | bool | int | float | None])
+"""Of metadata as it should be. It refuses what `metadata_of` leaves out."""
+_KIND_NAMES = ["text", "number", "truth", "gone"]
+_KINDS = {str: 0, float: 1, int: 1, bool: 2, type(None): 3}
 
 
 def message_table(columns: Columns) -> pa.Table:
@@ -48,44 +54,20 @@ def message_table(columns: Columns) -> pa.Table:
     return pa.table(arrays, MESSAGE_ROWS)
 
 
-def change_table(columns: Columns) -> pa.Table:
-    """What the readings among them said that is new about their producers, in order."""
-    if not columns.metadata:
-        return CHANGE_ROWS.empty_table()
-    said = _Said.of(columns)
-    lists = said.changes.take(pa.array(said.which))
-    changes = lists.flatten()
-    rows = pa.array(said.rows[pc.list_parent_indices(lists).to_numpy()])
-    times = pa.Array.from_buffers(TIME, columns.rows, [None, pa.py_buffer(columns.times)])
-    producers = _texts(columns.producers, pa.string())
-    return pa.table([times.take(rows), producers.take(rows), *changes.flatten()], CHANGE_ROWS)
+def change_table(messages: pa.Table) -> pa.Table:
+    """What the readings among these messages said that is new about their producers, in order."""
+    lists = messages["changes"].combine_chunks()
+    rows = pc.list_parent_indices(lists)
+    return pa.table(
+        [messages["time"].take(rows), messages["producer"].take(rows), *lists.flatten().flatten()], CHANGE_ROWS
+    )
 
 
-class _Said(NamedTuple):
-    """What readings said of their producers. Many say the same: each text is read once, and no row by itself."""
-
-    changes: pa.ListArray
-    """Of each text. One that says nothing has null."""
-    rows: npt.NDArray[np.int64]
-    """Those that said something."""
-    which: npt.NDArray[np.int64]
-    """Which text each of them has."""
-
-    @classmethod
-    def of(cls, columns: Columns) -> _Said:
-        numbers: dict[str, int] = {}
-        count = len(columns.metadata)
-        rows = np.fromiter((row for row, _ in columns.metadata), np.int64, count)
-        which = np.fromiter((numbers.setdefault(text, len(numbers)) for _, text in columns.metadata), np.int64, count)
-        changes = pa.array([list(typed(_said(text))) or None for text in numbers], pa.list_(CHANGE))
-        return cls(changes, rows, which)
-
-
-def told_of(columns: Columns) -> Iterator[str]:
-    """The producers of the readings among them that said something new, in order."""
-    ends = memoryview(columns.producers.offsets).cast("i")
-    for row, _ in columns.metadata:
-        yield columns.producers.data[ends[row] : ends[row + 1]].decode()
+def told_of(columns: Columns) -> list[str]:
+    """The producers of the readings among them that said something new."""
+    rows = pa.array(np.frombuffer(columns.metadata_rows, np.int32))
+    names: list[str] = _texts(columns.producers, pa.string()).take(rows).unique().to_pylist()
+    return names
 
 
 def count_of(columns: Columns, topic: str) -> int:
@@ -165,7 +147,7 @@ def _double(value: float) -> float:
         return sys.float_info.max if value > 0 else -sys.float_info.max
 
 
-def _said(text: str) -> dict[str, Value | None]:
+def metadata_of(text: str) -> dict[str, Value | None]:
     """The metadata of a reading. Our broker refuses what is none; of another, it says nothing."""
     try:
         said = msgspec.json.decode(text)
@@ -177,12 +159,62 @@ def _said(text: str) -> dict[str, Value | None]:
 
 
 def _changes_column(columns: Columns) -> pa.Array:
-    if not columns.metadata:
+    """Of each message. Many say the same: each text is read once, and no row by itself."""
+    if not columns.metadata_rows:
         return pa.nulls(columns.rows, pa.list_(CHANGE))
-    said = _Said.of(columns)
-    which = np.full(columns.rows, -1, np.int64)
-    which[said.rows] = said.which
-    return said.changes.take(pa.array(which, mask=which < 0))
+    coded = _texts(columns.metadata, pa.string()).dictionary_encode()
+    which = np.full(columns.rows, -1, np.int32)
+    which[np.frombuffer(columns.metadata_rows, np.int32)] = coded.indices.to_numpy()
+    return changes_said(coded.dictionary.to_pylist()).take(pa.array(which, mask=which < 0))
+
+
+def changes_said(texts: list[str]) -> pa.ListArray:
+    """What `typed(metadata_of(text))` is of each text; null where that is nothing. All at once, a column at a time."""
+    said = _all_said(texts)
+    counts = np.fromiter(map(len, said), np.int32, len(said))
+    keys = list(chain.from_iterable(said))
+    values = np.fromiter(chain.from_iterable(each.values() for each in said), object, len(keys))
+    kinds = np.fromiter(map(_KINDS.__getitem__, map(type, values)), np.int8, len(keys))
+    is_number, is_truth = kinds == _KINDS[float], kinds == _KINDS[bool]
+    digits, doubles = _numbers(values[is_number].tolist())
+    texts_said = values.copy()
+    texts_said[kinds != _KINDS[str]] = None
+    texts_said[is_number] = digits
+    changes = [
+        pa.array(keys, pa.string()),
+        pa.array(_KIND_NAMES).take(pa.array(kinds)),
+        pa.array(texts_said, pa.string()),
+        _spread(np.array(doubles, np.float64), is_number),
+        _spread(values[is_truth].astype(bool), is_truth),
+    ]
+    offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    items = pa.StructArray.from_arrays(changes, fields=list(CHANGE))
+    return pa.ListArray.from_arrays(offsets, items, mask=pa.array(counts == 0))
+
+
+def _all_said(texts: list[str]) -> list[dict[str, Value | None]]:
+    try:
+        return list(map(_FLAT.decode, texts))
+    except (msgspec.DecodeError, RecursionError):  # one of them is odd
+        return list(map(metadata_of, texts))
+
+
+def _numbers(numbers: list[int | float]) -> tuple[list[str | None], list[float]]:
+    """Of each number what `_digits` and `_double` are."""
+    try:
+        doubles = list(map(float, numbers))
+    except OverflowError:
+        doubles = list(map(_double, numbers))
+    if all(map(eq, doubles, numbers)):
+        return [None] * len(numbers), doubles
+    return list(map(_digits, numbers)), doubles
+
+
+def _spread(values: npt.NDArray[Any], there: npt.NDArray[np.bool_]) -> pa.Array:
+    """The values in the places where there are some; elsewhere null."""
+    spread = np.zeros(len(there), values.dtype)
+    spread[there] = values
+    return pa.array(spread, mask=~there)
 
 
 def _texts(texts: Texts, kind: pa.DataType, there: bytes | None = None) -> pa.Array:

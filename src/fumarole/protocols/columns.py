@@ -60,8 +60,10 @@ class Columns(NamedTuple):
     header_text_offsets: bytes
     """For each header its first text."""
     header_texts: Texts
-    metadata: list[tuple[int, str]]
-    """What readings said that is new about their producer: JSON, by row."""
+    metadata: Texts
+    """What readings said that is new about their producer: JSON."""
+    metadata_rows: bytes
+    """The rows that these came with, 32 bits each."""
     size: int
     """Bytes of all columns, about."""
 
@@ -142,12 +144,13 @@ class Gathered:
         self._names = _TextColumn()
         self._text_offsets = array("i", [0])
         self._texts = _TextColumn()
-        self._metadata: list[tuple[int, str]] = []
+        self._metadata = _TextColumn()
+        self._metadata_rows = array("i")
 
     @property
     def size(self) -> int:
         """Bytes, about: what grows with the messages, and a fixed amount for each."""
-        data = (self._topics, self._payloads, self._producers, self._names, self._texts)
+        data = (self._topics, self._payloads, self._producers, self._names, self._texts, self._metadata)
         return self.rows * ROW_BYTES + sum(len(column.data) for column in data)
 
     def add(self, message: nats.Message, now: int) -> None:
@@ -164,7 +167,8 @@ class Gathered:
         self._latest = time_after(self._latest, now, metadata is not None)
         self._times.append(self._latest)
         if metadata is not None:
-            self._metadata.append((self.rows, metadata))
+            self._metadata.add(metadata.encode())
+            self._metadata_rows.append(self.rows)
         for name, texts in others.items():
             self._names.add(name.encode())
             for text in texts:
@@ -190,7 +194,8 @@ class Gathered:
             self._names.taken(),
             self._text_offsets.tobytes(),
             self._texts.taken(),
-            self._metadata,
+            self._metadata.taken(),
+            self._metadata_rows.tobytes(),
             self.size,
         )
         self._clear()

@@ -65,7 +65,7 @@ class Reconciling:
 
     def hear(self, columns: Columns) -> None:
         """These were captured."""
-        if columns.metadata:
+        if columns.metadata_rows:
             self._heard.update(told_of(columns))
 
     async def run(self) -> None:

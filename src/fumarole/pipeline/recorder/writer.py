@@ -193,13 +193,14 @@ class Writer:
             self._skip(item)
         elif isinstance(item, Columns):
             table = message_table(item)
+            changes = change_table(table) if item.metadata_rows else None
             if self._left_out(item):
                 table = table.filter(pc.not_equal(table["topic"], self._leaves_out))
             table, unfit = declare(table, self._payloads)
             self.progress.unfit += unfit
             self._take(self._streams["messages"], table)
-            if item.metadata:
-                self._take(self._streams["changes"], change_table(item))
+            if changes is not None:
+                self._take(self._streams["changes"], changes)
             self._release(item.size)
         elif item is not None:
             self._take(self._streams["changes"], item)
