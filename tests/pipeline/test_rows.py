@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fumarole.client.capture import gather
@@ -143,6 +143,9 @@ sound = st.dictionaries(st.sampled_from(["Room", "k"]), values | st.integers(), 
 
 @examples(500)
 @given(st.lists(sound, max_size=8), st.lists(objects | odd_values | st.text(max_size=4), max_size=4), st.randoms())
+@example(['{"k": 9007199254740993}', '{"k": -9007199254740992, "Room": 0.5}'], [], random.Random(1))
+@example(['{"k": 1}', '{"k": -1' + "0" * 400 + "}"], [], random.Random(1))
+@example(['{"k": true, "Room": null}', '{"k": "x", "_online": false}'], ['{"k": 1, "Room": [1]}'], random.Random(1))
 def test_all_texts_at_once_are_as_each_by_itself(good: list[str], odd: list[str], chance: random.Random) -> None:
     texts = [*good, *odd]
     chance.shuffle(texts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from operator import eq
 from typing import Any
 
 import msgspec
@@ -173,8 +172,9 @@ def changes_said(texts: list[str]) -> pa.ListArray:
     said = _all_said(texts)
     counts = np.fromiter(map(len, said), np.int32, len(said))
     keys = list(chain.from_iterable(said))
-    values = np.fromiter(chain.from_iterable(each.values() for each in said), object, len(keys))
-    kinds = np.fromiter(map(_KINDS.__getitem__, map(type, values)), np.int8, len(keys))
+    listed = list(chain.from_iterable(map(dict.values, said)))
+    kinds = np.fromiter(map(_KINDS.__getitem__, map(type, listed)), np.int8, len(keys))
+    values = np.array(listed, object)
     is_number, is_truth = kinds == _KINDS[float], kinds == _KINDS[bool]
     digits, doubles = _numbers(values[is_number].tolist())
     texts_said = values.copy()
@@ -184,7 +184,7 @@ def changes_said(texts: list[str]) -> pa.ListArray:
         pa.array(keys, pa.string()),
         pa.array(_KIND_NAMES).take(pa.array(kinds)),
         pa.array(texts_said, pa.string()),
-        _spread(np.array(doubles, np.float64), is_number),
+        _spread(doubles, is_number),
         _spread(values[is_truth].astype(bool), is_truth),
     ]
     offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
@@ -199,13 +199,13 @@ def _all_said(texts: list[str]) -> list[dict[str, Value | None]]:
         return list(map(metadata_of, texts))
 
 
-def _numbers(numbers: list[int | float]) -> tuple[list[str | None], list[float]]:
+def _numbers(numbers: list[int | float]) -> tuple[list[str | None], npt.NDArray[np.float64]]:
     """Of each number what `_digits` and `_double` are."""
     try:
-        doubles = list(map(float, numbers))
+        doubles = np.array(list(map(float, numbers)), np.float64)
     except OverflowError:
-        doubles = list(map(_double, numbers))
-    if all(map(eq, doubles, numbers)):
+        doubles = np.array(list(map(_double, numbers)), np.float64)
+    if np.all(np.abs(doubles) < 2**53):  # a double can be each of these whole numbers
         return [None] * len(numbers), doubles
     return list(map(_digits, numbers)), doubles
 
