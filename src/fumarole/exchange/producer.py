@@ -80,7 +80,7 @@ class Producer:
         """The exchange's last plan for its readings."""
         self.said: tuple[bytes, dict[str, Value]] | None = None
         """The bytes that were merged into the metadata last, and the metadata that resulted. While the producer has
-        that metadata, the same bytes change nothing. Only the compiled reader uses it."""
+        that metadata, the same bytes change nothing. Only compiled readers use it: JSON and MsgPack begin differently."""
         self.version: tuple[int, str] = 0, ""
         """How often the metadata has changed, and on which node last (C6)."""
         self.owner: Usage | None = None
