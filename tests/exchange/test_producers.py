@@ -1,5 +1,6 @@
 import json
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from fumarole.exchange import producers as producers_module
 from fumarole.exchange.consumer import Consumer
 from fumarole.exchange.exchange import Exchange
 from fumarole.exchange.permissions import Permissions
+from fumarole.exchange.producer import size_of
 from fumarole.exchange.producers import LOOKED_AT_ONCE, Producers
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
@@ -284,6 +286,28 @@ def test_the_size_of_metadata_is_in_bytes() -> None:
         producers.describe(A, {"n": "123456789"}, 0.0)
     with pytest.raises(ReadingError, match="more than 17 bytes"):
         producers.describe(A, {"Ü": "温度計"}, 0.0)
+
+
+said = st.dictionaries(
+    st.sampled_from(["Ü", "n", "Room", "_online"]),
+    st.sampled_from([None, True, 1, 1.0, 2.5, "", "a", "温度", "x" * 40]),
+)
+
+
+@examples(200)
+@given(st.lists(st.tuples(said, st.sampled_from(["describe", "learn", "refuse"])), max_size=12))
+def test_the_size_is_kept_as_metadata_changes(steps: list[tuple[dict[str, Any], str]]) -> None:
+    producers = Producers(most_bytes=100)
+    for metadata, how in steps:
+        if how == "learn":
+            known = {key: value for key, value in metadata.items() if value is not None and key != "_online"}
+            producers.learn(A, known, 0.0)
+        else:
+            with suppress(ReadingError):
+                producers.describe(A, metadata | {"n": "n" * 101} if how == "refuse" else metadata, 0.0)
+        producer = producers.get(A)
+        if producer is not None:
+            assert producer.bytes == size_of(producer.metadata) == producers.usage.used.get("metadata_bytes", 0)
 
 
 QUERIES = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
@@ -44,6 +44,7 @@ class Producer:
     """One source of readings."""
 
     __slots__ = (
+        "bytes",
         "heard",
         "heard_of",
         "here",
@@ -66,6 +67,8 @@ class Producer:
         """Greater than those of all earlier producers of this node, and never given again."""
         self.metadata: dict[str, Value] = {}
         """Never altered: a change makes a new dictionary, so earlier references stay valid. With `_online` (F5)."""
+        self.bytes = 0
+        """The size of the metadata, as `size_of` finds it."""
         self.here = 0
         """Connections of this node that have published as it (`exchange/presence.py`)."""
         self.standings: dict[StandingQuery, None] = {}
@@ -80,7 +83,7 @@ class Producer:
         """The exchange's last plan for its readings."""
         self.said: tuple[bytes, dict[str, Value]] | None = None
         """The bytes that were merged into the metadata last, and the metadata that resulted. While the producer has
-        that metadata, the same bytes change nothing. Only compiled readers use it: JSON and MsgPack begin differently."""
+        that metadata, the same bytes change nothing. For compiled readers. JSON and MsgPack begin differently."""
         self.version: tuple[int, str] = 0, ""
         """How often the metadata has changed, and on which node last (C6)."""
         self.owner: Usage | None = None
@@ -89,10 +92,6 @@ class Producer:
         """The version at which it was last forgotten. Its metadata is newer than that."""
         self.moved: tuple[int, str] = NEVER
         """The time and the author of the last change of its topic (`cluster/whereabouts.py`)."""
-
-    def size(self) -> int:
-        """Bytes of its metadata."""
-        return size_of(self.metadata)
 
     def take(self, value: float | str | None, topic: str | None) -> None:
         """This is its latest reading, on this topic; None: on its own. Only the beginning of a long text is kept.
@@ -139,6 +138,19 @@ def size_of(metadata: Mapping[str, Value]) -> int:
     """Bytes of keys and values, without `_online`."""
     size = sum([_size(key) + _size(value) for key, value in metadata.items()])
     return size - ONLINE_BYTES if ONLINE in metadata else size
+
+
+def growth(before: Mapping[str, Value], after: Mapping[str, Value], keys: Iterable[str]) -> int:
+    """How many bytes more `size_of` finds after a change under these keys."""
+    grown = 0
+    for key in keys:
+        if key != ONLINE:
+            old, new = before.get(key), after.get(key)
+            if old is None:
+                grown += 0 if new is None else _size(key) + _size(new)
+            else:
+                grown -= _size(old) + _size(key) if new is None else _size(old) - _size(new)
+    return grown
 
 
 def _size(value: Value) -> int:

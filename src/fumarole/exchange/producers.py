@@ -28,7 +28,7 @@ from fumarole.exchange.consumer import Consumer, tell
 from fumarole.exchange.filling import Filling
 from fumarole.exchange.preparations import Preparations
 from fumarole.exchange.presence import GRACE, Presence, Speaking
-from fumarole.exchange.producer import Producer, Said, is_same, may_receive, merged, size_of
+from fumarole.exchange.producer import Producer, Said, growth, is_same, may_receive, merged, size_of
 from fumarole.exchange.quotas import Account, QuotaError, Usage
 from fumarole.exchange.readings import Reading, ReadingError, reading_topic
 from fumarole.exchange.slices import Slices
@@ -158,18 +158,20 @@ class Producers:
         is_news = producer is None
         was_on = reading_topic(identity) if producer is None or self.moved is None else producer.latest()[0]
         if producer is None:
-            merged = self._merged({}, metadata)
-            self._check_quotas(1, size_of(merged), (self.usage,) if account is None else account.usages)
+            merged, size = self._merged({}, 0, metadata)
+            self._check_quotas(1, size, (self.usage,) if account is None else account.usages)
             self._prepare_new(identity, merged, speaking, account)
             producer = Producer(identity, self._appeared + 1)
             is_first_here = self.presence.hold(speaking, producer)
             self._appear(producer, merged, now, None if account is None else account.user, said)
             self._note(identity)
         else:
-            merged = self._merged(producer.metadata, metadata) if metadata else producer.metadata
+            merged = producer.metadata
             if metadata:
-                self._check_quotas(0, size_of(merged) - producer.size(), self._usages(producer))
-            if account is not None and account.waits:
+                merged, size = self._merged(merged, producer.bytes, metadata)
+                if size > producer.bytes:
+                    self._check_quotas(0, size - producer.bytes, self._usages(producer))
+            if account is not None and account.waits and self.queries:
                 self._prepare_known(producer, merged, metadata, speaking)
             is_first_here = self.presence.hold(speaking, producer)
             if is_first_here:  # with the rest: no set is told of what holds in between only
@@ -289,7 +291,7 @@ class Producers:
         self._note(identity)
         self.preparations.forget(identity)
         self.presence.forget(producer)
-        self._count(producer, -1, -producer.size())
+        self._count(producer, -1, -producer.bytes)
         for standing in producer.standings:
             members = self._members.get(standing)  # None: it is being taken apart
             if members is not None:
@@ -369,7 +371,8 @@ class Producers:
         producer.owner = owner
         if said is not None:
             producer.take(*said)
-        self._count(producer, 1, producer.size())
+        producer.bytes = size_of(metadata)
+        self._count(producer, 1, producer.bytes)
         self.known[identity] = producer
         if self.ttl is not None and identity not in self._awaited:
             self._awaited.add(identity)
@@ -391,14 +394,17 @@ class Producers:
             if said is not None:
                 self.take(producer, *said)
             return False
-        early = self._taken_early(producer)
-        was_on = producer.latest()[0]
+        early = self._taken_early(producer) if self.filling else ()
+        was_on = producer.latest()[0] if self.queries else ""
         if said is not None:
             producer.take(*said)
         producer.metadata = after
         is_news = changed != [ONLINE]
         if is_news:
-            self._count(producer, 0, producer.size() - size_of(before))
+            grown = growth(before, after, changed)
+            if grown:
+                producer.bytes += grown
+                self._count(producer, 0, grown)
             self._note(producer.identity)
         if not self.queries:
             return is_news
@@ -468,14 +474,20 @@ class Producers:
                     tell(consumer, new, gone)
                 self.told += 1
 
-    def _merged(self, before: Mapping[str, Value], metadata: Mapping[str, Value | None]) -> dict[str, Value]:
-        """Raises ReadingError where that would be too much for one producer."""
+    def _merged(
+        self, before: Mapping[str, Value], size: int, metadata: Mapping[str, Value | None]
+    ) -> tuple[dict[str, Value], int]:
+        """The metadata after these changes, and its size, which was `size` before.
+
+        Raises ReadingError where that would be too much for one producer.
+        """
         after = merged(before, metadata)
         if len(after) - (ONLINE in after) > self._most_keys:
             raise ReadingError(f"more than {self._most_keys} metadata keys")
-        if size_of(after) > self._most_bytes:
+        size += growth(before, after, metadata)
+        if size > self._most_bytes:
             raise ReadingError(f"more than {self._most_bytes} bytes of metadata")
-        return after
+        return after, size
 
     def after(self, number: int) -> list[Producer]:
         """Producers with greater numbers, in their order."""
