@@ -45,7 +45,7 @@ async def test_a_turn_has_a_bound_and_the_order_stays() -> None:
 
 
 async def test_batches_of_later_turns_have_the_first_half_of_a_turn_too() -> None:
-    """So those that were put off hold up nobody, and nobody holds up them."""
+    """So those that were put off delay no other, and are delayed by none."""
     batches = Batches(MOMENT)
     for number in range(6):
         batches.come(number)
